@@ -1,0 +1,111 @@
+"""Run decoders on this machine's accelerators: what every backend offers, and which there are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:  # numpy takes 70 ms to import, and the command line only needs the names
+    import numpy as np
+
+    from backends.decoder import Decoder, Weights
+
+NAMES = ("onnx",)
+"""Backends in the order in which they are tried."""
+
+
+class BackendError(Exception):
+    """A backend cannot do what was asked; the message is for the user.
+
+    BackendError
+    └── ContextExceeded
+    """
+
+
+class ContextExceeded(BackendError):
+    """More tokens than the context holds."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a session runs, as the runtime reports it."""
+
+    backend: str
+    device: str
+    precision: str
+
+
+class Session(Protocol):
+    """A loaded decoder with its key-value cache: rows of tokens that grow together."""
+
+    context_length: int
+    vocab_size: int
+    placement: Placement
+
+    @property
+    def length(self) -> int:
+        """Tokens cached in every row."""
+
+    @property
+    def batch(self) -> int:
+        """Rows in the cache; 0 while it is empty."""
+
+    def forward(self, tokens: "np.ndarray", last: int = 1) -> "np.ndarray":
+        """Append `tokens` (batch, count) and return the logits of the last ones, (batch, last, vocab_size) float32.
+
+        The logits are a view, valid until the next call. Raises ContextExceeded, and then nothing has changed.
+        """
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` tokens; 0 frees the batch size too."""
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine."""
+
+
+class Backend(Protocol):
+    """What a backend's module offers."""
+
+    def devices(self) -> list[str]:
+        """Devices that are usable here, best first; none when the runtime is missing."""
+
+    def signature(self) -> str:
+        """What a lowered model depends on besides the model: versions and, where it matters, the processor."""
+
+    def lower(self, decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
+        """Write the runtime's graph of `decoder` to `folder`."""
+
+    def load(self, folder: Path, *, device: str) -> Session:
+        """Open a lowered decoder."""
+
+
+def get(name: str) -> Backend:
+    """The backend called `name`."""
+    if name not in NAMES:
+        raise BackendError(f"there is no backend called {name!r}; choose from {', '.join(NAMES)}")
+    return cast(Backend, import_module(f"backends.{name}"))  # a module that meets the protocol
+
+
+def check_call(session: Session, batch: int, count: int, last: int) -> None:
+    """Refuse a `forward` that cannot be done, before anything has changed."""
+    if count < 1 or not 1 <= last <= count:
+        raise BackendError(f"forward needs at least one token and 1 to {count} wanted logits, not {last}")
+    if session.length and batch != session.batch:
+        raise BackendError(f"{session.batch} rows are cached and {batch} were given; reorder or rewind(0) first")
+    if session.length + count > session.context_length:
+        raise ContextExceeded(
+            f"{session.length} + {count} tokens do not fit the context of {session.context_length} tokens"
+        )
+
+
+def check_rewind(session: Session, length: int) -> None:
+    """Refuse to rewind to what was never there."""
+    if not 0 <= length <= session.length:
+        raise BackendError(f"cannot rewind to {length} tokens, {session.length} are cached")
+
+
+def check_parents(session: Session, parents: Sequence[int]) -> None:
+    """Refuse rows that do not exist."""
+    if not parents or any(not 0 <= parent < session.batch for parent in parents):
+        raise BackendError(f"cannot reorder {session.batch} cached rows by {list(parents)}")

@@ -1,0 +1,158 @@
+"""What a decoder is, and how its logits are computed, whatever does the arithmetic."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Tensor = TypeVar("Tensor")
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary positions: elements i and i + head_dim / 2 turn together; frequency 0 leaves them alone."""
+
+    inverse_frequencies: tuple[float, ...]  # head_dim / 2 of them
+    amplitude: float = 1.0
+
+
+@dataclass(frozen=True)
+class Attention:
+    """How one layer attends: a query sees keys at `0 <= distance < window` (0: no limit)."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+    rope: Rope | None = None
+    alibi: tuple[float, ...] = ()
+    """One slope per head, or none."""
+    window: int = 0
+    softcap: float = 0.0
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A causal language model, as numbers; its optional parts are the weights that are present."""
+
+    layers: tuple[Attention, ...]
+    hidden_size: int
+    vocab_size: int
+    context_length: int
+    norm: Literal["rms", "layer"]
+    epsilon: float
+    activation: Activation
+    parallel: bool = False
+    """Attention and feed-forward read the same residual, side by side."""
+    embedding_scale: float = 1.0
+    logit_softcap: float = 0.0
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """`values * scales`, each scale shared by `block` neighbours of a row.
+
+    `values` is int8 (out, in), or uint8 (out, in / 2) holding two nibbles with offset 8, the low one first.
+    """
+
+    values: np.ndarray
+    scales: np.ndarray  # (out, in / block)
+    bits: int
+    block: int
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One named parameter: a matrix (out, in), a norm (size,) or a table (rows, size)."""
+
+    name: str
+    values: np.ndarray | Quantized
+    bias: np.ndarray | None = None
+
+
+class Weights(Protocol):
+    """Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `embedding`, ..."""
+
+    def __contains__(self, name: object) -> bool: ...
+    def __getitem__(self, name: str) -> Weight: ...
+
+
+class Ops(Protocol[Tensor]):
+    """The operations a backend supplies; each is as large as the largest kernel found for it."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """(B, T)"""
+
+    @property
+    def positions(self) -> Tensor:
+        """(B, T)"""
+
+    def embed(self, table: Weight, index: Tensor) -> Tensor: ...
+    def scale(self, x: Tensor, factor: float) -> Tensor: ...
+    def add(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def norm(self, x: Tensor, weight: Weight) -> Tensor: ...
+    def add_norm(self, x: Tensor, y: Tensor, weight: Weight) -> tuple[Tensor, Tensor]:
+        """Return `norm(x + y)` and `x + y`."""
+
+    def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
+    def attention(self, qkv: Tensor, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> Tensor:
+        """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q)."""
+
+    def activate(self, x: Tensor, kind: Activation) -> Tensor: ...
+    def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
+        """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F)."""
+
+    def last(self, x: Tensor) -> Tensor:
+        """Keep the tokens whose logits are wanted."""
+
+    def softcap(self, x: Tensor, cap: float) -> Tensor: ...
+
+
+def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
+    """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
+
+    def optional(name: str) -> Weight | None:
+        return weights[name] if name in weights else None
+
+    def feed_forward(x: Tensor, layer: str) -> Tensor:
+        if layer + "gate_up_proj" in weights:
+            hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
+        else:
+            hidden = ops.activate(ops.linear(x, weights[layer + "up_proj"]), decoder.activation)
+        return ops.linear(hidden, weights[layer + "down_proj"])
+
+    def add_norm(x: Tensor, branch: Tensor | None, weight: Weight) -> tuple[Tensor, Tensor]:
+        return (ops.norm(x, weight), x) if branch is None else ops.add_norm(x, branch, weight)
+
+    # The residual travels as `x` and the `branch` still to be added, so that adding and
+    # normalising can be one kernel.
+    x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
+    if decoder.embedding_scale != 1:
+        x = ops.scale(x, decoder.embedding_scale)
+    if "embedding_norm" in weights:
+        x = ops.norm(x, weights["embedding_norm"])
+    branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
+
+    for i in range(len(decoder.layers)):
+        layer = f"layers.{i}."
+        normed, x = add_norm(x, branch, weights[layer + "attention_norm"])
+        qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
+        attended = ops.attention(qkv, i, optional(layer + "q_norm"), optional(layer + "k_norm"))
+        branch = ops.linear(attended, weights[layer + "o_proj"])  # (B, T, hidden)
+        if decoder.parallel:
+            if layer + "ffn_norm" in weights:
+                normed = ops.norm(x, weights[layer + "ffn_norm"])
+            branch = ops.add(branch, feed_forward(normed, layer))
+            continue
+        if layer + "post_attention_norm" in weights:
+            branch = ops.norm(branch, weights[layer + "post_attention_norm"])
+        normed, x = ops.add_norm(x, branch, weights[layer + "ffn_norm"])
+        branch = feed_forward(normed, layer)
+        if layer + "post_ffn_norm" in weights:
+            branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+
+    normed, _ = add_norm(ops.last(x), None if branch is None else ops.last(branch), weights["norm"])
+    logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
+    return ops.softcap(logits, decoder.logit_softcap) if decoder.logit_softcap else logits

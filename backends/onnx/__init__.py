@@ -1,0 +1,44 @@
+"""ONNX Runtime: fused operations on the processor, caches in buffers shared by past and present."""
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backends import BackendError
+
+if TYPE_CHECKING:
+    from backends.decoder import Decoder, Weights
+    from backends.onnx.session import Session
+
+
+def devices() -> list[str]:
+    """The processor, where ONNX Runtime is installed."""
+    return ["cpu"] if find_spec("onnxruntime") else []
+
+
+def signature() -> str:
+    """The runtime's version and the processor, for which matrices are packed ahead."""
+    from backends.processor import processor
+
+    try:
+        return f"onnxruntime {version('onnxruntime')}, {processor()}"
+    except PackageNotFoundError:
+        raise BackendError("onnxruntime is not installed; run: pip install onnxruntime") from None
+
+
+def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
+    """Write the graph of `decoder` to `folder`, reading one weight at a time, and pack it for this processor."""
+    from backends.onnx import lowering  # the onnx package, which running does not need
+    from backends.quantize import PRECISIONS, Rounded
+
+    lowering.lower(decoder, Rounded(weights, PRECISIONS[precision]), folder, precision)
+
+
+def load(folder: Path, *, device: str = "cpu") -> "Session":
+    """Open a lowered decoder."""
+    from backends.onnx.session import open_session
+
+    if device != "cpu":
+        raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
+    return open_session(folder)

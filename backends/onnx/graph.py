@@ -1,0 +1,76 @@
+"""An ONNX graph as it grows: nodes, and constants written to the data file as they come."""
+
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+FUSED = "com.microsoft"
+"""The domain of ONNX Runtime's own operations."""
+TYPES = {
+    np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.int64): TensorProto.INT64,
+    np.dtype(np.int32): TensorProto.INT32,
+    np.dtype(np.int8): TensorProto.INT8,
+    np.dtype(np.uint8): TensorProto.UINT8,
+}
+PAGE = 4096
+SMALL = 1024
+"""Bytes up to which a constant stays in the graph, where shape inference reads it."""
+
+
+class Graph:
+    """Nodes and constants, each constant once; use as a context manager to close the data file."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, onnx.TensorProto] = {}
+        self.data = (folder / "model.data").open("wb")
+
+    def __enter__(self) -> "Graph":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.data.close()
+
+    def node(self, kind: str, *inputs: str, domain: str = "", **attributes: object) -> str:
+        """Append a node with one output and return the output's name."""
+        return self.node_with(kind, inputs, [f"{kind}_{len(self.nodes)}"], domain, **attributes)[0]
+
+    def node_with(
+        self, kind: str, inputs: tuple[str, ...] | list[str], outputs: list[str], domain: str = "", **attributes: object
+    ) -> list[str]:
+        """Append a node with the given outputs; an empty name stands for an input or output that is left out."""
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
+        return outputs
+
+    def constant(self, name: str, values: np.ndarray) -> str:
+        """Add a constant, unless its name is known; floating-point values become float32."""
+        if name in self.constants:
+            return name
+        values = np.ascontiguousarray(values if values.dtype in TYPES else np.asarray(values, np.float32))
+        tensor = TensorProto(name=name, data_type=TYPES[values.dtype], dims=values.shape)
+        if values.nbytes <= SMALL:
+            tensor.raw_data = values.tobytes()
+        else:
+            offset = self.data.seek(-(-self.data.tell() // PAGE) * PAGE)  # whole pages can be mapped
+            self.data.write(values.data)
+            tensor.data_location = TensorProto.EXTERNAL
+            for key, value in ("location", "model.data"), ("offset", offset), ("length", values.nbytes):
+                tensor.external_data.add(key=key, value=str(value))
+        self.constants[name] = tensor
+        return name
+
+    def save(self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto], facts: dict[str, str]) -> None:
+        """Write model.onnx, with `facts` for whoever loads it."""
+        body = helper.make_graph(self.nodes, "decoder", inputs, outputs, list(self.constants.values()))
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(FUSED, 1)]
+        model = helper.make_model(body, opset_imports=opsets, ir_version=10, producer_name="chatapp")
+        helper.set_model_props(model, facts)
+        self.data.close()
+        onnx.save(model, self.folder / "model.onnx")

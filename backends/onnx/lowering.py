@@ -1,0 +1,167 @@
+"""Lower a decoder to ONNX with ONNX Runtime's fused operations."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from backends.decoder import Activation, Decoder, Quantized, Rope, Weight, Weights, forward
+from backends.onnx.graph import FUSED, Graph
+
+
+class Ops:
+    """Operations append nodes and return names of values."""
+
+    tokens, positions = "tokens", "positions"
+
+    def __init__(self, decoder: Decoder, graph: Graph):
+        self.decoder, self.graph = decoder, graph
+        self.node, self.constant = graph.node, graph.constant
+        self.masks: dict[tuple[float, ...], str] = {}
+
+    def embed(self, table: Weight, index: str) -> str:
+        values = table.values
+        if not isinstance(values, Quantized):
+            return self.node("Gather", self.constant(table.name, np.asarray(values, np.float32)), index)
+        if values.bits == 4:
+            packed = self.constant(table.name, values.values.reshape(*values.scales.shape, -1))
+            rows = self.node("Reshape", packed, self.constant("packed_rows", np.array([len(values.scales), -1])))
+            scales = self.constant(table.name + ".scales", values.scales)
+            how = dict(gather_axis=0, quantize_axis=1, block_size=values.block, bits=4)
+            return self.node("GatherBlockQuantized", rows, index, scales, domain=FUSED, **how)
+        # Columns of the transposed table, which `linear` multiplies by, so that it is stored once.
+        columns = self.node("Gather", self.transposed(table.name, values), index, axis=1)
+        rows = self.node("Cast", self.node("Transpose", columns, perm=[1, 2, 0]), to=TensorProto.FLOAT)
+        scale = self.node("Gather", self.constant(table.name + ".scales", values.scales[:, 0]), index)
+        return self.node("Mul", rows, self.node("Unsqueeze", scale, self.constant("last_axis", np.array([-1]))))
+
+    def linear(self, x: str, weight: Weight) -> str:
+        name, values = weight.name, weight.values
+        bias = "" if weight.bias is None else self.constant(name + ".bias", weight.bias)
+        if not isinstance(values, Quantized):
+            product = self.node("MatMul", x, self.constant(name + ".transposed", np.asarray(values, np.float32).T))
+            return self.node("Add", product, bias) if bias else product
+        if values.bits == 8:
+            scales = self.constant(name + ".scales", values.scales[:, 0])
+            return self.node("DynamicQuantizeMatMul", x, self.transposed(name, values), scales, "", bias, domain=FUSED)
+        rows, blocks = values.scales.shape
+        packed = self.constant(name, values.values.reshape(rows, blocks, -1))
+        scales = self.constant(name + ".scales", values.scales)
+        how = dict(N=rows, K=blocks * values.block, bits=4, block_size=values.block, accuracy_level=4)
+        return self.node("MatMulNBits", x, packed, scales, "", "", bias, domain=FUSED, **how)
+
+    def transposed(self, name: str, values: Quantized) -> str:
+        return self.constant(name + ".transposed", values.values.T)
+
+    def scale(self, x: str, factor: float) -> str:
+        return self.node("Mul", x, self.constant(f"scalar_{factor}", np.array(factor, np.float32)))
+
+    def add(self, x: str, y: str) -> str:
+        return self.node("Add", x, y)
+
+    def norm(self, x: str, weight: Weight) -> str:
+        kind = "SimplifiedLayerNormalization" if self.decoder.norm == "rms" else "LayerNormalization"
+        return self.node(kind, x, *self.norm_inputs(weight), axis=-1, epsilon=self.decoder.epsilon)
+
+    def add_norm(self, x: str, y: str, weight: Weight) -> tuple[str, str]:
+        kind = "SkipSimplifiedLayerNormalization" if self.decoder.norm == "rms" else "SkipLayerNormalization"
+        count = len(self.graph.nodes)
+        outputs = [f"normed_{count}", "", "", f"sum_{count}"]
+        inputs = [x, y, *self.norm_inputs(weight)]
+        self.graph.node_with(kind, inputs, outputs, domain=FUSED, epsilon=self.decoder.epsilon)
+        return outputs[0], outputs[3]
+
+    def norm_inputs(self, weight: Weight) -> list[str]:
+        assert isinstance(weight.values, np.ndarray)  # norms are never rounded
+        scale = self.constant(weight.name, weight.values)
+        return [scale] if weight.bias is None else [scale, self.constant(weight.name + ".bias", weight.bias)]
+
+    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> str:
+        a = self.decoder.layers[layer]
+        q, k, v = qkv, "", ""
+        if q_norm and k_norm:
+            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
+            q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+            q, k = self.norm_heads(q, q_norm, a.head_dim), self.norm_heads(k, k_norm, a.head_dim)
+        inputs = dict(
+            query=q, key=k, value=v, past_key=f"past_key_{layer}", past_value=f"past_value_{layer}",
+            last_position="last_position", total_length="total_length",
+            cos=self.rotation("cos", np.cos, a.rope), sin=self.rotation("sin", np.sin, a.rope),
+            position_ids="", attention_bias=self.alibi(a.alibi) if a.alibi else "",
+        )  # fmt: skip
+        outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
+        how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
+        how |= dict(local_window_size=a.window or -1, softcap=a.softcap)
+        return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, domain=FUSED, **how)[0]
+
+    def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
+        """Each head on its own; GroupQueryAttention does this on other devices only."""
+        heads = self.node("Reshape", x, self.constant(f"heads_of_{head_dim}", np.array([0, 0, -1, head_dim])))
+        return self.node("Reshape", self.norm(heads, weight), self.constant("joined_heads", np.array([0, 0, -1])))
+
+    def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], rope: Rope | None) -> str:
+        """A table (context_length, head_dim / 2)."""
+        if rope is None:
+            return ""
+        angle = np.outer(np.arange(self.decoder.context_length), rope.inverse_frequencies)
+        return self.constant(f"{name}_{hash(rope)}", (function(angle) * rope.amplitude).astype(np.float32))
+
+    def alibi(self, slopes: tuple[float, ...]) -> str:
+        """slope * (key - query), (1, heads, T, S), once for all layers."""
+        if slopes not in self.masks:
+            zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
+            length = self.node("Squeeze", self.node("Cast", "total_length", to=TensorProto.INT64))
+            keys = self.node("Range", zero, length, one)
+            queries = self.node("Gather", self.positions, zero)  # (T,), alike in every row
+            queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
+            distance = self.node("Cast", self.node("Sub", keys, queries), to=TensorProto.FLOAT)  # (T, S)
+            slope = self.constant(f"slopes_{len(self.masks)}", np.float32(slopes)[None, :, None, None])
+            self.masks[slopes] = self.node("Mul", slope, distance)
+        return self.masks[slopes]
+
+    def activate(self, x: str, kind: Activation) -> str:
+        if kind == "silu":
+            return self.node("QuickGelu", x, domain=FUSED, alpha=1.0)
+        if kind == "relu":
+            return self.node("Relu", x)
+        return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
+
+    def gate(self, gate_up: str, kind: Activation) -> str:
+        outputs = [f"{half}_{len(self.graph.nodes)}" for half in ("gate", "up")]
+        gate, up = self.graph.node_with("Split", [gate_up], outputs, axis=-1, num_outputs=2)
+        return self.node("Mul", self.activate(gate, kind), up)
+
+    def last(self, x: str) -> str:
+        end, axis = self.constant("end", np.array([2**62])), self.constant("token_axis", np.array([1]))
+        return self.node("Slice", x, self.node("Neg", "last"), end, axis)
+
+    def softcap(self, x: str, cap: float) -> str:
+        return self.scale(self.node("Tanh", self.scale(x, 1 / cap)), cap)
+
+
+def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
+    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+
+    Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `last_position` (B,), the position of
+    the newest token, `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
+    (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab) and the caches as `present_...`.
+    """
+    with Graph(folder) as graph:
+        logits = forward(decoder, weights, Ops(decoder, graph))
+        graph.node_with("Identity", [logits], ["logits"])
+
+        def value(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(name, kind, shape)
+
+        inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
+        inputs += [value("total_length", TensorProto.INT32, 1), value("last", TensorProto.INT64, 1)]
+        if any("positions" in node.input for node in graph.nodes):
+            inputs.append(value("positions", TensorProto.INT64, "B", "T"))
+        outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
+        for i, a in enumerate(decoder.layers):
+            shape = "B", a.kv_heads, "S", a.head_dim
+            inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
+            outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
+        graph.save(inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})

@@ -1,0 +1,124 @@
+"""Run a lowered decoder with ONNX Runtime."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from backends import BackendError, Placement, check_call, check_parents, check_rewind
+
+FIRST_CAPACITY = 256
+"""Tokens for which a new cache has room; it doubles when they are used up."""
+
+
+def open_session(folder: Path, **config: str) -> "Session":
+    """Open a lowered decoder; `config` holds further entries of ONNX Runtime's session configuration."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    options.inter_op_num_threads = 1
+    for key, value in config.items():
+        options.add_session_config_entry(key, value)
+    try:
+        runtime = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has no base class of its own errors
+        raise BackendError(f"ONNX Runtime cannot load {folder}: {error}") from error
+    return Session(runtime)
+
+
+class Session:
+    """A loaded decoder; keys and values stay in buffers shared by past and present."""
+
+    def __init__(self, runtime: onnxruntime.InferenceSession):
+        self.runtime = runtime
+        self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
+        facts = runtime.get_modelmeta().custom_metadata_map
+        self.context_length = int(facts["context_length"])
+        self.vocab_size: int = runtime.get_outputs()[0].shape[2]
+        device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
+        self.placement = Placement("onnx", device, facts["precision"])
+        self.length = self.rows = self.capacity = 0
+        self.cache: dict[str, np.ndarray] = {}
+        self.steps: dict[tuple[int, int], Step] = {}
+
+    @property
+    def batch(self) -> int:
+        return self.rows if self.length else 0
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
+            steps = [self.forward(column).copy() for column in np.split(tokens, count, axis=1)]
+            return np.concatenate(steps[-last:], axis=1)
+        self.reserve(batch, self.length + count)
+        if (count, last) not in self.steps:
+            self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
+            self.steps[count, last] = Step(self, batch, count, last)
+        logits = self.steps[count, last].run(tokens, self.length)
+        self.length += count
+        return logits
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        self.length = length
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        if list(parents) != list(range(self.rows)):
+            self.resize(parents, self.capacity)
+
+    def reserve(self, batch: int, length: int) -> None:
+        """Make room for `length` tokens in `batch` rows."""
+        if batch != self.rows or length > self.capacity:
+            room = max(FIRST_CAPACITY, 1 << (length - 1).bit_length())
+            self.resize(range(batch), min(self.context_length, room))
+
+    def resize(self, parents: Sequence[int], capacity: int) -> None:
+        """Give every buffer new rows and room for `capacity` tokens."""
+        for name, shape in self.inputs.items():
+            if name.startswith("past_"):
+                fresh = np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
+                if self.length:
+                    fresh[:, :, : self.length] = self.cache[name][list(parents), :, : self.length]
+                self.cache[name] = fresh
+        self.rows, self.capacity, self.steps = len(parents), capacity, {}
+
+
+class Step:
+    """One shape of call, bound once to its arrays."""
+
+    def __init__(self, session: Session, batch: int, count: int, last: int):
+        self.runtime, self.binding = session.runtime, session.runtime.io_binding()
+        self.logits = np.empty((batch, last, session.vocab_size), np.float32)
+        self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
+        self.last_position, self.total_length = np.empty(batch, np.int32), np.empty(1, np.int32)
+        self.feeds = dict(
+            tokens=self.tokens,
+            positions=self.positions,
+            last_position=self.last_position,
+            total_length=self.total_length,
+            last=np.array([last]),
+        )
+        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
+        self.binding.bind_ortvalue_output("logits", wrap(self.logits))
+        for name in session.inputs:
+            value = wrap(session.cache[name] if name in session.cache else self.feeds[name])
+            self.binding.bind_ortvalue_input(name, value)
+            if name in session.cache:
+                self.binding.bind_ortvalue_output(name.replace("past", "present"), value)
+
+    def run(self, tokens: np.ndarray, past: int) -> np.ndarray:
+        """Run the graph on `tokens`, of which `past` are cached already."""
+        total = past + tokens.shape[1]
+        self.tokens[:] = tokens
+        self.positions[:] = np.arange(past, total)
+        self.last_position[:] = total - 1
+        self.total_length[:] = total
+        try:
+            self.runtime.run_with_iobinding(self.binding)
+        except Exception as error:  # onnxruntime has no base class of its own errors
+            raise BackendError(f"ONNX Runtime failed: {error}") from error
+        return self.logits

@@ -1,0 +1,244 @@
+"""Find, lower, keep and remove models."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import backends
+from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
+
+__all__ = ["BUILTIN", "ModelNotFound", "Store", "StoreError", "StoredModel", "UnsupportedCheckpoint", "Variant"]
+
+BUILTIN = "builtin"
+"""The name of the model that is shipped with the package."""
+BUILTIN_FOLDER = Path(__file__).parent / "builtin"
+LARGE = 1_000_000_000
+"""Parameters from which int4 is the default."""
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the fraction of it that is done, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model lowered for one backend at one precision."""
+
+    backend: str
+    precision: str
+    folder: Path
+    size: int
+    """Bytes on disk."""
+    seconds: float
+    """How long lowering took; 0 when it was there already."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A runnable model: a checkpoint, and what it has been lowered to."""
+
+    name: str
+    folder: Path
+    """The checkpoint: config.json, weights, tokenizer.json."""
+    family: str
+    parameters: int
+    context_length: int
+    chats: bool
+    """Whether it has a chat template; others continue a text."""
+    size: int
+    """Bytes of the checkpoint."""
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def precision(self) -> str:
+        """The precision used unless another is asked for."""
+        return "int4" if self.parameters >= LARGE else "int8"
+
+    @property
+    def precision_reason(self) -> str:
+        """Why, in a sentence."""
+        if self.parameters >= LARGE:
+            return "a large model is limited by memory, and 4 bits a weight halve what each token must read"
+        return "small models lose quality at 4 bits a weight, and at 8 they run as fast as memory allows"
+
+
+class Store:
+    """The models under one folder: `NAME/model.json`, and a folder for each variant.
+
+    A variant is complete when its folder has its final name, and a model when its manifest is there; both are
+    written under another name first, so that an interrupted command leaves nothing that looks whole.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+
+    def list(self) -> list[StoredModel]:
+        """Every model, the built-in first."""
+        names = sorted(path.parent.name for path in self.root.glob("*/model.json"))
+        return [self.get(BUILTIN), *(self.read(name) for name in names if name != BUILTIN)]
+
+    def get(self, name: str) -> StoredModel:
+        """The model called `name`, or the checkpoint folder at this path."""
+        if name == BUILTIN:
+            return self.register(BUILTIN, BUILTIN_FOLDER)
+        if is_name(name) and (self.root / name / "model.json").exists():
+            return self.register(name, self.read(name).folder)
+        folder = Path(name).expanduser()
+        if folder.is_dir():
+            folder = folder.resolve()
+            return self.register(self.name_for(folder), folder)
+        known = [BUILTIN, *(path.parent.name for path in self.root.glob("*/model.json"))]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "chatapp list shows the models that are here"
+        raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
+
+    def lowered(
+        self, model: StoredModel, backend: str, precision: str | None = None, on_progress: Progress | None = None
+    ) -> Variant:
+        """The variant of `model` for `backend`, lowered now if that has not been done on this machine."""
+        from backends.quantize import PRECISIONS
+
+        precision = precision or model.precision
+        if precision not in PRECISIONS:
+            raise StoreError(f"there is no precision called {precision!r}; choose from {', '.join(PRECISIONS)}")
+        signature = backends.get(backend).signature()
+        target = self.root / model.name / f"{backend}-{precision}"
+        for variant in model.variants:
+            if variant.folder == target and read_json(target / "variant.json").get("signature") == signature:
+                return replace(variant, seconds=0.0)
+
+        from model_store.convert import convert
+
+        start = time.perf_counter()
+        with self.unfinished(model.name) as folder:
+            convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
+            seconds = time.perf_counter() - start
+            write_json(folder / "variant.json", {"signature": signature, "seconds": seconds})
+            size = sum(path.stat().st_size for path in folder.iterdir())
+            shutil.rmtree(target, ignore_errors=True)  # of another version or processor
+            folder.rename(target)
+        return Variant(backend, precision, target, size, seconds)
+
+    def remove(self, name: str) -> int:
+        """Delete what was made for a model and return the bytes freed; its checkpoint stays where it is."""
+        folder = self.root / name
+        if not is_name(name) or not folder.is_dir():
+            if name == BUILTIN:
+                return 0
+            return self.remove(self.get(name).name)
+        freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        (folder / "model.json").unlink(missing_ok=True)  # first, so that half a model is never found
+        shutil.rmtree(folder)
+        return freed
+
+    def register(self, name: str, folder: Path) -> StoredModel:
+        """The model `name`, whose manifest is written anew when its checkpoint has changed."""
+        digest = fingerprint(folder)
+        if (self.root / name / "model.json").exists():
+            if read_json(self.root / name / "model.json").get("fingerprint") == digest:
+                return self.read(name)
+            self.remove(name)
+
+        from model_store.convert import describe
+
+        model = replace(describe(folder), name=name)
+        facts = {**asdict(model), "folder": str(folder), "fingerprint": digest}
+        del facts["variants"]
+        try:
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+            write_json(self.root / name / "model.json", facts)
+        except OSError as error:
+            raise not_writable(self.root, error) from error
+        return model
+
+    def read(self, name: str) -> StoredModel:
+        """The model called `name` as its manifest tells."""
+        facts = read_json(self.root / name / "model.json")
+        try:
+            facts.pop("fingerprint")
+            variants = tuple(read_variant(path.parent) for path in sorted((self.root / name).glob("*/variant.json")))
+            return StoredModel(**{**facts, "name": name, "folder": Path(facts["folder"]), "variants": variants})
+        except (KeyError, TypeError, ValueError) as error:
+            path = self.root / name
+            raise StoreError(f"{path}/model.json was altered ({error}); delete the folder {path}") from error
+
+    def name_for(self, folder: Path) -> str:
+        """A name for the checkpoint in `folder` that no other one has."""
+        base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in folder.name).strip(".-") or "model"
+        count = 1
+        while name == BUILTIN or ((self.root / name / "model.json").exists() and self.read(name).folder != folder):
+            count += 1
+            name = f"{base}-{count}"
+        return name
+
+    def unfinished(self, name: str) -> "Unfinished":
+        """A folder beside the variants of `name`, which disappears unless it is renamed."""
+        try:
+            return Unfinished(tempfile.mkdtemp(prefix=".unfinished-", dir=self.root / name))
+        except OSError as error:
+            raise not_writable(self.root, error) from error
+
+
+class Unfinished:
+    """A folder that is deleted on leaving, if it still has this name."""
+
+    def __init__(self, folder: str):
+        self.folder = Path(folder)
+
+    def __enter__(self) -> Path:
+        return self.folder
+
+    def __exit__(self, *raised: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_name(name: str) -> bool:
+    """Whether `name` can be the name of a model rather than a path."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\~\0")
+
+
+def fingerprint(folder: Path) -> str:
+    """What changes when the checkpoint in `folder` does."""
+    facts = []
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors"):
+            status = path.stat()
+            facts.append([path.name, status.st_size, status.st_mtime_ns])
+    return hashlib.sha256(json.dumps([str(folder), facts]).encode()).hexdigest()
+
+
+def read_variant(folder: Path) -> Variant:
+    """The variant in `folder`."""
+    backend, precision = folder.name.split("-", 1)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return Variant(backend, precision, folder, size, float(read_json(folder / "variant.json")["seconds"]))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, one of the store's own files."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); delete the folder {path.parent}") from error
+    return value if isinstance(value, dict) else {}
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write `path` whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+    temporary.replace(path)
+
+
+def not_writable(root: Path, error: OSError) -> StoreError:
+    """The error for a store in which nothing can be written."""
+    return StoreError(
+        f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
+    )

@@ -1,0 +1,112 @@
+"""Read config.json and safetensors, tensor by tensor, without torch."""
+
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from model_store.errors import UnsupportedCheckpoint
+
+DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
+OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "F64": 8, "U64": 8, "I64": 8}
+HEADER_LIMIT = 100_000_000
+"""Bytes; the format's own limit."""
+
+Config = Mapping[str, Any]
+"""The JSON of config.json: families know which fields have which type."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in the file at `path`."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise UnsupportedCheckpoint(f"{path.parent} has no {path.name}; is it a checkpoint folder?") from None
+    except (ValueError, RecursionError) as error:
+        raise UnsupportedCheckpoint(f"{path} is not valid JSON ({error}); download it again") from error
+    if not isinstance(value, dict):
+        raise UnsupportedCheckpoint(f"{path} holds no JSON object; download it again")
+    return value
+
+
+class Checkpoint:
+    """A publisher's folder: its configuration, and its floating-point tensors by name, mapped rather than read."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.config: Config = read_json(folder / "config.json")
+        self.tensors: dict[str, np.ndarray] = {}
+        for path in weight_files(folder):
+            self.tensors |= tensors(path)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of `folder`, each one there; the index decides when there is one."""
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        found = sorted(folder.glob("*.safetensors"))
+        if not found:
+            raise UnsupportedCheckpoint(f"{folder} has no .safetensors file; convert the checkpoint to safetensors")
+        return found
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise UnsupportedCheckpoint(f"{index} has no weight_map; download it again")
+    names = sorted(set(weight_map.values()))
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise UnsupportedCheckpoint(f"{folder} lacks {name!r}, which its index names; download it again")
+    return [folder / name for name in names]
+
+
+def tensors(path: Path) -> dict[str, np.ndarray]:
+    """The floating-point tensors of one safetensors file, as views of the mapped file.
+
+    Every entry is checked first: its shape against its size, and that the entries cover the file without gap or
+    overlap, so that a truncated or altered file is refused by the name of the tensor
+    (https://github.com/huggingface/safetensors#format).
+    """
+    size = path.stat().st_size
+    if size < 8:
+        raise damaged(path, f"it is {size} bytes long")
+    data = np.memmap(path, np.uint8, "r").view(np.ndarray)
+    start = 8 + int(data[:8].view("<u8")[0])
+    if start > min(size, HEADER_LIMIT):
+        raise damaged(path, f"its header should be {start - 8} bytes long and the file has {size}")
+    try:
+        header = json.loads(bytes(data[8:start]))
+        header.pop("__metadata__", None)
+        spans = {name: span(entry) for name, entry in header.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(path, f"its header cannot be read ({error})") from error
+
+    end = 0
+    for name, (begin, stop, expected) in sorted(spans.items(), key=lambda item: item[1]):
+        if begin != end or stop - begin != expected or start + stop > size:
+            raise damaged(path, f"tensor {name!r} should be bytes {end} to {end + expected} and is {begin} to {stop}")
+        end = stop
+    if start + end != size:
+        raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
+    return {
+        name: data[start + begin : start + stop].view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+        for name, (begin, stop, _) in spans.items()
+        if header[name]["dtype"] in DTYPES
+    }
+
+
+def span(entry: dict[str, Any]) -> tuple[int, int, int]:
+    """Where an entry of the header begins and ends, and how long its shape says it is, in bytes."""
+    item = DTYPES[entry["dtype"]].itemsize if entry["dtype"] in DTYPES else OTHER_SIZES[entry["dtype"]]
+    begin, stop = entry["data_offsets"]
+    numbers = [begin, stop, *entry["shape"]]
+    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
+        raise ValueError(f"{numbers} are not sizes")
+    return begin, stop, item * prod(entry["shape"])
+
+
+def damaged(path: Path, what: str) -> UnsupportedCheckpoint:
+    """The error for a file that is not what its header says."""
+    return UnsupportedCheckpoint(f"{path} is damaged or incomplete: {what}; download it again")

@@ -1,0 +1,69 @@
+"""From a checkpoint to a lowered model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import backends
+from backends.decoder import Decoder, Weight
+from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families
+from model_store.checkpoint import Checkpoint, read_json, weight_files
+from model_store.weights import Canonical, Family
+
+
+def describe(folder: Path) -> StoredModel:
+    """What the checkpoint in `folder` is; raises UnsupportedCheckpoint when it cannot run."""
+    checkpoint, family, decoder = open_checkpoint(folder)
+    Canonical(checkpoint, family, decoder)
+    for name in ("tokenizer.json",):
+        if not (folder / name).is_file():
+            raise UnsupportedCheckpoint(f"{folder} has no {name}; save the model's fast tokenizer there")
+    tokenizer = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    return StoredModel(
+        name=folder.name,
+        folder=folder,
+        family=str(checkpoint.config["model_type"]),
+        parameters=sum(tensor.size for tensor in checkpoint.tensors.values()),
+        context_length=decoder.context_length,
+        chats="chat_template" in tokenizer or (folder / "chat_template.jinja").exists(),
+        size=sum(path.stat().st_size for path in weight_files(folder)),
+    )
+
+
+def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
+    """The checkpoint in `folder`, its family, and the decoder that its configuration describes."""
+    checkpoint = Checkpoint(folder)
+    family = families.find(checkpoint.config)
+    try:
+        return checkpoint, family, family.decoder(checkpoint.config)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise UnsupportedCheckpoint(f"{folder / 'config.json'} lacks a field or has a wrong one: {error}") from error
+
+
+def convert(
+    source: Path, target: Path, *, backend: str, precision: str, on_progress: Callable[[str, float], None] | None = None
+) -> None:
+    """Lower the checkpoint in `source` to the folder `target`, reading one weight at a time."""
+    checkpoint, family, decoder = open_checkpoint(source)
+    weights = Canonical(checkpoint, family, decoder)
+    watched = Watched(weights, on_progress) if on_progress else weights
+    try:
+        backends.get(backend).lower(decoder, watched, target, precision=precision)
+    except OSError as error:
+        raise StoreError(f"cannot write the lowered model to {target} ({error.strerror or error})") from error
+
+
+class Watched:
+    """The same weights, telling how many of them have been read."""
+
+    def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None]):
+        self.weights, self.on_progress = weights, on_progress
+        self.total = sum(1 for _ in weights)
+        self.read: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.weights
+
+    def __getitem__(self, name: str) -> Weight:
+        self.read.add(name)
+        self.on_progress("lowering", len(self.read) / self.total)
+        return self.weights[name]

@@ -1,0 +1,54 @@
+"""BLOOM: ALiBi instead of positions, and a norm on the embedding."""
+
+import math
+
+from backends.decoder import Attention, Decoder
+from model_store.checkpoint import Config
+from model_store.errors import UnsupportedCheckpoint
+from model_store.weights import group_heads
+
+PREFIX = "transformer."
+TIED = True
+UNUSED = ()
+MODEL = {
+    "embedding": "word_embeddings",
+    "embedding_norm": "word_embeddings_layernorm",
+    "norm": "ln_f",
+    "lm_head": "lm_head",
+}
+LAYER = {
+    "attention_norm": "h.{}.input_layernorm",
+    "qkv_proj": ("h.{}.self_attention.query_key_value", group_heads),
+    "o_proj": "h.{}.self_attention.dense",
+    "ffn_norm": "h.{}.post_attention_layernorm",
+    "up_proj": "h.{}.mlp.dense_h_to_4h",
+    "down_proj": "h.{}.mlp.dense_4h_to_h",
+}
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; positions are relative, so the context length is what the model was trained with."""
+    if config.get("apply_residual_connection_post_layernorm"):
+        raise UnsupportedCheckpoint("bloom with apply_residual_connection_post_layernorm is not supported")
+    heads, size = config["n_head"], config["hidden_size"]
+    head_dim = size // heads
+    return Decoder(
+        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=slopes(heads)),) * config["n_layer"],
+        hidden_size=size,
+        vocab_size=config["vocab_size"],
+        context_length=config.get("seq_length", 2048),
+        norm="layer",
+        epsilon=config.get("layer_norm_epsilon", 1e-5),
+        activation="gelu_tanh",
+    )
+
+
+def slopes(heads: int) -> tuple[float, ...]:
+    """A geometric series for the largest power of two, and every other term of the next for the rest.
+
+    Press, Smith and Lewis, https://arxiv.org/abs/2108.12409.
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    return tuple(2 ** (-8 * (i + 1) / power) for i in range(power)) + tuple(
+        2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)
+    )

@@ -1,0 +1,31 @@
+"""GPT-BigCode (StarCoder, SantaCoder): GPT-2 with ordinary matrices, and one key-value head unless told otherwise."""
+
+from dataclasses import replace
+
+from backends.decoder import Attention, Decoder
+from model_store.checkpoint import Config
+from model_store.families import gpt2
+from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
+from model_store.weights import group_heads
+
+import numpy as np
+
+
+def split_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """With one key-value head q, k and v lie in this order; with one for each head they are interleaved."""
+    return values if attention.kv_heads == 1 else group_heads(values, attention)
+
+
+LAYER = {name: source if isinstance(source, str) else source[0] for name, source in gpt2.LAYER.items()} | {
+    "qkv_proj": ("h.{}.attn.c_attn", split_qkv)
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same = gpt2.decoder(config)
+    if not config.get("multi_query", True):
+        return same
+    return replace(same, layers=tuple(replace(attention, kv_heads=1) for attention in same.layers))

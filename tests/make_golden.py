@@ -1,0 +1,80 @@
+"""Make the tiny random checkpoints of tests/golden and their logits, with PyTorch and transformers.
+
+python tests/make_golden.py [CASE ...], with `pip install '.[verify]'`.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+GOLDEN = Path(__file__).parent / "golden"
+GPT = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+LLAMA = dict(
+    vocab_size=96,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=96,
+    max_position_embeddings=64,
+)
+CASES: dict[str, dict[str, object]] = {
+    "gpt2": GPT,
+    "gpt_bigcode": dict(GPT, multi_query=True),
+    "gpt_bigcode-multi_head": dict(GPT, multi_query=False),
+    "llama": dict(LLAMA, attention_bias=True, mlp_bias=True),
+    "llama-tied_scaled": dict(
+        LLAMA,
+        tie_word_embeddings=True,
+        rope_parameters=dict(
+            rope_type="llama3",
+            rope_theta=500.0,
+            factor=4.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        ),
+    ),
+    "qwen2": LLAMA,
+    "qwen2-window": dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen3": dict(LLAMA, head_dim=32),
+    "gptj": dict(GPT, rotary_dim=8),
+    "bloom": dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=3),
+    "gemma2": dict(
+        LLAMA,
+        head_dim=16,
+        query_pre_attn_scalar=24,
+        sliding_window=6,
+        attn_logit_softcapping=5.0,
+        final_logit_softcapping=3.0,
+    ),
+}
+"""Fields of config.json, by model type and, after a dash, what is special."""
+
+
+def make(case: str) -> None:
+    """Write the checkpoint, every parameter random and a bfloat16 number, and its logits in float32."""
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_scale = parameter.ndim == 1 and name.endswith("weight")
+            random = torch.randn_like(parameter) * (0.2 if parameter.ndim > 1 else 0.1) + is_scale
+            parameter.copy_(random.bfloat16())
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (3, 24))
+    with torch.inference_mode():
+        logits = model(torch.tensor(tokens)).logits.numpy()
+    model.bfloat16().save_pretrained(GOLDEN / case)
+    (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
+    np.savez_compressed(GOLDEN / case / "golden.npz", tokens=tokens, logits=logits)
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or CASES:
+        make(wanted)

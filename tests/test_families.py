@@ -1,0 +1,124 @@
+"""Every family against golden logits of PyTorch transformers, on every backend, in prefill and cached steps."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Session
+from backends.decoder import Decoder
+from backends.reference import Session as ReferenceSession
+from model_store import families
+from model_store.checkpoint import Checkpoint
+from model_store.weights import Canonical
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+TOLERANCE = 1e-4
+"""Absolute, in float32."""
+
+
+def open_case(case: str, backend: str, folder: Path) -> Session:
+    """A session of the golden checkpoint `case` in float32."""
+    checkpoint = Checkpoint(GOLDEN / case)
+    family = families.find(checkpoint.config)
+    decoder = family.decoder(checkpoint.config)
+    weights = Canonical(checkpoint, family, decoder)
+    if backend == "reference":
+        return ReferenceSession(decoder, weights)
+    backends.get(backend).lower(decoder, weights, folder, precision="f32")
+    return backends.get(backend).load(folder, device="cpu")
+
+
+def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (3, 24) and their logits (3, 24, vocab)."""
+    arrays = np.load(GOLDEN / case / "golden.npz")
+    return arrays["tokens"], arrays["logits"]
+
+
+@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+@pytest.mark.parametrize("case", CASES)
+class TestLogits:
+    @pytest.fixture
+    def session(self, case: str, backend: str, tmp_path: Path) -> Session:
+        return open_case(case, backend, tmp_path)
+
+    def test_prefill_and_cached_steps(self, case: str, session: Session) -> None:
+        tokens, logits = golden(case)
+        assert session.forward(tokens[:1, :16], last=16) == pytest.approx(logits[:1, :16], abs=TOLERANCE)
+        for i in range(16, 24):
+            assert session.forward(tokens[:1, i : i + 1]) == pytest.approx(logits[:1, i : i + 1], abs=TOLERANCE)
+
+    def test_three_rows(self, case: str, session: Session) -> None:
+        tokens, logits = golden(case)
+        assert session.forward(tokens[:, :16], last=2) == pytest.approx(logits[:, 14:16], abs=TOLERANCE)
+        assert session.forward(tokens[:, 16:17]) == pytest.approx(logits[:, 16:17], abs=TOLERANCE)
+        assert session.forward(tokens[:, 17:20], last=2) == pytest.approx(logits[:, 18:20], abs=TOLERANCE)
+
+    def test_rewind_then_a_chunk(self, case: str, session: Session) -> None:
+        tokens, logits = golden(case)
+        session.forward(np.roll(tokens[:1, :20], 7, axis=1)[:, :5])
+        session.rewind(0)
+        session.forward(tokens[:1, :20])
+        session.rewind(11)
+        assert session.forward(tokens[:1, 11:15], last=4) == pytest.approx(logits[:1, 11:15], abs=TOLERANCE)
+
+    def test_rows_share_a_prefix_and_are_reordered(self, case: str, session: Session) -> None:
+        tokens, logits = golden(case)
+        session.forward(tokens[2:, :12])
+        session.reorder([0, 0])
+        for i in range(12, 16):
+            steps = session.forward(tokens[[2, 1], i : i + 1]).copy()
+        assert steps[0] == pytest.approx(logits[2, 15:16], abs=TOLERANCE)
+        session.reorder([1, 0, 0])
+        steps = session.forward(tokens[[2, 2, 2], 16:17]).copy()
+        assert steps[1:] == pytest.approx(logits[[2, 2], 16:17], abs=TOLERANCE)
+        session.reorder([2])
+        assert session.forward(tokens[2:, 17:18]) == pytest.approx(logits[2:, 17:18], abs=TOLERANCE)
+        session.rewind(0)
+        mixed = np.concatenate([tokens[2, :12], tokens[1, 12:16], tokens[2, 16:17]])[None]
+        assert session.forward(mixed) == pytest.approx(steps[:1], abs=TOLERANCE)
+
+    def test_the_context_is_not_overrun(self, case: str, session: Session) -> None:
+        tokens, logits = golden(case)
+        full = np.resize(tokens[:1], (1, session.context_length - 1))
+        session.forward(full)
+        with pytest.raises(backends.ContextExceeded, match="do not fit the context"):
+            session.forward(tokens[:1, :2])
+        session.rewind(0)
+        assert session.forward(tokens[:1, :4]) == pytest.approx(logits[:1, 3:4], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+def test_impossible_calls_are_refused_and_change_nothing(backend: str, tmp_path: Path) -> None:
+    session = open_case("llama", backend, tmp_path)
+    tokens, logits = golden("llama")
+    session.forward(tokens[:1, :10])
+    impossible: list[Callable[[], object]] = [
+        lambda: session.rewind(11),
+        lambda: session.rewind(-1),
+        lambda: session.reorder([1]),
+        lambda: session.reorder([]),
+        lambda: session.forward(tokens[:2, :1]),
+        lambda: session.forward(tokens[:1, :0]),
+        lambda: session.forward(tokens[:1, :2], last=3),
+    ]
+    for call in impossible:
+        with pytest.raises(backends.BackendError):
+            call()
+    assert session.forward(tokens[:1, 10:11]) == pytest.approx(logits[:1, 10:11], abs=TOLERANCE)
+
+
+def decoder_of(case: str) -> Decoder:
+    config = Checkpoint(GOLDEN / case).config
+    return families.find(config).decoder(config)
+
+
+def test_rope_scaling_is_read_from_old_and_new_fields() -> None:
+    config = dict(Checkpoint(GOLDEN / "llama-tied_scaled").config)
+    parameters = config.pop("rope_parameters")
+    theta = parameters.pop("rope_theta")
+    old = {**config, "rope_theta": theta, "rope_scaling": parameters}
+    assert families.find(old).decoder(old) == decoder_of("llama-tied_scaled")
