@@ -1,5 +1,6 @@
 """What a decoder is, and how its logits are computed, whatever does the arithmetic."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -31,6 +32,11 @@ class Attention:
     window: int = 0
     softcap: float = 0.0
 
+    def __post_init__(self) -> None:
+        require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if self.heads % self.kv_heads:
+            raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly")
+
 
 @dataclass(frozen=True)
 class Decoder:
@@ -47,6 +53,17 @@ class Decoder:
     """Attention and feed-forward read the same residual, side by side."""
     embedding_scale: float = 1.0
     logit_softcap: float = 0.0
+
+    def __post_init__(self) -> None:
+        sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
+        require_sizes(layers=len(self.layers), **sizes)
+
+
+def require_sizes(**sizes: object) -> None:
+    """Raise ValueError for a size that is not a positive whole number."""
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise ValueError(f"{name} must be a positive whole number, not {size!r}")
 
 
 @dataclass(frozen=True)
@@ -71,11 +88,8 @@ class Weight:
     bias: np.ndarray | None = None
 
 
-class Weights(Protocol):
-    """Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `embedding`, ..."""
-
-    def __contains__(self, name: object) -> bool: ...
-    def __getitem__(self, name: str) -> Weight: ...
+Weights = Mapping[str, Weight]
+"""Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `embedding`, ..."""
 
 
 class Ops(Protocol[Tensor]):
@@ -113,9 +127,6 @@ class Ops(Protocol[Tensor]):
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
 
-    def optional(name: str) -> Weight | None:
-        return weights[name] if name in weights else None
-
     def feed_forward(x: Tensor, layer: str) -> Tensor:
         if layer + "gate_up_proj" in weights:
             hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
@@ -139,7 +150,7 @@ def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
         layer = f"layers.{i}."
         normed, x = add_norm(x, branch, weights[layer + "attention_norm"])
         qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
-        attended = ops.attention(qkv, i, optional(layer + "q_norm"), optional(layer + "k_norm"))
+        attended = ops.attention(qkv, i, weights.get(layer + "q_norm"), weights.get(layer + "k_norm"))
         branch = ops.linear(attended, weights[layer + "o_proj"])  # (B, T, hidden)
         if decoder.parallel:
             if layer + "ffn_norm" in weights:

@@ -36,11 +36,17 @@ def precision(name: str) -> Precision:
     return PRECISIONS[name]
 
 
-class Rounded:
+class Rounded(Mapping[str, Weight]):
     """The same weights, with the embedding and every matrix that is multiplied rounded."""
 
     def __init__(self, weights: Weights, to: Precision):
         self.weights, self.to = weights, to
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     def __contains__(self, name: object) -> bool:
         return name in self.weights
@@ -100,7 +106,7 @@ def dequantize(values: np.ndarray | Quantized, rows: np.ndarray | slice = slice(
     if values.bits == 4:
         chosen = np.stack([chosen & 15, chosen >> 4], axis=-1).reshape(*chosen.shape[:-1], -1).astype(np.float32) - 8
     blocks = chosen.reshape(*chosen.shape[:-1], -1, values.block)
-    return (blocks * scales[..., None]).reshape(chosen.shape).astype(np.float32)
+    return np.asarray((blocks * scales[..., None]).reshape(chosen.shape), np.float32)
 
 
 def chunks(weight: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

@@ -33,7 +33,8 @@ class Ops:
         return x * np.float32(factor)
 
     def add(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return x + y
+        total: np.ndarray = x + y
+        return total
 
     def norm(self, x: np.ndarray, weight: Weight) -> np.ndarray:
         if self.decoder.norm == "layer":
@@ -66,15 +67,16 @@ class Ops:
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
         distance = self.positions[0][:, None] - np.arange(k.shape[2])  # (T, S)
         if a.alibi:
-            scores = scores - np.float32(a.alibi)[:, None, None] * distance
+            scores = scores - np.array(a.alibi, np.float32)[:, None, None] * distance
         visible = (distance >= 0) & (distance < (a.window or np.inf))
         scores = np.where(visible, scores, np.float32(-np.inf))
         probabilities = np.exp(scores - scores.max(-1, keepdims=True))
         probabilities /= probabilities.sum(-1, keepdims=True)
-        return (probabilities @ v.repeat(repeats, 1)).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        attended: np.ndarray = probabilities @ v.repeat(repeats, 1)
+        return attended.transpose(0, 2, 1, 3).reshape(batch, length, -1)
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
-        angle = self.positions[0][:, None] * np.float32(rope.inverse_frequencies)
+        angle = self.positions[0][:, None] * np.array(rope.inverse_frequencies, np.float32)
         cos, sin = np.cos(angle) * np.float32(rope.amplitude), np.sin(angle) * np.float32(rope.amplitude)
         a, b = np.split(x, 2, axis=-1)
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
@@ -84,7 +86,8 @@ class Ops:
 
     def gate(self, gate_up: np.ndarray, kind: Activation) -> np.ndarray:
         gate, up = np.split(gate_up, 2, axis=-1)
-        return self.activate(gate, kind) * up
+        gated: np.ndarray = self.activate(gate, kind) * up
+        return gated
 
     def last(self, x: np.ndarray) -> np.ndarray:
         return x[:, -self.wanted :]
@@ -112,7 +115,7 @@ class Session:
         return len(self.cache[0][0]) if self.cache else 0
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        check_call(self, *tokens.shape, last)
+        check_call(self, len(tokens), tokens.shape[1], last)
         if not self.cache:
             empty = [np.zeros((len(tokens), a.kv_heads, 0, a.head_dim), np.float32) for a in self.decoder.layers]
             self.cache = list(zip(empty, empty, strict=True))

@@ -91,7 +91,7 @@ class Store:
         if is_name(name) and (self.root / name / "model.json").exists():
             return self.register(name, self.read(name).folder)
         folder = Path(name).expanduser()
-        if folder.is_dir():
+        if name and folder.is_dir():
             folder = folder.resolve()
             return self.register(self.name_for(folder), folder)
         known = [BUILTIN, *(path.parent.name for path in self.root.glob("*/model.json"))]

@@ -1,6 +1,6 @@
 """From a checkpoint to a lowered model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import backends
@@ -52,18 +52,24 @@ def convert(
         raise StoreError(f"cannot write the lowered model to {target} ({error.strerror or error})") from error
 
 
-class Watched:
+class Watched(Mapping[str, Weight]):
     """The same weights, telling how many of them have been read."""
 
     def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None]):
         self.weights, self.on_progress = weights, on_progress
-        self.total = sum(1 for _ in weights)
         self.read: set[str] = set()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     def __contains__(self, name: object) -> bool:
         return name in self.weights
 
     def __getitem__(self, name: str) -> Weight:
+        weight = self.weights[name]
         self.read.add(name)
-        self.on_progress("lowering", len(self.read) / self.total)
-        return self.weights[name]
+        self.on_progress("lowering", len(self.read) / len(self))
+        return weight

@@ -32,7 +32,7 @@ class Family(Protocol):
     def decoder(self, config: Config) -> Decoder: ...
 
 
-class Canonical:
+class Canonical(Mapping[str, Weight]):
     """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
@@ -55,6 +55,9 @@ class Canonical:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     def __contains__(self, name: object) -> bool:
         return name in self.table
@@ -89,7 +92,8 @@ class Canonical:
     def find(self, source: Source, layer: int, kind: str) -> list[str]:
         """The tensors of `source`, all or none of them."""
         names = self.names(source, layer, kind)
-        found = [full for name in names for full in (self.prefix + name, name) if full in self.tensors]
+        spellings = {self.prefix, ""}
+        found = [prefix + name for name in names for prefix in spellings if prefix + name in self.tensors]
         if found and len(found) != len(names):
             raise UnsupportedCheckpoint(f"of the tensors {' and '.join(names)} only {' and '.join(found)} is there")
         return found
@@ -100,7 +104,10 @@ class Canonical:
         claimed = {name for row in self.table.values() for kind in kinds for name in self.find(*row, kind)}
         for name in self.tensors.keys() - claimed:
             if not any(fnmatchcase(name, "*" + pattern) for pattern in family.UNUSED):
-                raise UnsupportedCheckpoint(f"nothing is known about the tensor {name}; this checkpoint is not supported")
+                raise UnsupportedCheckpoint(
+                    f"nothing is known about the tensor {name}; this checkpoint is not supported"
+                )
+
 
 def shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     """The sizes that config.json announces, of the weights that it does announce."""

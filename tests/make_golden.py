@@ -13,8 +13,8 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 GOLDEN = Path(__file__).parent / "golden"
-GPT = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2)
-LLAMA = dict(
+GPT: dict[str, object] = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+LLAMA: dict[str, object] = dict(
     vocab_size=96,
     hidden_size=64,
     num_hidden_layers=2,

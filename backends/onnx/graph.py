@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +17,8 @@ TYPES = {
     np.dtype(np.int8): TensorProto.INT8,
     np.dtype(np.uint8): TensorProto.UINT8,
 }
+Attribute = Any
+"""Numbers, strings and lists of them; the types of `onnx` do not say which."""
 PAGE = 4096
 SMALL = 1024
 """Bytes up to which a constant stays in the graph, where shape inference reads it."""
@@ -36,17 +39,22 @@ class Graph:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.data.close()
 
-    def node(self, kind: str, *inputs: str, domain: str = "", **attributes: object) -> str:
+    def node(self, kind: str, *inputs: str, domain: str = "", **attributes: Attribute) -> str:
         """Append a node with one output and return the output's name."""
         return self.node_with(kind, inputs, [f"{kind}_{len(self.nodes)}"], domain, **attributes)[0]
 
     def node_with(
-        self, kind: str, inputs: tuple[str, ...] | list[str], outputs: list[str], domain: str = "", **attributes: object
+        self,
+        kind: str,
+        inputs: tuple[str, ...] | list[str],
+        outputs: list[str],
+        domain: str = "",
+        **attributes: Attribute,
     ) -> list[str]:
         """Append a node with the given outputs; an empty name stands for an input or output that is left out."""
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
-        self.nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
+        self.nodes.append(helper.make_node(kind, inputs, outputs, None, None, domain, **attributes))
         return outputs
 
     def constant(self, name: str, values: np.ndarray) -> str:
@@ -66,7 +74,9 @@ class Graph:
         self.constants[name] = tensor
         return name
 
-    def save(self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto], facts: dict[str, str]) -> None:
+    def save(
+        self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto], facts: dict[str, str]
+    ) -> None:
         """Write model.onnx, with `facts` for whoever loads it."""
         body = helper.make_graph(self.nodes, "decoder", inputs, outputs, list(self.constants.values()))
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid(FUSED, 1)]

@@ -117,7 +117,7 @@ class Ops:
             queries = self.node("Gather", self.positions, zero)  # (T,), alike in every row
             queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
             distance = self.node("Cast", self.node("Sub", keys, queries), to=TensorProto.FLOAT)  # (T, S)
-            slope = self.constant(f"slopes_{len(self.masks)}", np.float32(slopes)[None, :, None, None])
+            slope = self.constant(f"slopes_{len(self.masks)}", np.array(slopes, np.float32)[None, :, None, None])
             self.masks[slopes] = self.node("Mul", slope, distance)
         return self.masks[slopes]
 

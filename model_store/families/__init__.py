@@ -63,7 +63,7 @@ def llama3(frequency: float, scaling: Config) -> float:
 
     `_compute_llama3_parameters` in transformers' modeling_rope_utils.
     """
-    turns = scaling["original_max_position_embeddings"] * frequency / (2 * math.pi)
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = float(scaling["original_max_position_embeddings"]) * frequency / (2 * math.pi)
+    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
     kept = min(1.0, max(0.0, (turns - low) / (high - low)))
-    return frequency * (kept + (1 - kept) / scaling["factor"])
+    return frequency * (kept + (1 - kept) / float(scaling["factor"]))

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
 from model_store.families import gpt2
 from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
 from model_store.weights import group_heads
-
-import numpy as np
 
 
 def split_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:

@@ -1,0 +1,49 @@
+"""Every backend at every precision against the reference on the same rounded weights."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends.quantize import PRECISIONS, Rounded
+from backends.reference import Session as ReferenceSession
+from model_store.convert import open_checkpoint
+from model_store.weights import Canonical
+
+GOLDEN = Path(__file__).parent / "golden"
+TOLERANCE = 0.05
+"""Mean error of the logits in standard deviations of them: activations are rounded to int8 on the way."""
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in GOLDEN.iterdir()))
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "f32"])
+@pytest.mark.parametrize("backend", backends.NAMES)
+def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precision: str, case: str) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    weights = Canonical(checkpoint, family, decoder)
+    backends.get(backend).lower(decoder, weights, tmp_path, precision=precision)
+    session = backends.get(backend).load(tmp_path, device="cpu")
+    assert session.placement.precision == precision
+    tokens = np.load(GOLDEN / case / "golden.npz")["tokens"]
+    expected = ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision])).forward(tokens, last=24)
+    prefill = session.forward(tokens[:, :20], last=20).copy()
+    steps = np.concatenate([session.forward(tokens[:, i : i + 1]).copy() for i in range(20, 24)], axis=1)
+    error = np.abs(np.concatenate([prefill, steps], axis=1) - expected)
+    assert error.mean() < TOLERANCE * expected.std()
+
+
+def test_an_unknown_backend_or_device_is_refused() -> None:
+    with pytest.raises(backends.BackendError, match="'cuda'.*choose from onnx"):
+        backends.get("cuda")
+    with pytest.raises(backends.BackendError, match="device cpu here, not on 'gpu'"):
+        backends.get("onnx").load(Path(), device="gpu")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 100])
+def test_a_damaged_lowered_model_is_refused_by_its_path(tmp_path: Path, damage: bytes) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="int8")
+    (tmp_path / "model.onnx").write_bytes(damage)
+    with pytest.raises(backends.BackendError, match=f"cannot load {tmp_path}"):
+        backends.get("onnx").load(tmp_path, device="cpu")

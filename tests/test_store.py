@@ -1,0 +1,120 @@
+"""The store finds, lowers, keeps and removes models, and nothing in it is ever half there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models
+
+from model_store import ModelNotFound, Store, StoreError, UnsupportedCheckpoint
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A golden checkpoint with a tokenizer."""
+    folder = Path(shutil.copytree(GOLDEN / "gpt2", tmp_path / "my gpt2"))
+    Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_a_checkpoint_folder_becomes_a_model_that_is_found_by_name(store: Store, checkpoint: Path) -> None:
+    model = store.get(str(checkpoint))
+    assert (model.name, model.family, model.context_length, model.chats) == ("my-gpt2", "gpt2", 64, False)
+    assert (
+        model.parameters == 96 * 32 + 64 * 32 + 2 * (32 * 96 + 96 + 32 * 32 + 32 + 8 * 32 * 32 + 5 * 32 + 4 * 32) + 64
+    )
+    assert store.get("my-gpt2") == model
+    assert [found.name for found in store.list()] == ["builtin", "my-gpt2"]
+
+
+def test_a_model_is_lowered_once(store: Store, checkpoint: Path) -> None:
+    told: list[float] = []
+    first = store.lowered(store.get(str(checkpoint)), "onnx", "int8", lambda what, fraction: told.append(fraction))
+    assert first.seconds > 0 and told == sorted(told) and told[-1] == 1
+    again = store.lowered(store.get("my-gpt2"), "onnx", "int8", lambda what, fraction: pytest.fail("lowered again"))
+    assert again.seconds == 0 and again.folder == first.folder and again.size == first.size > 0
+
+
+def test_another_runtime_or_processor_lowers_again(store: Store, checkpoint: Path) -> None:
+    model = store.get(str(checkpoint))
+    path = store.lowered(model, "onnx", "int8").folder / "variant.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "signature": "onnxruntime 0.1, abacus"}))
+    assert store.lowered(store.get("my-gpt2"), "onnx", "int8").seconds > 0
+
+
+def test_a_changed_checkpoint_is_lowered_again(store: Store, checkpoint: Path) -> None:
+    store.lowered(store.get(str(checkpoint)), "onnx", "int8")
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "n_positions": 64, "layer_norm_epsilon": 1e-3}))
+    assert store.get("my-gpt2").variants == ()
+
+
+def test_two_folders_of_one_name_are_two_models(store: Store, checkpoint: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(checkpoint, tmp_path / "other" / "my gpt2"))
+    assert (store.get(str(checkpoint)).name, store.get(str(other)).name) == ("my-gpt2", "my-gpt2-2")
+    assert store.get(str(other)).folder == other
+
+
+def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, checkpoint: Path) -> None:
+    variant = store.lowered(store.get(str(checkpoint)), "onnx", "int8")
+    assert store.remove("my-gpt2") >= variant.size
+    assert (checkpoint / "model.safetensors").exists() and not variant.folder.exists()
+    with pytest.raises(ModelNotFound):
+        store.get("my-gpt2")
+
+
+def test_an_interrupted_lowering_leaves_nothing(store: Store, checkpoint: Path) -> None:
+    def interrupt(what: str, fraction: float) -> None:
+        if fraction > 0.5:
+            raise KeyboardInterrupt
+
+    model = store.get(str(checkpoint))
+    with pytest.raises(KeyboardInterrupt):
+        store.lowered(model, "onnx", "int8", interrupt)
+    assert [path.name for path in (store.root / "my-gpt2").iterdir()] == ["model.json"]
+    assert store.get("my-gpt2").variants == ()
+
+
+@pytest.mark.parametrize("name", ["buildin", "no-such-model", "../outside", "", "a\0b"])
+def test_an_unknown_name_is_refused_with_what_to_do(store: Store, name: str) -> None:
+    with pytest.raises(ModelNotFound, match="did you mean 'builtin'" if name == "buildin" else "chatapp list"):
+        store.get(name)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../victim", "/victim"])
+def test_removing_never_leaves_the_store(store: Store, tmp_path: Path, name: str) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").write_text("kept")
+    with pytest.raises(StoreError):
+        store.remove(name)
+    assert (tmp_path / "victim" / "file").exists()
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused_and_not_listed(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UnsupportedCheckpoint, match=r"no config\.json"):
+        store.get(str(tmp_path / "empty"))
+    assert [model.name for model in store.list()] == ["builtin"]
+
+
+def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot write to the model store .*file/store.*CHATAPP_HOME"):
+        Store(tmp_path / "file" / "store").get("builtin")
+
+
+def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoint: Path) -> None:
+    store.get(str(checkpoint))
+    path = store.root / "my-gpt2" / "model.json"
+    for text in ("{", json.dumps({**json.loads(path.read_text()), "surprise": 1})):
+        path.write_text(text)
+        with pytest.raises(StoreError, match=r"my-gpt2/model\.json .*delete the folder"):
+            store.list()
