@@ -132,18 +132,40 @@ def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.asarray(values, np.float32) + 1
 
 
+def skip_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """OPT's table of positions begins with two rows for padding."""
+    return values[2:]
+
+
 def group_heads(values: np.ndarray, attention: Attention) -> np.ndarray:
     """From q, k, v of each head in turn to all q, all k, all v."""
     return values.reshape(attention.heads, 3, -1).swapaxes(0, 1).reshape(values.shape)
 
 
 def halve_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From rotating neighbours, in the first elements of a head, to rotating its halves; rows of q and k only."""
+    """From rotating neighbours, in the first elements of a head, to rotating the halves of the head."""
+    rotary = rotated_elements(attention)
+    return reorder_rotary(values, attention, [*range(0, rotary, 2)], [*range(1, rotary, 2)])
+
+
+def spread_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From rotating the halves of the first elements of a head to rotating the halves of the head."""
+    rotary = rotated_elements(attention)
+    return reorder_rotary(values, attention, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
+
+
+def rotated_elements(attention: Attention) -> int:
+    """How many elements of a head have a rotary position."""
     assert attention.rope is not None
-    size, rotary = attention.head_dim, 2 * np.count_nonzero(attention.rope.inverse_frequencies)
+    return 2 * int(np.count_nonzero(attention.rope.inverse_frequencies))
+
+
+def reorder_rotary(values: np.ndarray, attention: Attention, first: list[int], second: list[int]) -> np.ndarray:
+    """Put the rotated pairs (first[i], second[i]) half a head apart, in the rows of q and k only."""
+    size, rotary = attention.head_dim, len(first) + len(second)
     middle = (rotary + size) // 2
-    order = [*range(0, rotary, 2), *range(rotary, middle), *range(1, rotary, 2), *range(middle, size)]
-    heads = values.reshape(-1, attention.head_dim, *values.shape[1:]).copy()
+    order = [*first, *range(rotary, middle), *second, *range(middle, size)]
+    heads = values.reshape(-1, size, *values.shape[1:]).copy()
     rotated = attention.heads + attention.kv_heads
     heads[:rotated] = heads[:rotated, order]
     return heads.reshape(values.shape)

@@ -43,7 +43,22 @@ CASES: dict[str, dict[str, object]] = {
     "qwen2": LLAMA,
     "qwen2-window": dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1),
     "qwen3": dict(LLAMA, head_dim=32),
+    "mistral": dict(LLAMA, sliding_window=6),
+    "gemma": dict(LLAMA, head_dim=16),
+    "gemma3_text": dict(LLAMA, num_hidden_layers=3, head_dim=16, sliding_window=6, query_pre_attn_scalar=24)
+    | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "phi": LLAMA,
+    "phi3": dict(LLAMA, sliding_window=6, pad_token_id=0),
+    "phi3-partial": dict(LLAMA, pad_token_id=0, partial_rotary_factor=0.5),
+    "starcoder2": dict(LLAMA, sliding_window=6, use_bias=True),
     "gptj": dict(GPT, rotary_dim=8),
+    "codegen": dict(GPT, n_head=4, rotary_dim=8, n_embd=64),
+    "gpt_neox": dict(LLAMA, use_parallel_residual=True),
+    "gpt_neox-sequential": dict(LLAMA, use_parallel_residual=False),
+    "gpt_neo": dict(vocab_size=96, hidden_size=32, num_layers=2, num_heads=2, max_position_embeddings=64)
+    | dict(attention_types=[[["global", "local"], 1]], window_size=6),
+    "opt": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=64),
+    "biogpt": LLAMA,
     "bloom": dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=3),
     "gemma2": dict(
         LLAMA,

@@ -12,8 +12,8 @@ from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
-TOLERANCE = 0.05
-"""Mean error of the logits in standard deviations of them: activations are rounded to int8 on the way."""
+TOLERANCE = 0.08
+"""Mean error of the logits in standard deviations of them: activations are rounded to int8, with one scale a call."""
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in GOLDEN.iterdir()))

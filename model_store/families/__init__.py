@@ -40,13 +40,16 @@ def activation(name: str) -> Activation:
     return ACTIVATIONS[name]
 
 
-def rope(config: Config, rotary: int, head_dim: int) -> Rope:
-    """Rotary positions of the first `rotary` elements of a head, with the scaling that the checkpoint was trained for.
+def rope(config: Config, head_dim: int, *, partial: float = 1.0) -> Rope:
+    """Rotary positions, on the first `partial` of each head, with the scaling that the checkpoint was trained for.
 
-    Reads `rope_parameters` as well as the older `rope_theta` and `rope_scaling`.
+    Reads `rope_parameters` as well as the older spellings.
     """
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = scaling.get("rope_theta") or config.get("rope_theta") or 10_000.0
+    theta = scaling.get("rope_theta") or config.get("rope_theta") or config.get("rotary_emb_base") or 10_000.0
+    shares = (where.get(name) for where in (scaling, config) for name in ("partial_rotary_factor", "rotary_pct"))
+    share = next((share for share in shares if share is not None), partial)
+    rotary = config.get("rotary_dim") or int(head_dim * share)
     frequencies = [theta ** (-2 * i / rotary) for i in range(rotary // 2)]
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     if kind == "linear":

@@ -24,6 +24,5 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = gpt2.decoder(config)
-    head_dim = same.layers[0].head_dim
-    turned = rope(config, config.get("rotary_dim") or head_dim, head_dim)
+    turned = rope(config, same.layers[0].head_dim)
     return replace(same, parallel=True, layers=tuple(replace(attention, rope=turned) for attention in same.layers))

@@ -27,7 +27,7 @@ def decoder(config: Config) -> Decoder:
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
         scale=head_dim**-0.5,
-        rope=rope(config, head_dim, head_dim),
+        rope=rope(config, head_dim),
     )
     return Decoder(
         layers=(attention,) * config["num_hidden_layers"],

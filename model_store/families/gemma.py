@@ -1,0 +1,25 @@
+"""Gemma is Llama with a scaled embedding and norms that multiply by 1 + weight."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint import Config
+from model_store.families import llama
+from model_store.families.llama import PREFIX, UNUSED
+from model_store.weights import plus_one
+
+TIED = True
+MODEL = {**llama.MODEL, "norm": ("norm", plus_one)}
+LAYER = {
+    **llama.LAYER,
+    "attention_norm": ("layers.{}.input_layernorm", plus_one),
+    "ffn_norm": ("layers.{}.post_attention_layernorm", plus_one),
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; where it says gelu it means the one with tanh."""
+    same = llama.decoder(config)
+    return replace(same, activation="gelu_tanh", embedding_scale=config["hidden_size"] ** 0.5)

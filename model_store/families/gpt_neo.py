@@ -1,0 +1,37 @@
+"""GPT-Neo: GPT-2 with ordinary matrices, unscaled attention, and a window on some layers."""
+
+from dataclasses import replace
+
+from backends.decoder import Attention, Decoder
+from model_store.checkpoint import Config
+from model_store.families import activation
+from model_store.families.gpt2 import MODEL, PREFIX, TIED
+
+UNUSED = (".attn.attention.bias", ".attn.attention.masked_bias")
+LAYER = {
+    "attention_norm": "h.{}.ln_1",
+    "qkv_proj": "h.{0}.attn.attention.q_proj h.{0}.attn.attention.k_proj h.{0}.attn.attention.v_proj",
+    "o_proj": "h.{}.attn.attention.out_proj",
+    "ffn_norm": "h.{}.ln_2",
+    "up_proj": "h.{}.mlp.c_fc",
+    "down_proj": "h.{}.mlp.c_proj",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; `attention_types` is a list of (kinds, how often they repeat)."""
+    heads, size = config["num_heads"], config["hidden_size"]
+    attention = Attention(heads, heads, size // heads, scale=1.0)
+    kinds = [kind for pattern, count in config["attention_types"] for kind in pattern * count]
+    window = config.get("window_size", 256)
+    return Decoder(
+        layers=tuple(replace(attention, window=window if kind == "local" else 0) for kind in kinds),
+        hidden_size=size,
+        vocab_size=config["vocab_size"],
+        context_length=config["max_position_embeddings"],
+        norm="layer",
+        epsilon=config.get("layer_norm_epsilon", 1e-5),
+        activation=activation(config.get("activation_function", "gelu_new")),
+    )

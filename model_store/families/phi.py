@@ -1,0 +1,37 @@
+"""Phi 1 to 2: rotary positions on part of each head, attention and feed-forward side by side under one norm."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint import Config
+from model_store.errors import UnsupportedCheckpoint
+from model_store.families import activation, llama, rope
+from model_store.families.llama import PREFIX, TIED, UNUSED
+from model_store.weights import spread_rotary
+
+MODEL = {**llama.MODEL, "norm": "final_layernorm"}
+LAYER = {
+    "attention_norm": "layers.{}.input_layernorm",
+    "qkv_proj": (llama.LAYER["qkv_proj"], spread_rotary),
+    "o_proj": "layers.{}.self_attn.dense",
+    "up_proj": "layers.{}.mlp.fc1",
+    "down_proj": "layers.{}.mlp.fc2",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    if config.get("qk_layernorm"):
+        raise UnsupportedCheckpoint("phi with qk_layernorm is not supported")
+    same = llama.decoder(config)
+    turned = rope(config, same.layers[0].head_dim, partial=0.5)
+    return replace(
+        same,
+        layers=tuple(replace(attention, rope=turned) for attention in same.layers),
+        norm="layer",
+        epsilon=config.get("layer_norm_eps", 1e-5),
+        activation=activation(config.get("hidden_act", "gelu_new")),
+        parallel=True,
+    )

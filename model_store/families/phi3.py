@@ -1,0 +1,26 @@
+"""Phi 3 and 4-mini: Llama with fused projections, a window, and partly rotary positions in the newest."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint import Config
+from model_store.families import llama, rope
+from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
+from model_store.weights import spread_rotary
+
+LAYER = {
+    **llama.LAYER,
+    "qkv_proj": ("layers.{}.self_attn.qkv_proj", spread_rotary),
+    "gate_up_proj": "layers.{}.mlp.gate_up_proj",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same = llama.decoder(config)
+    window = config.get("sliding_window") or 0
+    turned = rope(config, same.layers[0].head_dim)
+    layers = tuple(replace(attention, rope=turned, window=window) for attention in same.layers)
+    return replace(same, layers=layers, epsilon=config.get("rms_norm_eps", 1e-5))

@@ -1,0 +1,98 @@
+"""Writes the best checkpoint as a Hugging Face model folder and checks it against transformers."""
+
+# torch has no types as this project checks it.
+# mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False, warn-return-any=False
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from model import Config, Model
+from safetensors.torch import save_file
+from tokenizer import END, PAD, SPECIAL
+from tokenizers import Tokenizer
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+TOLERANCE = 2e-3
+
+
+def load(checkpoint: Path) -> Model:
+    """Reads a checkpoint of train.py."""
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    model = Model(Config(**state["config"]))
+    model.load_state_dict(state["weights"])
+    return model.eval()
+
+
+def description(config: Config) -> dict[str, object]:
+    """Gives config.json."""
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.dim,
+        "intermediate_size": config.ffn,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.dim // config.heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": config.context,
+        "rope_theta": config.theta,
+        "rms_norm_eps": config.epsilon,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": END,
+        "eos_token_id": END,
+        "pad_token_id": PAD,
+        "torch_dtype": "float16",
+    }
+
+
+def write(model: Model, work: Path, out: Path) -> None:
+    """Writes weights in float16, configuration and tokenizer."""
+    out.mkdir(parents=True, exist_ok=True)
+    weights = {f"model.{name}": weight.detach().half().contiguous() for name, weight in model.state_dict().items()}
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "config.json").write_text(json.dumps(description(model.config), indent=2) + "\n")
+    generation = {"bos_token_id": END, "eos_token_id": END, "pad_token_id": PAD}
+    (out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(work / name, out / name)
+
+
+@torch.no_grad()
+def difference(model: Model, out: Path, text: str) -> float:
+    """Compares transformers' logits over the whole context with our own, largest difference first."""
+    tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+    if [tokenizer.token_to_id(token) for token in SPECIAL] != list(range(len(SPECIAL))):
+        raise SystemExit(f"special tokens in {out}/tokenizer.json do not have the ids expected")
+    ids = torch.tensor([tokenizer.encode(text).ids[: model.config.context]])
+    reference: Tensor = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)(ids).logits
+    exported = Model(model.config).eval()
+    exported.load_state_dict({name: weight.half().float() for name, weight in model.state_dict().items()})
+    return float((exported.logits(exported.hidden(ids)) - reference).abs().max())
+
+
+def main() -> None:
+    """Parses the command line, exports and checks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    model = load(arguments.run / "best.pt")
+    write(model, arguments.work, arguments.out)
+    found = difference(model, arguments.out, Path(__file__).with_name("samples.py").read_text())
+    size = sum(file.stat().st_size for file in arguments.out.iterdir())
+    print(f"{arguments.out}: {size / 1e6:.1f} MB, largest difference from transformers {found:.1e}")
+    if found > TOLERANCE:
+        raise SystemExit("transformers computes something else: the export is wrong")
+
+
+if __name__ == "__main__":
+    main()
