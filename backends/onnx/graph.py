@@ -74,6 +74,14 @@ class Graph:
         self.constants[name] = tensor
         return name
 
+    def view(self, name: str, alias: str, shape: tuple[int, ...]) -> str:
+        """The constant `name` under another name and shape: the same bytes of the file, which a Reshape would copy."""
+        tensor = TensorProto()
+        tensor.CopyFrom(self.constants[name])
+        tensor.name, tensor.dims[:] = alias, shape
+        self.constants[alias] = tensor
+        return alias
+
     def save(
         self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto], facts: dict[str, str]
     ) -> None:

@@ -27,7 +27,7 @@ class Ops:
             return self.node("Gather", self.constant(table.name, np.asarray(values, np.float32)), index)
         if values.bits == 4:
             packed = self.constant(table.name, values.values.reshape(*values.scales.shape, -1))
-            rows = self.node("Reshape", packed, self.constant("packed_rows", np.array([len(values.scales), -1])))
+            rows = self.graph.view(packed, table.name + ".rows", values.values.shape)
             scales = self.constant(table.name + ".scales", values.scales)
             how = dict(gather_axis=0, quantize_axis=1, block_size=values.block, bits=4)
             return self.node("GatherBlockQuantized", rows, index, scales, domain=FUSED, **how)
