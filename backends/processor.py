@@ -1,9 +1,13 @@
-"""What processor this is."""
+"""What processor this is, and how much of it others use."""
 
+import os
 import platform
 import subprocess
+import time
 from functools import cache
 from pathlib import Path
+
+STAT = Path("/proc/stat")
 
 
 @cache
@@ -12,10 +16,52 @@ def processor() -> str:
     try:
         if platform.system() == "Darwin":
             return subprocess.check_output(["sysctl", "-n", "machdep.cpu.brand_string"], text=True).strip()
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except (OSError, subprocess.SubprocessError):
-        lines = []
-    facts = dict(line.split(":", 1) for line in lines if ":" in line)
-    names = {key.strip(): value.strip() for key, value in facts.items()}
+        return platform.machine()
+    names = next(iter(cpuinfo()), {})
     found = " ".join(names[key] for key in ("model name", "cpu family", "model", "stepping") if key in names)
     return found or platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """How many cores this process may use, two threads of one core counted once; 0 where the system does not tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0
+    allowed = os.sched_getaffinity(0)
+    found = {(c.get("physical id"), c.get("core id")) for c in cpuinfo() if int(c.get("processor", -1)) in allowed}
+    return len(found) if found and (None, None) not in found else len(allowed)
+
+
+@cache
+def cpuinfo() -> tuple[dict[str, str], ...]:
+    """Facts about each processor, on Linux."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ()
+    lines = ([line.partition(":") for line in part.splitlines()] for part in text.split("\n\n") if ":" in part)
+    return tuple({key.strip(): value.strip() for key, _, value in part} for part in lines)
+
+
+class Neighbours:
+    """Watches the cores from one look to the next; where the system does not tell, nobody else is there."""
+
+    def __init__(self) -> None:
+        self.start, self.busy = time.monotonic(), busy_seconds()
+
+    def cores(self) -> float:
+        """How many cores the others have used on average since the last look."""
+        now, busy = time.monotonic(), busy_seconds()
+        passed, used = now - self.start, busy - self.busy
+        self.start, self.busy = now, busy
+        return used / passed if passed else 0.0
+
+
+def busy_seconds() -> float:
+    """Seconds that the cores have worked for others than this process, all in all, on Linux."""
+    try:
+        first = STAT.read_text().split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq = (int(ticks) for ticks in first[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - time.process_time()

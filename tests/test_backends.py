@@ -1,11 +1,13 @@
 """Every backend at every precision against the reference on the same rounded weights."""
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import backends
+from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from model_store.convert import open_checkpoint
@@ -31,6 +33,41 @@ def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precisi
     steps = np.concatenate([session.forward(tokens[:, i : i + 1]).copy() for i in range(20, 24)], axis=1)
     error = np.abs(np.concatenate([prefill, steps], axis=1) - expected)
     assert error.mean() < TOLERANCE * expected.std()
+
+
+class Crowd:
+    """Neighbours who use as many cores as they are told."""
+
+    def __init__(self, cores: float):
+        self.start, self.used = time.monotonic(), cores
+
+    def cores(self) -> float:
+        return self.used
+
+
+def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session = OnnxSession(tmp_path)
+    arrays = np.load(GOLDEN / "gpt2" / "golden.npz")
+    tokens, logits = arrays["tokens"][:1], arrays["logits"][:1]
+    session.forward(tokens[:, :10])
+    for step, (cores, crowded) in enumerate([(0.4, False), (0.6, True), (0.4, True), (0.1, False)], 10):
+        session.patience, session.neighbours = 0.001, Crowd(cores)
+        time.sleep(0.0015)
+        found = session.forward(tokens[:, step : step + 1])
+        assert session.crowded is crowded
+        assert found == pytest.approx(logits[:, step : step + 1], abs=1e-4)
+
+
+def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session = OnnxSession(tmp_path)
+    session.neighbours = Crowd(2.0)
+    session.neighbours.start -= 10 * session.patience
+    session.forward(np.array([[1]]))
+    assert not session.crowded
 
 
 def test_an_unknown_backend_or_device_is_refused() -> None:

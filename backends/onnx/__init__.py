@@ -37,8 +37,8 @@ def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: st
 
 def load(folder: Path, *, device: str = "cpu") -> "Session":
     """Open a lowered decoder."""
-    from backends.onnx.session import open_session
+    from backends.onnx.session import Session
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
-    return open_session(folder)
+    return Session(folder)

@@ -1,38 +1,57 @@
 """Run a lowered decoder with ONNX Runtime."""
 
-import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import onnxruntime
 
 from backends import BackendError, Placement, check_call, check_parents, check_rewind
+from backends.processor import Neighbours, cores
 
 FIRST_CAPACITY = 256
 """Tokens for which a new cache has room; it doubles when they are used up."""
+ALONE = {"session.intra_op.spin_duration_us": "10"}
+"""Threads wait for each other awake, briefly: a third faster, while each has a core to itself."""
+CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base": "4"}
+"""Threads sleep while they wait and share work in small parts: twice as fast, when others want the cores."""
+LOOK = 0.5
+"""Seconds between two looks at what others do with the cores."""
 
 
-def open_session(folder: Path, **config: str) -> "Session":
-    """Open a lowered decoder; `config` holds further entries of ONNX Runtime's session configuration."""
+def open_runtime(folder: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
+    """Load a graph into ONNX Runtime, with entries for its session configuration."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    options.intra_op_num_threads = cores()
     options.inter_op_num_threads = 1
     for key, value in config.items():
         options.add_session_config_entry(key, value)
     try:
-        runtime = onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no base class of its own errors
         raise BackendError(f"ONNX Runtime cannot load {folder}: {error}") from error
-    return Session(runtime)
+
+
+class Watch(Protocol):
+    """Who tells what others do with the cores."""
+
+    start: float
+
+    def cores(self) -> float: ...
 
 
 class Session:
     """A loaded decoder; keys and values stay in buffers shared by past and present."""
 
-    def __init__(self, runtime: onnxruntime.InferenceSession):
-        self.runtime = runtime
+    def __init__(self, folder: Path):
+        self.folder, self.crowded = folder, False
+        start = time.monotonic()
+        self.runtime = runtime = open_runtime(folder, ALONE)
+        self.patience = max(LOOK, 10 * (time.monotonic() - start))
+        self.neighbours: Watch = Neighbours()
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
@@ -53,6 +72,7 @@ class Session:
         if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
             steps = [self.forward(column).copy() for column in np.split(tokens, count, axis=1)]
             return np.concatenate(steps[-last:], axis=1)
+        self.adapt()
         self.reserve(batch, self.length + count)
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
@@ -69,6 +89,23 @@ class Session:
         check_parents(self, parents)
         if list(parents) != list(range(self.rows)):
             self.resize(parents, self.capacity)
+
+    def adapt(self) -> None:
+        """Load the graph anew, with threads that wait in the other way, when others came or left.
+
+        ONNX Runtime fixes this when it loads; ten times as long passes between two changes as a load takes.
+        """
+        passed = time.monotonic() - self.neighbours.start
+        if passed < self.patience:
+            return
+        others = self.neighbours.cores()
+        if passed > 4 * self.patience:  # we were idle: what happened meanwhile says little
+            return
+        crowded = others > (0.2 if self.crowded else 0.5)
+        if crowded != self.crowded:
+            self.crowded, self.steps = crowded, {}
+            del self.runtime  # never two copies of the weights
+            self.runtime = open_runtime(self.folder, CROWDED if crowded else ALONE)
 
     def reserve(self, batch: int, length: int) -> None:
         """Make room for `length` tokens in `batch` rows."""
