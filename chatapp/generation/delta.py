@@ -1,0 +1,104 @@
+"""What a reply arrives in: deltas with their tokens, their timings and, at the end, the usage."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+FinishReason = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that might have stood here."""
+
+    id: int
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One sampled token of a reply; the end-of-sequence token too, with an empty text."""
+
+    id: int
+    text: str
+    """What it added to the text; empty while a character is incomplete."""
+    logprob: float | None
+    """Natural logarithm of its probability before temperature, penalties and filters; None if not asked for."""
+    alternatives: tuple[Alternative, ...]
+    seconds: float
+    """Time spent since the previous token of this reply, without the time the reader held the iterator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds spent since the previous delta of the whole stream."""
+
+    prefill: float
+    decode: float
+    sampling: float
+    detokenising: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The summary of one turn; every duration is in seconds, and none has the reader's own time in it."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt's tokens, those that the cache still held from the turn before."""
+    completion_tokens: int
+    """Of all n completions together."""
+    seed: int
+    time_to_first_token: float
+    """From the request, rendering and encoding included, without waiting for another turn's end."""
+    tokens_per_second: float
+    """After the first token, of all n completions together; 0 when there was only one."""
+    p50: float
+    p95: float
+    p99: float
+    first_token: float
+    """The first of the latencies."""
+    last_token: float
+    """The last of the latencies."""
+    prefill_seconds: float
+    load_seconds: float
+    lowering_seconds: float
+    """0 when the model was lowered before."""
+    peak_memory: int
+    """The process's largest resident size so far, in bytes."""
+    backend: str
+    device: str
+    precision: str
+    latencies: tuple[float, ...]
+    """Of every decoded token: all but the first of each completion, which prefill gives."""
+
+    def as_dict(self) -> dict[str, Any]:  # Any: int, float, str and list, ready for JSON
+        """The same, for JSON."""
+        return asdict(self) | {"latencies": list(self.latencies)}
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One increment of a reply: each sampled token makes one, some of them with no text yet."""
+
+    text: str
+    index: int
+    """Which of the n completions."""
+    tokens: tuple[Token, ...]
+    """None for a part of a long prompt that has been read."""
+    finish_reason: FinishReason | None
+    timings: Timings
+    usage: Usage | None
+    """On the very last delta only."""
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The percentile with linear interpolation, as numpy.percentile has it; 0 of nothing."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

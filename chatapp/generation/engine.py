@@ -1,0 +1,228 @@
+"""A loaded model that can chat, complete and infill; one turn at a time."""
+
+import secrets
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from backends import Session
+from chatapp.generation import infill
+from chatapp.generation.chat_template import ChatTemplate
+from chatapp.generation.delta import Delta, Token, Usage, percentile
+from chatapp.generation.detokenizer import Detokenizer
+from chatapp.generation.errors import GenerationError, PromptTooLong
+from chatapp.generation.generate import generate
+from chatapp.generation.memory import peak_memory
+from chatapp.generation.message import Message
+from chatapp.generation.options import Options
+from chatapp.generation.row import Row
+from chatapp.generation.sampling import Sampler
+from chatapp.generation.stop import StopStrings
+from chatapp.generation.stopwatch import Stopwatch
+from chatapp.generation.tokenizer import Tokenizer
+
+
+@dataclass
+class Turn:
+    """One request while it is answered."""
+
+    prompt: list[int]
+    rows: list[Row]
+    seed: int
+    reproducible: bool
+    """The caller chose the seed."""
+    watch: Stopwatch
+    unfinished: int
+    """Rows whose last delta is still to come."""
+    cached_tokens: int = 0
+    prefill_seconds: float = 0.0
+    time_to_first_token: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    usage: Usage | None = None
+
+
+class Engine:
+    """A session with its tokenizer: text in, deltas out.
+
+    Close an iterator to cancel it: that stops at once, keeps what the cache holds and frees the engine.
+    One turn runs at a time; another, from another thread, begins when it has ended or was closed.
+    """
+
+    last_usage: Usage | None = None
+    """Of the last turn that ended, cancelled or not."""
+
+    def __init__(
+        self,
+        session: Session,
+        tokenizer: Tokenizer,
+        chat_template: ChatTemplate | None = None,
+        *,
+        load_seconds: float = 0.0,
+        lowering_seconds: float = 0.0,
+    ):
+        self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
+        self.load_seconds, self.lowering_seconds = load_seconds, lowering_seconds
+        self.placement, self.context_length = session.placement, session.context_length
+        self._infill = infill.find(tokenizer)
+        self._cached: list[int] = []
+        self._lock = threading.Lock()
+
+    @property
+    def can_chat(self) -> bool:
+        return self.chat_template is not None
+
+    @property
+    def can_infill(self) -> bool:
+        return self._infill is not None
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens a text is."""
+        return len(self.tokenizer.encode(text))
+
+    def chat(self, messages: Sequence[Message], options: Options) -> Generator[Delta, None, None]:
+        """The assistant's reply to a conversation."""
+        started = perf_counter()
+        if self.chat_template is None:
+            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
+        prompt = self.chat_template.encode(messages, self.tokenizer)
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started))
+
+    def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
+        """What may follow a text."""
+        started = perf_counter()
+        if not text:
+            raise GenerationError("the prompt is empty; write something for the model to continue")
+        prompt = self.tokenizer.encode_prompt(text)
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=prompt[-1:]))
+
+    def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]:
+        """What may stand between two texts: 64 tokens if the options do not say how many.
+
+        Of texts that do not fit the context, what is farthest from the gap is left out.
+        """
+        started = perf_counter()
+        if self._infill is None:
+            raise GenerationError(
+                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <fim_prefix>"
+            )
+        options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS)
+        reserved = min(options.max_tokens or 0, self.context_length // 2)
+        prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
+        return self._stream(self._turn(prompt, options, self._infill.end, started))
+
+    def _turn(
+        self,
+        prompt: list[int],
+        options: Options,
+        end: frozenset[int],
+        started: float,
+        *,
+        context: Sequence[int] = (),
+    ) -> Turn:
+        """Check a request and make it ready, before anything is computed."""
+        if not prompt:
+            raise GenerationError("the prompt is empty: the tokenizer made no token of it")
+        if len(prompt) > self.context_length:
+            raise PromptTooLong(len(prompt), self.context_length)
+        room = self.context_length - len(prompt) + 1  # the last token is never read
+        seed = secrets.randbits(32) if options.seed is None else options.seed
+        vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
+        rows = [
+            Row(
+                index,
+                Sampler(options, seed=seed, index=index, prompt=prompt, vocab_size=vocab_size),
+                Detokenizer(self.tokenizer, context),
+                StopStrings(options.stop),
+                options.logprobs,
+                end,
+                limit,
+            )
+            for index in range(options.n)
+        ]
+        return Turn(prompt, rows, seed, options.seed is not None, Stopwatch(started), unfinished=len(rows))
+
+    def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
+        with self._lock:
+            turn.watch.resume()
+            batch = list(turn.rows)
+            intact = False
+            try:
+                turn.cached_tokens = self._reuse(turn)
+                unread = turn.prompt[turn.cached_tokens :]
+                for row in generate(self.session, unread, batch, turn.watch):
+                    yield self._delta(turn, row)
+                    turn.watch.resume()
+                intact = True
+            except GeneratorExit:
+                intact = True
+                raise
+            finally:
+                self._cached = []  # what the cache holds after an error is not known
+                if intact:
+                    self._keep(turn.prompt + batch[0].tokens)
+                self.last_usage = turn.usage or self._usage(turn)
+
+    def _reuse(self, turn: Turn) -> int:
+        """Rewind to what the cache shares with the prompt, and say how much; the last token is always read anew.
+
+        Nothing is shared when the caller chose the seed: a prompt read in other parts gives logits that
+        differ a little, and the same seed is to give the same text.
+        """
+        cached = [] if turn.reproducible else self._cached
+        pairs = enumerate(zip(cached, turn.prompt, strict=False))
+        shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(turn.prompt) - 1))
+        if shared != self.session.length or not shared:
+            self.session.rewind(shared)
+        return shared
+
+    def _keep(self, history: list[int]) -> None:
+        """Leave one row in the cache, whose tokens begin `history`."""
+        if self.session.batch > 1:
+            self.session.reorder([0])
+        self._cached = history[: self.session.length]
+
+    def _delta(self, turn: Turn, row: Row | None) -> Delta:
+        """What a row's new token brings; None is a part of the prompt."""
+        if row is None:
+            turn.prefill_seconds += turn.watch.spent["prefill"]
+            return Delta("", 0, (), None, turn.watch.timings(), None)
+        alternatives = row.alternatives()
+        piece, text = row.read()
+        turn.watch.lap("detokenising")
+        turn.prefill_seconds += turn.watch.spent["prefill"]
+        seconds, row.seconds = turn.watch.total - row.seconds, turn.watch.total
+        if len(row.tokens) > 1:
+            turn.latencies.append(seconds)
+        elif not turn.time_to_first_token:
+            turn.time_to_first_token = seconds
+        turn.unfinished -= row.finish_reason is not None
+        if not turn.unfinished:
+            turn.usage = self._usage(turn)
+        token = Token(row.tokens[-1], piece, row.logprob, alternatives, seconds)
+        return Delta(text, row.index, (token,), row.finish_reason, turn.watch.timings(), turn.usage)
+
+    def _usage(self, turn: Turn) -> Usage:
+        latencies = turn.latencies
+        decoding = turn.watch.total - turn.time_to_first_token
+        return Usage(
+            prompt_tokens=len(turn.prompt),
+            cached_tokens=turn.cached_tokens,
+            completion_tokens=sum(len(row.tokens) for row in turn.rows),
+            seed=turn.seed,
+            time_to_first_token=turn.time_to_first_token,
+            tokens_per_second=len(latencies) / decoding if latencies else 0.0,
+            p50=percentile(latencies, 50),
+            p95=percentile(latencies, 95),
+            p99=percentile(latencies, 99),
+            first_token=latencies[0] if latencies else 0.0,
+            last_token=latencies[-1] if latencies else 0.0,
+            prefill_seconds=turn.prefill_seconds,
+            load_seconds=self.load_seconds,
+            lowering_seconds=self.lowering_seconds,
+            peak_memory=peak_memory(),
+            backend=self.placement.backend,
+            device=self.placement.device,
+            precision=self.placement.precision,
+            latencies=tuple(latencies),
+        )

@@ -1,0 +1,231 @@
+"""Temperature, top-k, top-p, min-p, penalties and biases, as small functions on the logits of one row.
+
+They act in Hugging Face's order: logit bias, repetition penalty, presence and frequency penalties,
+temperature, top_k, top_p (of what top_k left, renormalised), min_p; then one token is drawn. Ties are
+settled in favour of the lower token id, so the candidates are always an exact, repeatable set.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.options import OptionError, Options
+
+BLOCK = 256
+LOWEST = np.finfo(np.float32).min
+
+
+class Sampler:
+    """Draws the tokens of one completion, and remembers what its penalties and its seed need.
+
+    Completion `index` has a stream of random numbers of its own, derived from (seed, index), and takes
+    one number per token: what it draws does not depend on how many others are decoded beside it (except
+    where a backend rounds the logits of a batch differently from those of a single row).
+    """
+
+    def __init__(self, options: Options, *, seed: int, index: int, prompt: Iterable[int], vocab_size: int):
+        self.options = options
+        self.random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(index,))))
+        self.penalised = any((options.repetition_penalty != 1, options.presence_penalty, options.frequency_penalty))
+        self.seen = Seen(prompt if self.penalised else ())
+        self.bias_ids = np.array(list(options.logit_bias), np.int64)
+        self.biases = np.array(list(options.logit_bias.values()), np.float32)
+        if unknown := [token for token in options.logit_bias if token >= vocab_size]:
+            raise OptionError(f"logit_bias names token {unknown[0]}, this model has only {vocab_size} tokens")
+        self.buffer = np.empty(vocab_size if self.penalised or self.bias_ids.size else 0, np.float32)
+
+    def sample(self, logits: np.ndarray) -> int:
+        """The next token, from logits (vocab,), which are left as they are."""
+        logits = self.adjusted(logits)
+        token = draw_one(logits, self.options, self.random) if self.options.temperature else greedy(logits)
+        if self.penalised:
+            self.seen.add(token)
+        return token
+
+    def adjusted(self, logits: np.ndarray) -> np.ndarray:
+        """The logits with biases and penalties; without any, the very same array."""
+        if not self.buffer.size:
+            return logits
+        np.copyto(self.buffer, logits)
+        self.buffer[self.bias_ids] += self.biases
+        if self.penalised:
+            penalise(self.buffer, self.seen.ids, self.seen.counts, self.options)
+        return self.buffer
+
+
+class Seen:
+    """The tokens of prompt and reply, each once, with how often each is in the reply."""
+
+    def __init__(self, prompt: Iterable[int]):
+        self.places = {token: place for place, token in enumerate(dict.fromkeys(prompt))}
+        size = len(self.places)
+        self._ids = np.zeros(size + 64, np.int64)
+        self._ids[:size] = list(self.places)
+        self._counts = np.zeros(size + 64, np.float32)
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._ids[: len(self.places)]
+
+    @property
+    def counts(self) -> np.ndarray:
+        return self._counts[: len(self.places)]
+
+    def add(self, token: int) -> None:
+        """Count one more token of the reply."""
+        place = self.places.setdefault(token, len(self.places))
+        if place == self._ids.size:
+            self._ids = np.concatenate([self._ids, np.zeros_like(self._ids)])
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+        self._ids[place] = token
+        self._counts[place] += 1
+
+
+def penalise(logits: np.ndarray, ids: np.ndarray, counts: np.ndarray, options: Options) -> None:
+    """Lower, in place, the logits of the tokens seen; `counts` is how often each is in the reply."""
+    values = logits[ids]
+    if options.repetition_penalty != 1:
+        penalty = np.float32(options.repetition_penalty)
+        values = np.where(values > 0, values / penalty, values * penalty)
+    values = values - np.float32(options.presence_penalty) * (counts > 0)
+    logits[ids] = values - np.float32(options.frequency_penalty) * counts
+
+
+def greedy(logits: np.ndarray) -> int:
+    """The likeliest token."""
+    token = int(logits.argmax())
+    check_peak(logits[token])
+    return token
+
+
+def draw_one(logits: np.ndarray, options: Options, random: np.random.Generator) -> int:
+    """One of the candidates, each as often as its weight says."""
+    ids, weights = candidates(logits, options)
+    place = draw(weights, random.random())
+    return place if ids is None else int(ids[place])
+
+
+def candidates(logits: np.ndarray, options: Options) -> tuple[np.ndarray | None, np.ndarray]:
+    """The tokens that may be drawn (None: all) and their weights, relative to the likeliest token's 1."""
+    peak = logits.max()
+    check_peak(peak)
+    ids: np.ndarray | None = None
+    if options.top_k and options.top_k < logits.size:
+        ids = largest(logits, options.top_k)
+        weights = weigh(logits[ids], peak, options.temperature)
+        if options.top_p < 1:
+            count = covering(weights, options.top_p * float(weights.sum()))
+            ids, weights = ids[:count], weights[:count]
+    else:
+        weights = weigh(logits, peak, options.temperature)
+        if options.top_p < 1:
+            ids = nucleus(logits, weights, options)
+            weights = weights[ids]
+    if options.min_p:
+        kept = (weights >= options.min_p).nonzero()[0]
+        ids, weights = kept if ids is None else ids[kept], weights[kept]
+    return ids, weights
+
+
+def check_peak(peak: np.floating) -> None:
+    """Refuse logits whose largest is not a number one can draw from."""
+    if math.isfinite(peak):
+        return
+    if peak == -math.inf:
+        raise GenerationError("no token can follow: every one of them is forbidden (see logit_bias)")
+    raise GenerationError(
+        "the model computed logits that are not numbers; its weights may be damaged, "
+        "or this precision does not suit it: try another one"
+    )
+
+
+def weigh(logits: np.ndarray, peak: np.floating, temperature: float) -> np.ndarray:
+    """Softmax without its division: exp((logit - peak) / temperature)."""
+    if logits.size <= 16 * BLOCK:
+        return np.exp((logits.astype(np.float64) - peak) / temperature)
+    weights: np.ndarray = logits - peak
+    with np.errstate(over="ignore"):  # towards minus infinity, whose weight is the 0 it should be
+        weights /= np.float32(temperature)
+    np.exp(weights, out=weights)
+    return weights
+
+
+def largest(logits: np.ndarray, count: int) -> np.ndarray:
+    """Ids of the `count` largest finite logits, largest first, lower id first among equals.
+
+    As many columns as are wanted have a maximum of `threshold` or more, so nothing below it is among
+    the largest; what is left is a handful to sort.
+    """
+    threshold = LOWEST
+    rows = min(64, logits.size // (4 * count))
+    if rows > 1:
+        width = logits.size // rows
+        maxima = logits[: rows * width].reshape(rows, width).max(axis=0)
+        maxima.partition(width - count)
+        threshold = max(threshold, maxima[width - count])
+    ids = (logits >= threshold).nonzero()[0]  # ascending, so that the stable sort settles ties
+    order = (-logits[ids]).argsort(kind="stable")[:count]
+    found: np.ndarray = ids[order]
+    return found
+
+
+def nucleus(logits: np.ndarray, weights: np.ndarray, options: Options) -> np.ndarray:
+    """Ids of the fewest tokens that hold `top_p` of all weight.
+
+    The 256 likeliest are nearly always enough. If not, the values are sorted (not the ids, which
+    costs ten times as much) to find the smallest one that is needed.
+    """
+    goal = options.top_p * float(weights.sum(dtype=np.float64))
+    ids = largest(logits, 256)
+    reached = weights[ids].cumsum(dtype=np.float64)
+    if reached[-1] >= goal:
+        return ids[: covering(weights[ids], goal)]
+    order = np.sort(logits)[::-1]
+    count = covering(weigh(order, order[0], options.temperature), goal)
+    above = np.flatnonzero(logits > order[count - 1])
+    equal = np.flatnonzero(logits == order[count - 1])
+    return np.concatenate([above, equal[: count - above.size]])
+
+
+def covering(weights: np.ndarray, goal: float) -> int:
+    """How many of the descending weights it takes to reach `goal`; all, if they do not."""
+    if weights.size > 16 * BLOCK:
+        blocks, ends = block_sums(weights)
+        block = min(int(ends.searchsorted(goal)), ends.size - 1)
+        start = block * BLOCK
+        return start + covering(weights[start : start + BLOCK], goal - (ends[block] - blocks[block]))
+    reached = weights.cumsum(dtype=np.float64).searchsorted(goal)
+    return min(int(reached) + 1, weights.size)
+
+
+def draw(weights: np.ndarray, chance: float) -> int:
+    """The place that `chance`, from [0, 1), falls on when the weights are laid end to end; never one of weight 0."""
+    if weights.size > 16 * BLOCK:
+        blocks, ends = block_sums(weights)
+        target = chance * ends[-1]
+        block = int(ends.searchsorted(target, side="right"))
+        within = (target - (ends[block] - blocks[block])) / blocks[block]
+        start = block * BLOCK
+        return start + draw(weights[start : start + BLOCK], min(max(within, 0.0), 1 - 2**-53))
+    ends = weights.cumsum(dtype=np.float64)
+    return int(ends.searchsorted(chance * ends[-1], side="right"))
+
+
+def block_sums(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of every 256 weights, and where each block ends when all are laid end to end (both float64)."""
+    blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK)).astype(np.float64)
+    return blocks, blocks.cumsum()
+
+
+def log_probability(logits: np.ndarray, token: int, count: int) -> tuple[float, list[tuple[int, float]]]:
+    """The logarithm of a token's probability, and the `count` likeliest tokens with theirs.
+
+    Of the model's own distribution: before biases, penalties, temperature and filters.
+    """
+    peak = logits.max()
+    check_peak(peak)
+    total = float(peak) + math.log(weigh(logits, peak, 1.0).sum(dtype=np.float64))
+    best = largest(logits, count) if count else ()
+    return float(logits[token]) - total, [(int(i), float(logits[i]) - total) for i in best]

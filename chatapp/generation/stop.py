@@ -1,0 +1,39 @@
+"""Stop strings, found even when several tokens spell them."""
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Lets text through, except a stop string and what might be the beginning of one.
+
+    The stop string that is complete first wins, so that it does not matter how the text was cut up.
+    """
+
+    def __init__(self, strings: Sequence[str]):
+        self.strings = strings
+        self.held = ""
+        self.found = False
+
+    def add(self, text: str) -> str:
+        """The text that can be shown now; after a stop string was found, what stood before it."""
+        if not self.strings:
+            return text
+        self.held += text
+        matches = [(start + len(stop), start) for stop in self.strings if (start := self.held.find(stop)) >= 0]
+        self.found = bool(matches)
+        shown = min(matches)[1] if self.found else len(self.held) - self._beginning()
+        ready, self.held = self.held[:shown], "" if self.found else self.held[shown:]
+        return ready
+
+    def flush(self) -> str:
+        """What was held back and did not become a stop string."""
+        held, self.held = self.held, ""
+        return held
+
+    def _beginning(self) -> int:
+        """Length of the longest end of the held text that begins a stop string."""
+        longest = min(len(self.held), max(map(len, self.strings)) - 1)
+        return next((n for n in range(longest, 0, -1) if self._begins(self.held[-n:])), 0)
+
+    def _begins(self, end: str) -> bool:
+        return any(stop.startswith(end) for stop in self.strings)
