@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scripted_session import CHATML, write_tokenizer
 
 from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.message import Message
 from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import CHATML, write_tokenizer
 
 LLAMA_2 = (
     "{% for message in messages %}"

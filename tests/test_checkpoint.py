@@ -43,7 +43,11 @@ def configure(folder: Path, **fields: object) -> None:
 
 def test_every_dtype_is_read_exactly(tmp_path: Path) -> None:
     values = np.linspace(-3, 3, 24, dtype=np.float32).reshape(4, 6)
-    written: dict[str, np.ndarray] = {"a": values, "b": values.astype(np.float16), "c": values.astype(ml_dtypes.bfloat16)}
+    written: dict[str, np.ndarray] = {
+        "a": values,
+        "b": values.astype(np.float16),
+        "c": values.astype(ml_dtypes.bfloat16),
+    }
     save_file({**written, "mask": np.ones(3, bool)}, tmp_path / "model.safetensors")
     read = tensors(tmp_path / "model.safetensors")
     assert read.keys() == written.keys()

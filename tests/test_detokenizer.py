@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_session import write_tokenizer
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Vocabulary
 
@@ -13,7 +14,6 @@ from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.stop import StopStrings
 from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import write_tokenizer
 
 
 @pytest.fixture(scope="module")

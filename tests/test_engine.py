@@ -7,14 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer as Vocabulary
-from tokenizers import decoders, models, pre_tokenizers
-
-from chatapp.generation import Engine, GenerationError, Message, Options, PromptTooLong
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.delta import percentile
-from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import (
+from scripted_session import (
     CHATML,
     ScriptedSession,
     hashed,
@@ -24,6 +17,13 @@ from tests.scripted_session import (
     usage_of,
     write_tokenizer,
 )
+from tokenizers import Tokenizer as Vocabulary
+from tokenizers import decoders, models, pre_tokenizers
+
+from chatapp.generation import Engine, GenerationError, Message, Options, PromptTooLong
+from chatapp.generation.chat_template import ChatTemplate
+from chatapp.generation.delta import percentile
+from chatapp.generation.tokenizer import Tokenizer
 
 SIZE = 400
 GREEDY = Options(temperature=0, max_tokens=12)

@@ -5,6 +5,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
 from backends import ContextExceeded
 from chatapp.generation.detokenizer import Detokenizer
@@ -15,7 +16,6 @@ from chatapp.generation.sampling import Sampler
 from chatapp.generation.stop import StopStrings
 from chatapp.generation.stopwatch import Stopwatch
 from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
 PROMPT = [7, 8, 9]
 SIZE = 400

@@ -4,12 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
+from scripted_session import SPECIAL, write_tokenizer
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.infill import find
 from chatapp.generation.recall import recall
 from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import SPECIAL, write_tokenizer
 
 PREFIX = "".join(f"first_{i} = {i}\n" for i in range(60)) + "    return "
 SUFFIX = "".join(f"\nlast_{i} = {i}" for i in range(60))

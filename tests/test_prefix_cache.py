@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
 
 from chatapp.generation import GenerationError, Options
 from chatapp.generation.generate import PREFILL
 from chatapp.generation.tokenizer import Tokenizer
-from tests.scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
 
 GREEDY = Options(temperature=0, max_tokens=12)
 END = 0

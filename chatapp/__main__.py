@@ -1,0 +1,7 @@
+"""python -m chatapp"""
+
+import sys
+
+from chatapp.cli import main
+
+sys.exit(main())

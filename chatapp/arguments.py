@@ -1,0 +1,238 @@
+"""What the command line accepts, as argparse sees it; nothing heavy is imported to show a help page."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+from chatapp import __version__
+
+EPILOG = """\
+Everything runs on this machine; nothing is sent anywhere.
+Text goes to standard output, everything else to standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written is kept).
+"""
+
+RUN = """\
+MODEL is builtin, a name from `chatapp list`, or the folder of a checkpoint.
+PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
+A model with a chat template answers; any other continues the text, by 256 tokens unless told.
+
+Line by line: /clear forgets, /bye leaves, three double quotes begin and end several lines,
+Ctrl+C stops an answer and, where there is none, leaves.
+"""
+COMPLETE = """\
+MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing is standard input;
+a single argument is the file. What stands far from the place is left out when the context is full.
+
+Where 30 characters or more before the place stand elsewhere in the file too, what follows them there
+is offered first. The model's likeliest completion is given, or with -n 2 and more, several at a
+temperature of 0.6.
+"""
+REMOVE = "A checkpoint folder of your own is never touched."
+STATS_FORMATS = ("text", "json")
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help pages with room for our longest options."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"Error: {message}; see {self.prog} --help\n")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments, with the name of the command in `command` (None: the screen); exits with 2 if they are wrong."""
+    parser, commands = parser_and_commands()
+    if argv and not argv[0].startswith("-") and argv[0] not in commands:
+        parser.error(f"there is no command {argv[0]!r}{_did_you_mean(argv[0], commands)}")
+    end = argv.index("--") if "--" in argv and argv[0] in ("run", "complete") else len(argv)
+    arguments, rest = parser.parse_known_args(_with_stats_format(argv[:end]))
+    used = commands.get(arguments.command, parser)
+    for name in rest:
+        if name.startswith("-") and name != "-":
+            known = re.findall(r"--[a-z][a-z-]*", used.format_help())
+            used.error(f"there is no option {name}{_did_you_mean(name, known)}")
+    _take_words(used, arguments, [*rest, *argv[end + 1 :]])
+    if arguments.command and arguments.screen_model:
+        parser.error(f"--model is for the screen; write: chatapp {arguments.command} {arguments.screen_model}")
+    return arguments
+
+
+def _with_stats_format(argv: Sequence[str]) -> list[str]:
+    """Say `--stats=text` where `--stats` has no format, which argparse would look for in the word that follows."""
+    return [
+        "--stats=text" if word == "--stats" and not set(argv[place + 1 : place + 2]) & set(STATS_FORMATS) else word
+        for place, word in enumerate(argv)
+    ]
+
+
+def _take_words(parser: Parser, arguments: argparse.Namespace, rest: list[str]) -> None:
+    """Name the words of `run` and `complete`: argparse does not find those that follow an option."""
+    extra = rest
+    if arguments.command == "run":
+        words = arguments.words + rest
+        if not words:
+            parser.error("which model? `chatapp list` shows those that are here")
+        arguments.model, arguments.prompt, extra = words[0], words[1] if words[1:] else None, words[2:]
+    elif arguments.command == "complete":
+        words = arguments.words + rest
+        *model, arguments.file = words[:2] or ["-"]
+        arguments.model, extra = model[0] if model else None, words[2:]
+    if extra:
+        parser.error(f"there is one argument too many: {extra[0]!r}")
+
+
+def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of everything, and those of the commands by name."""
+    parser = Parser(
+        prog="chatapp",
+        description="Chat and complete code with a model that runs on this machine. Without a command: a screen.",
+        epilog=EPILOG,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
+    parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+
+    def command(
+        name: str, summary: str, *, usage: str = "", details: str = "", aliases: tuple[str, ...] = ()
+    ) -> Parser:
+        added: Parser = commands.add_parser(
+            name,
+            help=summary,
+            usage=f"chatapp {name} {usage}" if usage else None,
+            description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
+            aliases=aliases,
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        return added
+
+    run = command("run", "answer one prompt, or talk line by line", usage="MODEL [PROMPT | -] [options]", details=RUN)
+    run.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    add_generation(run, temperature="0.8", max_tokens="until the context is full; see above")
+    add_output(run)
+
+    usage = "[MODEL] [FILE | -] [--at LINE:COL] [options]"
+    complete = command("complete", "fill in code at a place in a file", usage=usage, details=COMPLETE)
+    complete.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    complete.add_argument(
+        "--at", metavar="LINE:COL", type=_place, help="where, as editors count, from 1:1 (default: the end)"
+    )
+    length = complete.add_mutually_exclusive_group()
+    length.add_argument("--lines", metavar="K", type=_positive, default=1, help="up to K lines (default: 1)")
+    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="until the model ends")
+    complete.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
+    add_generation(complete, temperature="see above", max_tokens="64 in one line, else 256")
+    add_output(complete)
+
+    listing = command("list", "list the models that are here", aliases=("ls",))
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+    show = command("show", "tell about a model")
+    show.add_argument("model", metavar="MODEL")
+    show.add_argument("--json", action="store_true", help="print JSON")
+
+    remove = command("rm", "delete what was made for a model", details=REMOVE)
+    remove.add_argument("models", metavar="MODEL", nargs="+")
+
+    devices = command("devices", "list the backends and devices that are usable here")
+    devices.add_argument("--json", action="store_true", help="print JSON")
+
+    bench = command("bench", "time a model: loading, first token, decoding, memory")
+    bench.add_argument("model", metavar="MODEL")
+    bench.add_argument("--tokens", metavar="N", type=_positive, default=64, help="decode steps timed (default: 64)")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+    add_placement(bench)
+
+    command("version", "tell the versions of chatapp and of what it runs on")
+    return parser, dict(commands.choices)
+
+
+def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
+    """Options of every command that generates, with two defaults in words; their names are those of `Options`."""
+    group = parser.add_argument_group("generation")
+    group.add_argument("--temperature", metavar="T", type=float, help=f"0 is greedy (default: {temperature})")
+    group.add_argument("--top-k", metavar="K", type=int, help="keep the K likeliest tokens; 0: all (default: 40)")
+    group.add_argument("--top-p", metavar="P", type=float, help="keep the likeliest, up to P in sum (default: 0.95)")
+    group.add_argument("--min-p", metavar="P", type=float, help="drop those below P times the best (default: 0)")
+    group.add_argument("--repetition-penalty", metavar="R", type=float, help="for tokens in prompt or reply; 1: none")
+    group.add_argument("--presence-penalty", metavar="P", type=float, help="for tokens in the reply (default: 0)")
+    group.add_argument("--frequency-penalty", metavar="P", type=float, help="for each time they are (default: 0)")
+    group.add_argument("--logit-bias", metavar="ID=BIAS", type=_bias, action="append", help="for one token; repeatable")
+    group.add_argument("--logprobs", metavar="K", type=int, help="log-probabilities, also of the K likeliest tokens")
+    group.add_argument("--seed", metavar="N", type=int, help="the same seed gives the same text")
+    group.add_argument("--max-tokens", metavar="N", type=int, help=f"at most N (default: {max_tokens})")
+    group.add_argument("--stop", metavar="TEXT", action="append", help="end before this text; repeatable")
+    group.add_argument("-n", "--n", metavar="N", type=int, help="so many completions (default: 1)")
+    add_placement(parser)
+
+
+def add_placement(parser: Parser) -> None:
+    """Where and how a model is to run."""
+    group = parser.add_argument_group("placement")
+    group.add_argument("--backend", metavar="NAME", type=_backend, help="see `chatapp devices` (default: its first)")
+    group.add_argument("--device", metavar="NAME", help="see `chatapp devices` (default: the backend's first)")
+    group.add_argument(
+        "--precision", metavar="NAME", type=_precision, help="f32, int8, int4 (default: see `chatapp show`)"
+    )
+
+
+def add_output(parser: Parser) -> None:
+    """What is printed besides the text, and how."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
+    form = group.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")
+    form.add_argument("--raw", action="store_true", help="leave control characters as the model wrote them")
+
+
+def _did_you_mean(word: str, known: Sequence[str] | dict[str, Parser]) -> str:
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _place(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([1-9]\d{0,8}):([1-9]\d{0,8})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, both counted from 1, such as 12:5")
+    return int(found[1]), int(found[2])
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _bias(text: str) -> tuple[int, float]:
+    token, separator, bias = text.partition("=")
+    try:
+        return int(token), float(bias)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 50256=-100") from None
+
+
+def _backend(text: str) -> str:
+    from backends import NAMES
+
+    if text not in NAMES:
+        raise argparse.ArgumentTypeError(f"there is no backend {text!r}; choose from {', '.join(NAMES)}")
+    return text
+
+
+def _precision(text: str) -> str:
+    from backends.quantize import PRECISIONS
+
+    if text not in PRECISIONS:
+        raise argparse.ArgumentTypeError(f"there is no precision {text!r}; choose from {', '.join(PRECISIONS)}")
+    return text

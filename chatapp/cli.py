@@ -1,0 +1,249 @@
+"""The command line: one function per command, everything heavy imported inside."""
+
+import io
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chatapp import arguments
+
+if TYPE_CHECKING:
+    from chatapp.answer import Form
+    from chatapp.generation import Engine, Options
+    from model_store import Store
+
+ENOUGH = 256
+"""Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    given = arguments.parse(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
+    try:
+        code = COMMANDS[given.command](given)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever reads has seen enough; what is buffered must not fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from chatapp.errors import one_line
+        from chatapp.generation import OptionError
+
+        if not (message := one_line(error)):
+            raise
+        print(f"Error: {message}", file=sys.stderr)
+        return 2 if isinstance(error, OptionError) else 1
+
+
+def screen(given: Namespace) -> int:
+    """Open the terminal screen."""
+    from chatapp import settings
+    from chatapp.errors import InputError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'def fibonacci(n):'")
+    chosen = settings.read()
+    from chatapp.tui import app
+
+    app.run(given.screen_model or chosen.model, theme=chosen.theme)
+    return 0
+
+
+def run(given: Namespace) -> int:
+    """Answer one prompt, or talk line by line."""
+    options = options_of(given)
+    prompt = given.prompt
+    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
+        prompt = read_text("-").removesuffix("\n")
+    if prompt is not None:
+        check_prompt(prompt)
+    engine = open_model(given, given.model)
+
+    from dataclasses import replace
+
+    from chatapp.answer import print_answer
+    from chatapp.generation import Message
+
+    if options.max_tokens is None and not engine.can_chat:
+        options = replace(options, max_tokens=ENOUGH)
+    if prompt is None:
+        from chatapp.prompt_loop import talk
+
+        return talk(engine, options, form_of(given))
+    deltas = engine.chat([Message("user", prompt)], options) if engine.can_chat else engine.complete(prompt, options)
+    return 130 if print_answer(engine, deltas, options.n, form_of(given)).interrupted else 0
+
+
+def complete(given: Namespace) -> int:
+    """Fill in code at a place in a file."""
+    from chatapp import completion, settings
+
+    options = options_of(given)
+    name = "standard input" if given.file == "-" else given.file
+    prefix, suffix = completion.split_at(read_text(given.file), given.at, name)
+    request = completion.Request(
+        prefix,
+        suffix,
+        options,
+        lines=given.lines,
+        recalling=not given.no_recall,
+        pick_temperature=given.temperature is None,
+    )
+    model = given.model or settings.read().model
+    return completion.complete(request, lambda: open_model(given, model), form_of(given))
+
+
+def show_list(given: Namespace) -> int:
+    """List the models that are here."""
+    from chatapp import listings
+
+    listings.print_models(store().list(), as_json=given.json)
+    return 0
+
+
+def show(given: Namespace) -> int:
+    """Tell about a model."""
+    from chatapp import listings
+
+    listings.print_model(store().get(given.model), as_json=given.json)
+    return 0
+
+
+def remove(given: Namespace) -> int:
+    """Delete what was made for models."""
+    from chatapp.units import size
+
+    for name in given.models:
+        print(f"{name}: {size(store().remove(name))} freed")
+    return 0
+
+
+def devices(given: Namespace) -> int:
+    """List the backends and devices that are usable here."""
+    from chatapp import listings
+
+    listings.print_devices(as_json=given.json)
+    return 0
+
+
+def bench(given: Namespace) -> int:
+    """Time a model."""
+    from chatapp import bench
+
+    figures = bench.measure(lambda: open_model(given, given.model), given.tokens)
+    print(figures.as_json() if given.json else figures.describe())
+    return 0
+
+
+def version(given: Namespace) -> int:
+    """Tell the versions of chatapp and of what it runs on."""
+    from chatapp import listings
+
+    listings.print_versions()
+    return 0
+
+
+COMMANDS = {
+    None: screen,
+    "run": run,
+    "complete": complete,
+    "list": show_list,
+    "ls": show_list,
+    "show": show,
+    "rm": remove,
+    "devices": devices,
+    "bench": bench,
+    "version": version,
+}
+
+
+def store() -> "Store":
+    """The model store of this user."""
+    from chatapp import settings
+    from model_store import Store
+
+    return Store(settings.models())
+
+
+def open_model(given: Namespace, name: str) -> "Engine":
+    """Load a model where and how the arguments say, telling how far it is if that takes long."""
+    from chatapp.generation.load import open_engine
+
+    def show_progress(step: str, share: float) -> None:
+        sys.stderr.write(f"\r{name}: {step} {share:.0%}\x1b[K")
+        sys.stderr.flush()
+
+    watched = sys.stderr.isatty()
+    try:
+        return open_engine(
+            store(),
+            name,
+            backend=given.backend,
+            device=given.device,
+            precision=given.precision,
+            on_progress=show_progress if watched else None,
+        )
+    finally:
+        if watched:
+            sys.stderr.write("\r\x1b[K")
+
+
+def options_of(given: Namespace) -> "Options":
+    """The options that were given, the defaults elsewhere."""
+    from dataclasses import fields
+
+    from chatapp.generation import Options
+
+    chosen: dict[str, Any] = {  # Any: each option has its own type, which Options checks
+        field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None
+    }
+    if "logit_bias" in chosen:
+        chosen["logit_bias"] = dict(chosen["logit_bias"])
+    return Options(**chosen)
+
+
+def form_of(given: Namespace) -> "Form":
+    """How the answer is to be printed."""
+    from chatapp.answer import Form
+
+    return Form(json=given.json, raw=given.raw, logprobs=given.logprobs is not None, stats=given.stats)
+
+
+def read_text(file: str) -> str:
+    """The text of a file, or of standard input for `-`."""
+    from chatapp.errors import InputError
+
+    name = "standard input" if file == "-" else file
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}; check the path") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text (byte {error.start + 1:,}); convert it first") from error
+    if "\0" in text:
+        raise InputError(f"{name} is binary (a zero at byte {content.index(0) + 1:,}); give text")
+    return text
+
+
+def check_prompt(prompt: str) -> None:
+    """Refuse a prompt that no model can read, before one is loaded."""
+    from chatapp.errors import InputError
+
+    if not prompt:
+        raise InputError("the prompt is empty; write something for the model to answer")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the prompt is not UTF-8 text (character {error.start + 1:,}); convert it first") from error

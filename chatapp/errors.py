@@ -1,0 +1,25 @@
+"""What ends as one line for the user, instead of a traceback."""
+
+
+class InputError(Exception):
+    """The prompt, the file or the place that the user gave cannot be used; the message is for the user."""
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """Every exception whose message is for the user; a function, because most of these take long to import."""
+    from backends import BackendError
+    from chatapp.generation import GenerationError, OptionError
+    from chatapp.settings import SettingsError
+    from model_store import StoreError
+
+    return BackendError, GenerationError, InputError, OptionError, SettingsError, StoreError
+
+
+def one_line(error: BaseException) -> str | None:
+    """The error in one line for the user, or None where it is a defect of chatapp."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror.lower()}{where}"
+    if isinstance(error, MemoryError):
+        return "this machine has not enough free memory; try a smaller model or --precision int4"
+    return " ".join(str(error).split()) if isinstance(error, user_errors()) else None

@@ -1,0 +1,88 @@
+"""What is here: models, devices and versions, as tables or as JSON."""
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import backends
+from chatapp import __version__
+from chatapp.units import count, size, table
+from model_store import StoredModel
+
+RUNTIMES = ("onnxruntime", "openvino", "coremltools")
+
+
+def print_models(models: Sequence[StoredModel], *, as_json: bool) -> None:
+    """One line per model."""
+    if as_json:
+        return print(json.dumps([_facts(model) for model in models], indent=2, default=str))
+    rows = [
+        (
+            model.name,
+            model.family,
+            count(model.parameters),
+            f"{model.context_length:,}",
+            "chat" if model.chats else "base",
+            size(model.size + sum(variant.size for variant in model.variants)),
+            ", ".join(f"{variant.backend}-{variant.precision}" for variant in model.variants) or "-",
+        )
+        for model in models
+    ]
+    print(table(("NAME", "FAMILY", "PARAMETERS", "CONTEXT", "KIND", "SIZE", "LOWERED"), rows))
+
+
+def print_model(model: StoredModel, *, as_json: bool) -> None:
+    """Everything about one model, with the beginning of its card where it has one."""
+    if as_json:
+        return print(json.dumps(_facts(model), indent=2, default=str))
+    rows = [
+        ("name", model.name),
+        ("family", model.family),
+        ("parameters", f"{model.parameters:,}"),
+        ("context", f"{model.context_length:,} tokens"),
+        ("kind", "answers messages" if model.chats else "continues text (base model)"),
+        ("precision", f"{model.precision} ({model.precision_reason})"),
+        ("checkpoint", f"{model.folder} ({size(model.size)})"),
+        *((f"{one.backend} {one.precision}", f"{one.folder} ({size(one.size)})") for one in model.variants),
+    ]
+    width = max(len(name) for name, _ in rows)
+    print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+    card = model.folder / "README.md"
+    if card.is_file():
+        print(f"\n{_introduction(card.read_text(encoding='utf-8'))}\n\nThe whole card: {card}")
+
+
+def _introduction(card: str) -> str:
+    """A model card up to its first section, without front matter and title."""
+    if card.startswith("---\n"):
+        card = card.partition("\n---\n")[2]
+    lines = card.strip().split("\n")
+    body = lines[1:] if lines[0].startswith("# ") else lines
+    end = next((place for place, line in enumerate(body) if line.startswith("#")), len(body))
+    return "\n".join(body[:end]).strip()
+
+
+def _facts(model: StoredModel) -> dict[str, object]:
+    return asdict(model) | {"precision": model.precision}
+
+
+def print_devices(*, as_json: bool) -> None:
+    """One line per backend and device, with what runs there."""
+    usable = [(name, device, backends.get(name)) for name in backends.NAMES for device in backends.get(name).devices()]
+    if as_json:
+        facts = [{"backend": name, "device": device, "runs": module.signature()} for name, device, module in usable]
+        return print(json.dumps(facts, indent=2))
+    print(table(("BACKEND", "DEVICE", "RUNS"), [(name, device, module.signature()) for name, device, module in usable]))
+
+
+def print_versions() -> None:
+    """Our version, Python's, and those of the runtimes that are installed."""
+    print(f"chatapp {__version__}")
+    print(f"python {platform.python_version()}")
+    for name in RUNTIMES:
+        try:
+            print(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            print(f"{name} is not installed")

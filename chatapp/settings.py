@@ -1,0 +1,57 @@
+"""Where things live on this machine, and what the user chose."""
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import platformdirs
+
+
+class SettingsError(Exception):
+    """The settings cannot be read; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose."""
+
+    model: str = "builtin"
+    theme: str = "midnight"
+
+
+def home() -> Path:
+    """The folder that holds everything chatapp keeps: CHATAPP_HOME, else the platform's data folder."""
+    chosen = os.environ.get("CHATAPP_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("chatapp", appauthor=False)
+
+
+def models() -> Path:
+    """The folder of the model store."""
+    return home() / "models"
+
+
+def settings_file() -> Path:
+    """The TOML file that the user writes to choose."""
+    return home() / "settings.toml"
+
+
+def read() -> Settings:
+    """The user's settings; the defaults where nothing was set."""
+    path = settings_file()
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return Settings()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
+    known = [field.name for field in fields(Settings)]
+    for name, value in found.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
+        if not isinstance(value, str):
+            raise SettingsError(f"the setting {name!r} in {path} must be a text in quotes, not {value!r}")
+    return Settings(**found)

@@ -1,0 +1,35 @@
+"""Widget: the keys that work now, in one line; a click on one presses it."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.binding import Binding
+from textual.content import Content
+from textual.style import Style
+from textual.widget import Widget
+
+
+class Keys(Widget):
+    """A footer in one widget: Textual's own mounts one for each key, which the first frame would wait for."""
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
+
+    def render(self) -> Content:
+        active = self.screen.active_bindings
+        shown = {found.binding.action: found.binding for found in active.values() if found.binding.show}
+        left = Content.assemble(" ", *(part for binding in shown.values() for part in (*self.key(binding), "  ")))
+        palette = Binding(self.app.COMMAND_PALETTE_BINDING, "command_palette", "Commands", key_display="^P")
+        right = Content.assemble(*self.key(palette), " ")
+        return left + " " * max(0, self.size.width - left.cell_length - right.cell_length) + right
+
+    def key(self, binding: Binding) -> tuple[tuple[str, Style], tuple[str, Style]]:
+        """A key and what it does."""
+        press = Style.from_meta({"key": binding.key})
+        name, does = self.app.get_key_display(binding), binding.description
+        accent, muted = (Style.parse(style, self.app.theme_variables) for style in ("bold $accent", "$muted"))
+        return (name, accent + press), (f" {does}", muted + press)
+
+    def on_click(self, event: events.Click) -> None:
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)

@@ -1,0 +1,267 @@
+"""Widget: one document that its reader and the model write together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding
+from textual.cache import LRUCache
+from textual.document._document import EditResult, Selection
+from textual.document._edit import Edit
+from textual.geometry import Offset, Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import TextArea
+
+EXAMPLE = "def fibonacci(n):"
+
+
+@dataclass
+class Continuation(Edit):
+    """An insertion by the model."""
+
+    number: int = 0
+    """Which continuation it belongs to: they are undone whole."""
+
+
+class Notebook(TextArea):
+    """Text that the model continues in place; it knows who wrote which character."""
+
+    COMPONENT_CLASSES = {"notebook--model", "notebook--mark"}
+    BINDINGS = [
+        Binding("ctrl+j,ctrl+enter,f5", "go_on", "Continue", key_display="^J"),
+        Binding("ctrl+f", "fill_gap", "Fill gap", key_display="^F"),
+        Binding("ctrl+z,super+z", "undo", "Undo", key_display="^Z"),
+    ]
+
+    painted: LRUCache[tuple[str, str, int, int], Strip]
+    """Lines by what they depend on: text, authors, where the row begins, width."""
+    patched = False
+    """Whether what changes now will be painted later."""
+
+    class Asked(Message):
+        """The model should continue the text."""
+
+    class Interrupted(Message):
+        """Its user typed while the model was writing."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            super().__init__()
+
+    def __init__(self) -> None:
+        self.painted = LRUCache(1024)
+        super().__init__(
+            tab_behavior="indent", highlight_cursor_line=False, placeholder=EXAMPLE, max_checkpoints=1_000_000
+        )
+        self.cursor_blink = False
+        keys = self._bindings.key_to_bindings
+        for key in ("ctrl+z", "super+z"):  # TextArea's keys come first, but the footer should begin with ours
+            keys[key] = keys.pop(key)
+        self.authors = [""]
+        """A line of `u` (user) and `m` (model) for each line of the text."""
+        self.past: dict[int, list[str]] = {}
+        """The authors at each depth of the undo history."""
+        self.gaps = False
+        """Whether the model can write between two texts."""
+        self.gap = False
+        """Whether that was asked for last."""
+        self.number = 0
+        self.head = (0, 0)
+        """Where the model writes."""
+        self.growing = False
+        self.held = False
+        """Whether the view stays where its user scrolled to, while the model writes below."""
+        self.left_at = 0.0
+        """Where the view was after the model's last words: higher up now means that its user scrolled."""
+        self.inside = False
+        """Whether there is text behind the cursor."""
+        self.mark = ""
+        """How the last continuation ended, shown behind it."""
+
+    # The model's part
+
+    def begin(self) -> tuple[str, str]:
+        """The model starts to write, in the gap or at the end; gives the text before and after that place."""
+        self.number += 1
+        self.head = self.cursor_location if self.gap else self.document.end
+        self.move_cursor(self.head)
+        self.mark = ""
+        self.growing = self.read_only = True
+        self.left_at = 0.0
+        return self.get_text_range(self.document.start, self.head), self.get_text_range(self.head, self.document.end)
+
+    async def grow(self, text: str) -> None:
+        """Add text by the model."""
+        follows = self.selection == Selection.cursor(self.head)
+        held = self.scroll_y < self.left_at
+        before = (self.scroll_y, self.show_vertical_scrollbar)
+        first = self.wrapped_document.location_to_offset(self.head).y
+        with self.patching(held=held):
+            self.head = self.edit(
+                Continuation(text, self.head, self.head, not follows, number=self.number)
+            ).end_location
+            if not held:
+                self.scroll_cursor_visible()  # once more: now the height of the text is known
+                self.left_at = self.scroll_y
+        self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
+        if (self.scroll_y, self.show_vertical_scrollbar) == before:
+            self.refresh_lines(first, self.wrapped_document.height - first)
+        else:
+            self.refresh(layout=self.show_vertical_scrollbar != before[1])
+
+    @contextmanager
+    def patching(self, *, held: bool) -> Iterator[None]:
+        """Change the text without painting and arranging the whole page again, which is what costs the time."""
+        self.patched, self.held = True, held
+        yield
+        self.patched = self.held = False
+
+    async def finish(self, mark: str = "") -> None:
+        """The model has ended; `mark` says how, where that matters."""
+        self.growing = self.read_only = False
+        self.mark = mark
+        self.refresh()
+
+    async def clear(self) -> None:  # type: ignore[override]  # awaited, as the conversation's is
+        """Empty the page; undo brings it back."""
+        super().clear()
+
+    @property
+    def continued(self) -> bool:
+        """Whether the last change is the model's."""
+        history = self.history.undo_stack
+        return bool(history) and isinstance(history[-1][0], Continuation)
+
+    # Who wrote what
+
+    def edit(self, edit: Edit) -> EditResult:
+        depth, authors = len(self.history.undo_stack), list(self.authors)
+        self.mark = ""
+        result = super().edit(edit)
+        (top, left), (bottom, right) = edit.top, edit.bottom
+        author = "m" if isinstance(edit, Continuation) else "u"
+        end_row, end_column = result.end_location
+        rows = [author * len(self.document.get_line(row)) for row in range(top, end_row)] + [author * end_column]
+        rows[0] = authors[top][:left] + rows[0][left:]
+        rows[-1] += authors[bottom][right:]
+        self.authors[top : bottom + 1] = rows
+        if len(self.history.undo_stack) > depth:
+            self.past[depth] = authors
+        return result
+
+    def load_text(self, text: str) -> None:
+        super().load_text(text)
+        self.authors = ["u" * len(self.document.get_line(row)) for row in range(self.document.line_count)]
+        self.past.clear()
+        self.mark = ""
+
+    def undo(self) -> None:
+        if self.growing:
+            return
+        self.mark = ""
+        number = self.top_number(self.history.undo_stack)
+        self.restore(super().undo)
+        while number and self.top_number(self.history.undo_stack) == number:
+            self.restore(super().undo)
+
+    def redo(self) -> None:
+        if self.growing:
+            return
+        number = self.top_number(self.history.redo_stack)
+        self.restore(super().redo)
+        while number and self.top_number(self.history.redo_stack) == number:
+            self.restore(super().redo)
+
+    def restore(self, step: Callable[[], None]) -> None:
+        """Walk one step through the history, authors included."""
+        self.past[len(self.history.undo_stack)] = self.authors
+        step()
+        self.authors = list(self.past[len(self.history.undo_stack)])
+
+    @staticmethod
+    def top_number(history: list[list[Edit]]) -> int:
+        """The continuation on top of a history; 0 if its user's words are."""
+        top = history[-1][0] if history else None
+        return top.number if isinstance(top, Continuation) else 0
+
+    # How it looks
+
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        for run in re.finditer("m+", self.authors[line_index]):
+            line.stylize(self.get_component_rich_style("notebook--model"), *run.span())
+        if self.mark and line_index == self.head[0]:
+            line.append(f"  {self.mark}", self.get_component_rich_style("notebook--mark"))
+        return line
+
+    def render_line(self, y: int) -> Strip:
+        row = y + self.scroll_offset.y
+        if row >= self.wrapped_document.height:
+            return super().render_line(y)
+        line, column = self.wrapped_document.offset_to_location(Offset(0, row))
+        if self.selection.contains_line(line) or (self.mark and line == self.head[0]):
+            return super().render_line(y)
+        # TextArea forgets its lines with every change; most of them only move while the model writes.
+        key = (self.document[line], self.authors[line], column, self.size.width)
+        if key not in self.painted:
+            self.painted[key] = super().render_line(y)
+        return self.painted[key]
+
+    def notify_style_update(self) -> None:
+        self.painted.clear()
+        super().notify_style_update()
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        return Offset() if self.held else super().scroll_cursor_visible(center, animate)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        if self.patched:
+            return self
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _on_resize(self) -> None:  # TextArea's, which wraps the text anew, runs after it
+        self.left_at = 0.0
+        self.call_after_refresh(self.scroll_cursor_visible)
+
+    # Keys
+
+    def _on_key(self, event: events.Key) -> None:  # type: ignore[override]  # TextArea's runs after it, by itself
+        if self.growing and (event.is_printable or event.key == "enter"):
+            self.post_message(self.Interrupted(event.character if event.character and event.is_printable else "\n"))
+            event.stop()
+        elif event.key == "tab" and not self.text:
+            self.insert(EXAMPLE)
+            event.stop()
+        elif event.key != "escape":  # with which TextArea would move the focus
+            return
+        event.prevent_default()
+
+    def _on_paste(self, event: events.Paste) -> None:  # type: ignore[override]
+        if self.growing:
+            self.post_message(self.Interrupted(event.text))
+            event.prevent_default()
+
+    def action_go_on(self) -> None:
+        self.gap = False
+        self.post_message(self.Asked())
+
+    def action_fill_gap(self) -> None:
+        self.gap = True
+        self.post_message(self.Asked())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "fill_gap":
+            return self.gaps and not self.growing and self.cursor_location != self.document.end
+        return not (self.growing and action in ("go_on", "undo", "redo"))
+
+    def on_text_area_selection_changed(self) -> None:
+        if self.gaps and self.inside != (inside := self.cursor_location != self.document.end):
+            self.inside = inside
+            self.refresh_bindings()

@@ -1,0 +1,36 @@
+"""Numbers and tables as people read them."""
+
+from collections.abc import Sequence
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration as people compare it: 0.42 ms, 7.3 ms, 128 ms, 1.4 s."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    value = seconds * 1000
+    return f"{value:.0f} ms" if value >= 99.5 else f"{value:.1f} ms" if value >= 0.995 else f"{value:.2f} ms"
+
+
+def count(number: int) -> str:
+    """A large number in three digits: 25.3M, 1.24B."""
+    for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return str(number)
+
+
+def size(number: int) -> str:
+    """Bytes as file managers show them: 812 B, 4.1 MB, 1.24 GB."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= unit:
+            value = number / unit
+            return f"{value:.0f} {name}" if value >= 100 else f"{value:.3g} {name}"
+    return f"{number} B"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their heads, as wide as they need to be."""
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join(line.rstrip() for line in padded)

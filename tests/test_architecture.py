@@ -1,0 +1,113 @@
+"""What holds for the whole: what an import may load, how long a file may be, that versions agree."""
+
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import chatapp
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("backends", "chatapp", "model_store", "themes")
+FOLDERS = (*PACKAGES, "benchmarks", "packaging", "tests")
+LINES = 350
+HEAVY = {
+    "coremltools",
+    "huggingface_hub",
+    "jinja2",
+    "ml_dtypes",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "openvino",
+    "textual",
+    "tokenizers",
+    "torch",
+    "transformers",
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules that a fresh Python has loaded after `code`."""
+    report = "import json, sys; print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def exiting(arguments: list[str]) -> str:
+    return f"import chatapp.cli\ntry: chatapp.cli.main({arguments})\nexcept SystemExit: pass"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import chatapp",
+        "import chatapp.cli",
+        "import chatapp.settings",
+        "import chatapp.generation",
+        "import backends",
+        exiting(["--help"]),
+        exiting(["run", "--help"]),
+        exiting(["--version"]),
+        exiting(["run", "builtin", "--temprature", "1"]),
+        exiting(["run", "builtin", "--backend", "nonsense"]),
+    ],
+)
+def test_nothing_heavy_is_loaded(code: str) -> None:
+    assert not loaded_by(code) & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allowed"),
+    [(["list"], {"numpy", "ml_dtypes"}), (["show", "builtin"], {"numpy", "ml_dtypes"}), (["devices"], set())],
+)
+def test_listings_load_no_runtime(arguments: list[str], allowed: set[str]) -> None:
+    assert not loaded_by(exiting(arguments)) & HEAVY - allowed
+
+
+def test_help_appears_at_once() -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "chatapp", "--help"], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 0.3  # 150 ms are promised; a busy machine gets twice that
+
+
+def test_files_stay_short() -> None:
+    files = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    long = {
+        str(path.relative_to(ROOT)): count for path in files if (count := len(path.read_text().split("\n"))) > LINES
+    }
+    assert not long
+
+
+def test_every_module_says_what_it_is() -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert not [str(path.relative_to(ROOT)) for path in files if not path.read_text().startswith(('"""', 'r"""'))]
+
+
+def test_the_folder_packaging_hides_no_module() -> None:
+    assert not (ROOT / "packaging" / "__init__.py").exists()
+    import packaging.version
+
+    assert not str(packaging.version.__file__).startswith(str(ROOT / "packaging"))
+
+
+def test_versions_agree() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert f"## [{chatapp.__version__}]" in changes or "## [Unreleased]" in changes
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "version" in project["dynamic"]
+
+
+def test_the_reference_is_no_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = " ".join(project["dependencies"] + extras["dev"])
+    assert "torch" not in named
+    assert "transformers" not in named

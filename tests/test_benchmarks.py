@@ -1,0 +1,75 @@
+"""The short form of the benchmarks: a tiny checkpoint is built and timed; no time is judged."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODELS = "tiny-gpt2", "tiny-llama"
+
+
+def run(script: str, *arguments: str | Path, home: Path) -> str:
+    """What a script of benchmarks/ prints."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *map(str, arguments)]
+    environment = os.environ | {"CHATAPP_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=home)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny checkpoints."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    run("checkpoints.py", folder, "--models", *MODELS, home=folder)
+    return folder
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpoint_is_what_the_store_and_the_tokenizer_read(folder: Path, model: str) -> None:
+    from chatapp.generation.load import open_engine
+    from model_store import Store
+
+    engine = open_engine(Store(folder / "models"), str(folder / model), precision="f32")
+    tokens = engine.tokenizer.encode("Hello, world")
+    assert engine.tokenizer.decode(tokens) == "Hello, world"
+    logits = engine.session.forward(np.array([tokens]))
+    assert logits.shape == (1, 1, 1024)
+    assert logits.std() > 0.001
+
+
+def test_the_session_is_timed(folder: Path) -> None:
+    facts: dict[str, Any] = json.loads(
+        run("peers.py", "chatapp", folder, "tiny-llama", "int4", "--repeats", "1", home=folder)
+    )
+    assert facts["version"].startswith("chatapp on onnxruntime")
+    assert all(facts[name] > 0 for name in ("load", "first_token", "disk"))
+    assert {"decode", "decode_5"} <= facts.keys()
+    assert 10 < facts["peak_memory_decode"] < 1000
+
+
+def test_the_comparison_ends_with_a_report(folder: Path) -> None:
+    output = folder / "results.json"
+    options = "--models", "tiny-gpt2", "--engines", "chatapp", "--precisions", "int4", "--short", "--output", output
+    printed = run("compare.py", folder, *options, home=folder)
+    report = json.loads(output.read_text())
+    assert [sample["entry"]["precision"] for sample in report["samples"]] == ["int4", "int4-32"]
+    assert all(len(sample["values"]["decode"]) == 1 for sample in report["samples"])
+    assert report["bandwidth"][0] > 0.1
+    assert len(report["start_seconds"]) == 2
+    assert {kind for speeds in report["crowded"].values() for kind in speeds} >= {"alone", "free neighbour"}
+    assert printed.strip() == output.with_suffix(".md").read_text().strip()
+    assert "tiny-gpt2 int4: chatapp run, peak memory, MB" in printed
+
+
+def test_overhead_and_sampling_are_measured(folder: Path) -> None:
+    options = "--precision", "int4", "--tokens", "16", "--rounds", "1"
+    printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
+    assert [line.split("  ")[0].strip() for line in printed.splitlines()] == ["bare session", "engine", "chatapp run"]
+    assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
