@@ -21,11 +21,11 @@ ENOUGH = 256
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    given = arguments.parse(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
+        given = arguments.parse(sys.argv[1:] if argv is None else argv)
         code = COMMANDS[given.command](given)
         sys.stdout.flush()
         return code

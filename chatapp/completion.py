@@ -92,10 +92,13 @@ def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> 
 
 
 def from_file(prefix: str, suffix: str) -> Offer | None:
-    """The rest of the line as the file itself had it after the same text, when that text is long enough."""
-    length, text = recall(prefix, suffix)
-    text = text.removesuffix("\r")
-    return Offer("file", Completion(text, finish_reason="stop")) if length >= LONG_MATCH and text.strip() else None
+    """What the file itself had after the same text, when that is long enough and ends as this line already does."""
+    length, line = recall(prefix, suffix)
+    line = line.removesuffix("\r")
+    rest = suffix.partition("\n")[0].removesuffix("\r")
+    text = line.removesuffix(rest)
+    fits = length >= LONG_MATCH and line.endswith(rest) and text.strip()
+    return Offer("file", Completion(text, finish_reason="stop")) if fits else None
 
 
 def from_model(engine: Engine, request: Request) -> Answer:

@@ -1,5 +1,6 @@
 """Talk with a model line by line."""
 
+import sys
 from contextlib import suppress
 
 from chatapp.answer import Form, note, print_answer
@@ -45,13 +46,22 @@ def talk(engine: Engine, options: Options, form: Form) -> int:
 
 def read() -> str:
     """A line, or the lines between two fences."""
-    text = input(">>> ")
+    text = ask(">>> ")
     if not text.startswith(FENCE):
         return text
     text = text.removeprefix(FENCE)
     while not text.endswith(FENCE):
-        text += "\n" + input("... ")
+        text += "\n" + ask("... ")
     return text.removesuffix(FENCE)
+
+
+def ask(mark: str) -> str:
+    """A line of input after `mark`, which is no part of the output where that goes to a file."""
+    if sys.stdout.isatty():
+        return input(mark)
+    sys.stderr.write(mark)
+    sys.stderr.flush()
+    return input()
 
 
 def reply(engine: Engine, said: list[Message], text: str, options: Options, form: Form) -> list[Message]:

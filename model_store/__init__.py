@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -151,11 +152,9 @@ class Store:
         model = replace(describe(folder), name=name)
         facts = {**asdict(model), "folder": str(folder), "fingerprint": digest}
         del facts["variants"]
-        try:
+        with suppress(OSError):  # a model can be shown where nothing can be written; lowering will say so
             (self.root / name).mkdir(parents=True, exist_ok=True)
             write_json(self.root / name / "model.json", facts)
-        except OSError as error:
-            raise not_writable(self.root, error) from error
         return model
 
     def read(self, name: str) -> StoredModel:
@@ -181,6 +180,7 @@ class Store:
     def unfinished(self, name: str) -> "Unfinished":
         """A folder beside the variants of `name`, which disappears unless it is renamed."""
         try:
+            (self.root / name).mkdir(parents=True, exist_ok=True)
             return Unfinished(tempfile.mkdtemp(prefix=".unfinished-", dir=self.root / name))
         except OSError as error:
             raise not_writable(self.root, error) from error

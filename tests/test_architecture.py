@@ -1,12 +1,14 @@
 """What holds for the whole: what an import may load, how long a file may be, that versions agree."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
 
+import no_network
 import pytest
 
 import chatapp
@@ -78,6 +80,14 @@ def test_help_appears_at_once() -> None:
     assert min(seconds() for _ in range(5)) < 0.3  # 150 ms are promised; a busy machine gets twice that
 
 
+def test_the_network_is_refused_here_and_in_the_processes_that_tests_start() -> None:
+    with pytest.raises(no_network.NetworkUsed):
+        socket.create_connection(("example.com", 80))
+    code = "import socket\nsocket.create_connection(('192.0.2.1', 80))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "NetworkUsed: a connection to 192.0.2.1" in done.stderr
+
+
 def test_files_stay_short() -> None:
     files = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
     long = {
@@ -99,8 +109,7 @@ def test_the_folder_packaging_hides_no_module() -> None:
 
 
 def test_versions_agree() -> None:
-    changes = (ROOT / "CHANGELOG.md").read_text()
-    assert f"## [{chatapp.__version__}]" in changes or "## [Unreleased]" in changes
+    assert f"\n## [{chatapp.__version__}] - " in (ROOT / "CHANGELOG.md").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert "version" in project["dynamic"]
 

@@ -107,8 +107,10 @@ def test_a_folder_that_is_no_checkpoint_is_refused_and_not_listed(store: Store, 
 
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "store")
+    assert [model.name for model in store.list()] == ["builtin"]
     with pytest.raises(StoreError, match=r"cannot write to the model store .*file/store.*CHATAPP_HOME"):
-        Store(tmp_path / "file" / "store").get("builtin")
+        store.lowered(store.get("builtin"), "onnx")
 
 
 def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoint: Path) -> None:

@@ -56,7 +56,7 @@ class Driver:
         await self.until(lambda: self.screen.figures.tokens and not self.screen.reply, "the reply to end")
 
     async def wrote(self, tokens: int) -> None:
-        await self.until(lambda: self.screen.figures.tokens == tokens, f"{tokens} tokens to be shown")
+        await self.until(lambda: self.screen.figures.tokens == tokens and not self.screen.stale, f"{tokens} tokens")
 
     @property
     def text(self) -> str:
@@ -241,6 +241,21 @@ async def test_a_reply_waits_for_the_stopped_one_that_still_computes() -> None:
         assert len(engine.asked) == 1
         engine.go.set()
         await driver.until(lambda: driver.screen.figures.usage, "the second reply to end")
+        assert len(engine.asked) == 2
+
+
+async def test_a_reply_stopped_before_its_turn_never_begins() -> None:
+    engine = ScriptedEngine(pause_after=10)
+    async with running(engine) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.wrote(10)
+        for _ in range(2):
+            await driver.press("escape")
+            await driver.until(lambda: not driver.screen.reply)
+            await driver.press("ctrl+j")
+            await driver.until(lambda: driver.screen.reply)
+        engine.go.set()
+        await driver.until(lambda: driver.screen.figures.usage)
         assert len(engine.asked) == 2
 
 
@@ -534,6 +549,19 @@ async def test_without_colours_the_users_words_are_still_told_apart(monkeypatch:
         assert driver.app.no_color
         assert notebook.styles.text_style.bold
         assert not notebook.get_component_rich_style("notebook--model").bold
+
+
+async def test_a_theme_changes_what_is_already_written() -> None:
+    async with running(ScriptedEngine()) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.answered()
+        themes = driver.app.available_themes
+        for old, new in (("midnight", "paper"), ("paper", "contrast")):
+            assert themes[old].variables["model"] in driver.app.export_screenshot()
+            driver.app.theme = new
+            await driver.pilot.pause()
+            assert themes[new].variables["model"] in driver.app.export_screenshot()
+            assert themes[old].variables["model"] not in driver.app.export_screenshot()
 
 
 async def test_a_theme_that_is_not_there_is_said() -> None:

@@ -85,6 +85,11 @@ class ChatScreen(Screen[None]):
         self.attempts = 0
         self.pulse: Timer | None = None
         self.spent = 0.0
+        """Processor time of this thread when the reply was last shown."""
+        self.told = 0.0
+        """When the figures were last shown."""
+        self.stale = False
+        """Whether there are newer ones."""
 
     def compose(self) -> ComposeResult:
         self.heading, self.welcome, self.status = Heading(), Welcome(), StatusLine()
@@ -254,20 +259,29 @@ class ChatScreen(Screen[None]):
             self.finish_reason = deltas[-1].finish_reason
             if text := printable("".join(delta.text for delta in deltas)):
                 await self.page.grow(text)
-            self.status.show("● writing", tone="accent", figures=self.figures)
+            self.stale = True
         if not self.figures.usage:
             self.figures.prompt_tokens = reply.prompt_tokens
-        self.heading.used = self.figures.context
         if ended:
             await self.end(reply)
         else:
+            if self.stale and time.monotonic() > self.told + 0.2:  # figures that change faster cannot be read
+                self.tell("● writing", "accent")
             spent, self.spent = time.thread_time() - self.spent, time.thread_time()
-            self.pulse = self.set_timer(min(0.4, max(0.06, spent / SHARE)), self.flush)
+            self.pulse = self.set_timer(min(0.4, max(0.05, spent / SHARE)), self.flush)
+
+    def tell(self, state: str, tone: str) -> None:
+        """Show the figures."""
+        self.stale, self.told = False, time.monotonic()
+        used, total = self.figures.context, self.heading.total
+        self.heading.used = min(used, total) if self.figures.usage else used  # the very last token is never read
+        self.status.show(state, tone=tone, figures=self.figures)
 
     async def end(self, reply: Reply) -> None:
         """The reply is over: keep what was written and say how it ended."""
-        figures, room = self.figures, self.heading.total - self.figures.context
-        end = ending(self.finish_reason, error=reply.error, full=room <= 0)
+        figures = self.figures
+        full = figures.usage is not None and figures.context >= self.heading.total
+        end = ending(self.finish_reason, error=reply.error, full=full)
         if end.message:
             self.notify(end.message, severity="error" if reply.error else "warning", timeout=10, markup=False)
         if not figures.tokens:
@@ -280,7 +294,7 @@ class ChatScreen(Screen[None]):
         self.reply, self.last = None, reply
         self.attempts += 1
         self.status.memory = figures.usage.peak_memory if figures.usage else self.memory()
-        self.status.show(end.state, tone=end.tone, figures=figures)
+        self.tell(end.state, end.tone)
         self.refresh_bindings()
 
     async def withdraw(self) -> None:

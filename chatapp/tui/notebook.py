@@ -40,8 +40,8 @@ class Notebook(TextArea):
         Binding("ctrl+z,super+z", "undo", "Undo", key_display="^Z"),
     ]
 
-    painted: LRUCache[tuple[str, str, int, int], Strip]
-    """Lines by what they depend on: text, authors, where the row begins, width."""
+    painted: LRUCache[tuple[str, str, int], Strip]
+    """Rows by what they depend on: text, authors, width."""
     patched = False
     """Whether what changes now will be painted later."""
 
@@ -60,7 +60,7 @@ class Notebook(TextArea):
         super().__init__(
             tab_behavior="indent", highlight_cursor_line=False, placeholder=EXAMPLE, max_checkpoints=1_000_000
         )
-        self.cursor_blink = False
+        self.cursor_blink = self.match_cursor_bracket = False
         keys = self._bindings.key_to_bindings
         for key in ("ctrl+z", "super+z"):  # TextArea's keys come first, but the footer should begin with ours
             keys[key] = keys.pop(key)
@@ -205,14 +205,24 @@ class Notebook(TextArea):
         row = y + self.scroll_offset.y
         if row >= self.wrapped_document.height:
             return super().render_line(y)
-        line, column = self.wrapped_document.offset_to_location(Offset(0, row))
-        if self.selection.contains_line(line) or (self.mark and line == self.head[0]):
+        line, start = self.wrapped_document.offset_to_location(Offset(0, row))
+        end = next((offset for offset in self.wrapped_document.get_offsets(line) if offset > start), None)
+        if self.singled_out(line, start, end):
             return super().render_line(y)
-        # TextArea forgets its lines with every change; most of them only move while the model writes.
-        key = (self.document[line], self.authors[line], column, self.size.width)
+        # TextArea forgets its rows with every change; most of them only move while the model writes.
+        key = (self.document[line][start:end], self.authors[line][start:end], self.size.width)
         if key not in self.painted:
             self.painted[key] = super().render_line(y)
         return self.painted[key]
+
+    def singled_out(self, line: int, start: int, end: int | None) -> bool:
+        """Whether a row shows more than its text: the cursor, a selection, the mark, or tabs, which vary in width."""
+        row, column = self.cursor_location
+        if self.selection.is_empty:
+            touched = line == row and start <= column and (end is None or column <= end)
+        else:
+            touched = self.selection.contains_line(line)
+        return touched or bool(self.mark and line == self.head[0]) or "\t" in self.document[line]
 
     def notify_style_update(self) -> None:
         self.painted.clear()

@@ -40,6 +40,8 @@ class Reply:
             if self.after:
                 self.after.finished.wait()
                 self.after = None
+            if self.stopping.is_set():
+                return
             deltas = self.draw(self)
             try:
                 for delta in deltas:
