@@ -3,13 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Protocol
 
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, check_call, check_parents, check_rewind, huge_pages
+from backends import BackendError, Placement, check_call, check_parents, check_rewind
 from backends.processor import Neighbours, cores
 
 FIRST_CAPACITY = 256
@@ -18,8 +17,6 @@ ALONE = {"session.intra_op.spin_duration_us": "10"}
 """Threads wait for each other awake, briefly: a third faster, while each has a core to itself."""
 CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base": "4"}
 """Threads sleep while they wait and share work in small parts: twice as fast, when others want the cores."""
-SETTLED = 16
-"""Calls after which it pays to move the weights to huge pages."""
 LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
 
@@ -61,7 +58,7 @@ class Session:
         self.vocab_size: int = runtime.get_outputs()[0].shape[2]
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
-        self.length = self.rows = self.capacity = self.calls = 0
+        self.length = self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         self.steps: dict[tuple[int, int], Step] = {}
 
@@ -82,9 +79,6 @@ class Session:
             self.steps[count, last] = Step(self, batch, count, last)
         logits = self.steps[count, last].run(tokens, self.length)
         self.length += count
-        self.calls += 1
-        if self.calls == SETTLED:
-            Thread(target=huge_pages.collapse, name="huge pages", daemon=True).start()
         return logits
 
     def rewind(self, length: int) -> None:
@@ -109,7 +103,7 @@ class Session:
             return
         crowded = others > (0.2 if self.crowded else 0.5)
         if crowded != self.crowded:
-            self.crowded, self.calls, self.steps = crowded, 0, {}
+            self.crowded, self.steps = crowded, {}
             del self.runtime  # never two copies of the weights
             self.runtime = open_runtime(self.folder, CROWDED if crowded else ALONE)
 
