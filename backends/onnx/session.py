@@ -50,7 +50,7 @@ class Session:
         self.folder, self.crowded = folder, False
         start = time.monotonic()
         self.runtime = runtime = open_runtime(folder, ALONE)
-        self.patience = max(LOOK, 10 * (time.monotonic() - start))
+        self.patience = max(LOOK, 5 * (time.monotonic() - start))
         self.neighbours: Watch = Neighbours()
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
         facts = runtime.get_modelmeta().custom_metadata_map
@@ -93,7 +93,7 @@ class Session:
     def adapt(self) -> None:
         """Load the graph anew, with threads that wait in the other way, when others came or left.
 
-        ONNX Runtime fixes this when it loads; ten times as long passes between two changes as a load takes.
+        ONNX Runtime fixes this when it loads; five times as long passes between two changes as a load takes.
         """
         passed = time.monotonic() - self.neighbours.start
         if passed < self.patience:
