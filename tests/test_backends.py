@@ -53,7 +53,7 @@ def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(
     tokens, logits = arrays["tokens"][:1], arrays["logits"][:1]
     session.forward(tokens[:, :10])
     for step, (cores, crowded) in enumerate([(0.4, False), (0.6, True), (0.4, True), (0.1, False)], 10):
-        session.patience, session.neighbours = 0.001, Crowd(cores)
+        session.patience, session.neighbours, session.computing = 0.001, Crowd(cores), 1.0
         time.sleep(0.0015)
         found = session.forward(tokens[:, step : step + 1])
         assert session.crowded is crowded
@@ -64,8 +64,8 @@ def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Pa
     checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
     backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
     session = OnnxSession(tmp_path)
-    session.neighbours = Crowd(2.0)
-    session.neighbours.start -= 10 * session.patience
+    session.patience, session.neighbours = 0.001, Crowd(2.0)
+    time.sleep(0.0015)
     session.forward(np.array([[1]]))
     assert not session.crowded
 

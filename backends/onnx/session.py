@@ -52,6 +52,8 @@ class Session:
         self.runtime = runtime = open_runtime(folder, ALONE)
         self.patience = max(LOOK, 5 * (time.monotonic() - start))
         self.neighbours: Watch = Neighbours()
+        self.computing = 0.0
+        """Seconds spent in the runtime since the last look at the neighbours."""
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
@@ -77,7 +79,9 @@ class Session:
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
             self.steps[count, last] = Step(self, batch, count, last)
+        start = time.monotonic()
         logits = self.steps[count, last].run(tokens, self.length)
+        self.computing += time.monotonic() - start
         self.length += count
         return logits
 
@@ -98,8 +102,8 @@ class Session:
         passed = time.monotonic() - self.neighbours.start
         if passed < self.patience:
             return
-        others = self.neighbours.cores()
-        if passed > 4 * self.patience:  # we were idle: what happened meanwhile says little
+        others, computing, self.computing = self.neighbours.cores(), self.computing, 0.0
+        if computing < passed / 2:  # what others do while we are idle takes nothing from us
             return
         crowded = others > (0.2 if self.crowded else 0.5)
         if crowded != self.crowded:
