@@ -27,8 +27,8 @@ MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing 
 a single argument is the file. What stands far from the place is left out when the context is full.
 
 Where 30 characters or more before the place stand elsewhere in the file too, what follows them there
-is offered first. The model's likeliest completion is given, or with -n 2 and more, several at a
-temperature of 0.6.
+is offered first; a shorter match is, where the model is unsure (its tokens' mean probability is below
+0.5). The model's likeliest completion is given, or with -n 2 and more, several at a temperature of 0.6.
 """
 REMOVE = "A checkpoint folder of your own is never touched."
 STATS_FORMATS = ("text", "json")

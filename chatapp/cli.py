@@ -1,5 +1,6 @@
 """The command line: one function per command, everything heavy imported inside."""
 
+import gc
 import io
 import os
 import sys
@@ -53,6 +54,7 @@ def screen(given: Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'def fibonacci(n):'")
     chosen = settings.read()
+    gc.disable()  # until the first frame, which comes a tenth sooner
     from chatapp.tui import app
 
     app.run(given.screen_model or chosen.model, theme=chosen.theme)

@@ -1,8 +1,9 @@
-"""Complete code at a place in a file: what the file itself has, then what the model says."""
+"""Complete code at a place in a file: what the file itself has, and what the model says."""
 
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from math import log
 
 from chatapp.answer import Answer, Completion, Form, collect, end_line, note, write
 from chatapp.errors import InputError
@@ -11,7 +12,11 @@ from chatapp.generation.recall import recall
 from chatapp.stats import print_logprobs, print_stats
 
 LONG_MATCH = 30
-"""Characters before the place that must stand elsewhere in the file, for what follows them there to be offered."""
+"""Characters before the place that must stand elsewhere in the file, for what follows them there to come first."""
+SHORT_MATCH = 3
+"""As many as that, where the model is unsure."""
+SURE = 0.5
+"""The mean probability of the model's tokens from which its completion comes before a short match."""
 VARIED = 0.6
 """The temperature at which several completions differ, and still make sense."""
 
@@ -69,8 +74,8 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
 
 def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> int:
     """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
-    found = from_file(request.prefix, request.suffix) if request.recalling and request.lines == 1 else None
-    offers = [found] if found else []
+    length, found = from_file(request.prefix, request.suffix) if request.recalling and request.lines == 1 else (0, None)
+    offers = [found] if found and length >= LONG_MATCH else []
     missing = request.options.n - len(offers)
     interrupted = False
     engine = open_model() if missing else None
@@ -78,6 +83,8 @@ def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> 
         answer = from_model(engine, replace(request, options=replace(request.options, n=missing)))
         said = [Offer("model", completion) for completion in answer.completions if completion.text.strip()]
         offers += sorted(said, key=lambda offer: -(offer.logprob or 0.0))
+        if found and found not in offers and not any((offer.logprob or 0.0) >= log(SURE) for offer in offers):
+            offers = [found, *offers][: request.options.n]
         interrupted = answer.interrupted
     print_offers(offers, form)
     if not offers:
@@ -91,14 +98,14 @@ def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> 
     return 130 if interrupted else 0
 
 
-def from_file(prefix: str, suffix: str) -> Offer | None:
-    """What the file itself had after the same text, when that is long enough and ends as this line already does."""
+def from_file(prefix: str, suffix: str) -> tuple[int, Offer | None]:
+    """What the file itself had after the same text, if it ends as this line already does; and the text's length."""
     length, line = recall(prefix, suffix)
     line = line.removesuffix("\r")
     rest = suffix.partition("\n")[0].removesuffix("\r")
     text = line.removesuffix(rest)
-    fits = length >= LONG_MATCH and line.endswith(rest) and text.strip()
-    return Offer("file", Completion(text, finish_reason="stop")) if fits else None
+    fits = length >= SHORT_MATCH and line.endswith(rest) and text.strip()
+    return length, Offer("file", Completion(text, finish_reason="stop")) if fits else None
 
 
 def from_model(engine: Engine, request: Request) -> Answer:

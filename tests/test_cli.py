@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from conftest import ENDLESS, ROOT, MakeCheckpoint, Run
 
-from chatapp.completion import from_file
-
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and paths of Unix")
 
 
@@ -115,16 +113,6 @@ def test_what_the_file_itself_has_comes_first(chatapp: Run, tmp_path: Path) -> N
     done = chatapp("complete", str(file), "--at", "2:37", "--json")
     assert json.loads(done.stdout)["text"] == " help='more')"
     assert json.loads(done.stdout)["source"] == "file"
-
-
-def test_what_the_line_already_ends_with_is_not_offered_again() -> None:
-    line = "    parser.add_argument('--verbose', help='more')\r\n"
-    offer = from_file(line + line[:36], "')\r\n")
-    assert offer
-    assert offer.completion.text == " help='more"
-    assert not from_file(line + line[:36], "something else\n")
-    assert not from_file(line + line[:36], " help='more')\r\n")
-    assert not from_file(line[20:] + line[20:36], "\n")
 
 
 def test_the_model_completes_where_the_file_has_nothing(chatapp: Run) -> None:

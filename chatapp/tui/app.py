@@ -146,7 +146,6 @@ def from_store(model: str) -> Open:
 
 def run(model: str = "builtin", options: Options | None = None, *, theme: str = "midnight") -> None:
     """Open the screen with a model of the store and stay until its user leaves."""
-    gc.disable()  # until the first frame
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
     app = ChatApp(from_store(model), model=model, options=options, theme=theme)
     app.run()

@@ -24,7 +24,7 @@ from chatapp.tui.notebook import Notebook
 from chatapp.tui.opened import Choices, Draw, Opened
 from chatapp.tui.opening import Open, Opening
 from chatapp.tui.prompt import Prompt
-from chatapp.tui.reply import Reply, ending
+from chatapp.tui.reply import Reply, ended, ending
 from chatapp.tui.status import Heading, StatusLine
 from chatapp.tui.welcome import Welcome
 from chatapp.units import count, milliseconds
@@ -62,11 +62,8 @@ class ChatScreen(Screen[None]):
         self, open_engine: Open, *, model: str, mode: Mode, options: Options | None, memory: Callable[[], int]
     ) -> None:
         super().__init__()
-        self.open_engine = open_engine
-        self.model = model
-        self.mode = mode
-        self.options = options
-        self.memory = memory
+        self.open_engine, self.model, self.mode = open_engine, model, mode
+        self.options, self.memory = options, memory
         """Tells the memory taken so far."""
         self.notebook, self.conversation, self.prompt = Notebook(), Conversation(), Prompt()
         self.opening: Opening | None = None
@@ -112,18 +109,11 @@ class ChatScreen(Screen[None]):
 
     def rest(self, seconds: float) -> bool:
         """Stop what runs in threads; whether it ended within this time."""
-        end = time.monotonic() + seconds
         threads: list[Thread] = [self.opening] if self.opening else []
         for reply in filter(None, (self.reply, self.last)):
             reply.stop()
             threads.append(reply.thread)
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
-        return not any(thread.is_alive() for thread in threads)
-
-    def report(self, message: Message) -> None:
-        """Post a message from a thread; nobody is there to read it once the screen has closed."""
-        self.post_message(message)
+        return ended(threads, seconds)
 
     @on(Opening.Progressed)
     def show_progress(self, message: Opening.Progressed) -> None:
@@ -252,7 +242,7 @@ class ChatScreen(Screen[None]):
             self.pulse.stop()
         if not reply:
             return
-        ended = reply.finished.is_set() or reply.stopping.is_set()
+        over = reply.finished.is_set() or reply.stopping.is_set()
         deltas = reply.take()
         if deltas:
             self.figures.add(deltas)
@@ -262,7 +252,7 @@ class ChatScreen(Screen[None]):
             self.stale = True
         if not self.figures.usage:
             self.figures.prompt_tokens = reply.prompt_tokens
-        if ended:
+        if over:
             await self.end(reply)
         else:
             if self.stale and time.monotonic() > self.told + 0.2:  # figures that change faster cannot be read
@@ -353,8 +343,7 @@ class ChatScreen(Screen[None]):
     async def action_new(self) -> None:
         """Start over with an empty page."""
         self.turns.clear()
-        self.held = 0
-        self.figures = Figures()
+        self.held, self.figures = 0, Figures()
         await self.page.clear()
         self.status.show("● ready", tone="success")
         self.text_changed()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -64,6 +65,14 @@ class Reply:
     def take(self) -> list[Delta]:
         """The deltas that arrived since the last call."""
         return [self.deltas.popleft() for _ in range(len(self.deltas))]
+
+
+def ended(threads: Iterable[Thread], seconds: float) -> bool:
+    """Wait for threads, all in all so long, and say whether they ended."""
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
 
 
 def describe(error: Exception) -> str:

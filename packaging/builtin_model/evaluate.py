@@ -26,17 +26,18 @@ from tokenizer import FILE_SEP, SPECIAL
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from chatapp.completion import LONG_MATCH, SURE
+from chatapp.generation import Options
+from chatapp.generation.load import open_engine
+from model_store import Store
+
 Completer = Callable[[str, str], tuple[str, float]]
 """Takes the text before and after the cursor; returns the rest of the line and a confidence."""
 
 SETS = ("heldout_package", "heldout_file")
 SUFFIX_TOKENS, MIDDLE_TOKENS = 300, 48
-LONG_MATCH = 24
-"""Characters from which the file's own text is believed before the model."""
 SHOWN = 20
 """Unpicked examples in the report."""
-CONFIDENT = 0.5
-"""Mean probability of a token from which a completion is offered."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,22 @@ class TorchModel:
         return self.tokenizer.decode(made), math.exp(sum(chances) / len(chances))
 
 
+class Product:
+    """Completes as `chatapp complete` does, at the precision it chooses; confidence is the mean probability."""
+
+    def __init__(self, folder: Path, store: Path) -> None:
+        self.engine = open_engine(Store(store), str(folder))
+
+    def __call__(self, prefix: str, suffix: str) -> tuple[str, float]:
+        """Completes the line greedily."""
+        options = Options(temperature=0.0, max_tokens=MIDDLE_TOKENS, stop=("\n",), logprobs=0)
+        deltas = list(self.engine.infill(prefix, suffix, options))
+        logprobs = [token.logprob or 0.0 for delta in deltas for token in delta.tokens]
+        return "".join(delta.text for delta in deltas), math.exp(sum(logprobs) / max(1, len(logprobs)))
+
+
 def together(model: Completer) -> Completer:
-    """Takes the file's own text where it matches far back, else the model where it is confident, else the former."""
+    """Takes the file's own text where the match is long or the model unsure, as `chatapp complete` does."""
     matcher = InFile()
 
     def complete(prefix: str, suffix: str) -> tuple[str, float]:
@@ -143,7 +158,7 @@ def together(model: Completer) -> Completer:
         if length >= LONG_MATCH:
             return matched, 1.0
         made, confidence = model(prefix, suffix)
-        return (made, confidence) if confidence >= CONFIDENT or not matched else (matched, 0.0)
+        return (made, confidence) if confidence >= SURE or not matched else (matched, 0.0)
 
     return complete
 
@@ -208,7 +223,7 @@ def figures(results: list[Result]) -> dict[str, float]:
 
 def offered(results: list[Result]) -> dict[str, float]:
     """Says in per cent how often a completion would be shown at the confidence asked for, and is then exact."""
-    shown = [r for r in results if r.confidence >= CONFIDENT and r.text.strip()]
+    shown = [r for r in results if r.confidence >= SURE and r.text.strip()]
     exact = sum(r.exact for r in shown) / max(1, len(shown))
     return {"offered": round(100 * len(shown) / len(results), 1), "exact_of_offered": round(100 * exact, 1)}
 
@@ -295,10 +310,12 @@ def main() -> None:
     if arguments.model:
         model = TorchModel(arguments.model, take_back=False)
         healed = TorchModel(arguments.model, take_back=True)
+        product = Product(arguments.model, work / "store")
         completers = {
+            "product_model": product,
+            "product_model_and_matcher": together(product),
             "model": model,
             "model_last_token_taken_back": healed,
-            "model_and_matcher": together(model),
             "model_last_token_taken_back_and_matcher": together(healed),
         }
         bits = bits_per_byte(work, lambda drawn: model_bits(model.model, drawn), model.model.config.context)
