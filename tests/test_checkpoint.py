@@ -196,7 +196,7 @@ def test_an_unknown_family_is_refused_with_the_nearest_known_one() -> None:
         (dict(num_key_value_heads=3), "cannot share"),
         (dict(vocab_size="96"), "vocab_size must be"),
         (dict(hidden_act="mish"), "'mish' is not supported"),
-        (dict(rope_parameters=dict(rope_type="yarn", factor=2.0)), "'yarn' are not supported"),
+        (dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)), "'dynamic' are not supported"),
     ],
 )
 def test_a_config_that_cannot_be_run_is_refused(folder: Path, fields: dict[str, object], what: str) -> None:

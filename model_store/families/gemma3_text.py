@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gemma, gemma2, rope
+from model_store.families import gemma, gemma2
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
+from model_store.rope import rope
 from model_store.weights import plus_one
 
 LAYER = {

@@ -2,7 +2,8 @@
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.families import activation, rope
+from model_store.families import activation
+from model_store.rope import rope
 from model_store.weights import group_heads, spread_rotary
 
 PREFIX = "gpt_neox."

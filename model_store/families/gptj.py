@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gpt2, rope
+from model_store.families import gpt2
 from model_store.families.gpt2 import PREFIX, UNUSED
+from model_store.rope import rope
 from model_store.weights import halve_rotary
 
 TIED = False

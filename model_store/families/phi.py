@@ -5,8 +5,9 @@ from dataclasses import replace
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
-from model_store.families import activation, llama, rope
+from model_store.families import activation, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
+from model_store.rope import rope
 from model_store.weights import spread_rotary
 
 MODEL = {**llama.MODEL, "norm": "final_layernorm"}

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import llama, rope
+from model_store.families import llama
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
+from model_store.rope import rope
 from model_store.weights import spread_rotary
 
 LAYER = {
