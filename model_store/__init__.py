@@ -208,7 +208,7 @@ def fingerprint(folder: Path) -> str:
     """What changes when the checkpoint in `folder` does."""
     facts = []
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".json", ".safetensors"):
+        if path.suffix in (".json", ".safetensors", ".bin"):
             status = path.stat()
             facts.append([path.name, status.st_size, status.st_mtime_ns])
     return hashlib.sha256(json.dumps([str(folder), facts]).encode()).hexdigest()

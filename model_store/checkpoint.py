@@ -9,12 +9,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from model_store import torch_file
 from model_store.errors import UnsupportedCheckpoint
 
 DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
 OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "F64": 8, "U64": 8, "I64": 8}
 HEADER_LIMIT = 100_000_000
 """Bytes; the format's own limit."""
+
+LAYOUTS = (
+    ("model.safetensors.index.json", "*.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+)
+"""Index and weights, as they are looked for."""
 
 Config = Mapping[str, Any]
 """The JSON of config.json: families know which fields have which type."""
@@ -41,17 +48,22 @@ class Checkpoint:
         self.config: Config = read_json(folder / "config.json")
         self.tensors: dict[str, np.ndarray] = {}
         for path in weight_files(folder):
-            self.tensors |= tensors(path)
+            self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of `folder`, each one there; the index decides when there is one."""
-    index = folder / "model.safetensors.index.json"
-    if not index.exists():
-        found = sorted(folder.glob("*.safetensors"))
-        if not found:
-            raise UnsupportedCheckpoint(f"{folder} has no .safetensors file; convert the checkpoint to safetensors")
-        return found
+    """The files with the weights, each one there: safetensors, else PyTorch's; an index decides when there is one."""
+    for index, pattern in LAYOUTS:
+        if (folder / index).exists():
+            return indexed(folder / index)
+        if found := sorted(folder.glob(pattern)):
+            return found
+    raise UnsupportedCheckpoint(f"{folder} has neither a .safetensors file nor pytorch_model.bin; download its weights")
+
+
+def indexed(index: Path) -> list[Path]:
+    """The files that an index names."""
+    folder = index.parent
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise UnsupportedCheckpoint(f"{index} has no weight_map; download it again")
