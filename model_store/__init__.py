@@ -111,9 +111,8 @@ class Store:
             raise StoreError(f"there is no precision called {precision!r}; choose from {', '.join(PRECISIONS)}")
         signature = backends.get(backend).signature()
         target = self.root / model.name / f"{backend}-{precision}"
-        for variant in model.variants:
-            if variant.folder == target and read_json(target / "variant.json").get("signature") == signature:
-                return replace(variant, seconds=0.0)
+        if lowered_for(target) == signature:
+            return replace(read_variant(target), seconds=0.0)
 
         from model_store.convert import convert
 
@@ -121,11 +120,15 @@ class Store:
         with self.unfinished(model.name) as folder:
             convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
             seconds = time.perf_counter() - start
-            write_json(folder / "variant.json", {"signature": signature, "seconds": seconds})
-            size = sum(path.stat().st_size for path in folder.iterdir())
-            shutil.rmtree(target, ignore_errors=True)  # of another version or processor
-            folder.rename(target)
-        return Variant(backend, precision, target, size, seconds)
+            try:
+                write_json(folder / "variant.json", {"signature": signature, "seconds": seconds})
+                if lowered_for(target) != signature:  # another process may have been quicker
+                    shutil.rmtree(target, ignore_errors=True)  # of another version or processor
+                    folder.rename(target)
+            except OSError as error:
+                if lowered_for(target) != signature:
+                    raise not_writable(self.root, error) from error
+        return replace(read_variant(target), seconds=seconds)
 
     def remove(self, name: str) -> int:
         """Delete what was made for a model and return the bytes freed; its checkpoint stays where it is."""
@@ -212,6 +215,11 @@ def fingerprint(folder: Path) -> str:
             status = path.stat()
             facts.append([path.name, status.st_size, status.st_mtime_ns])
     return hashlib.sha256(json.dumps([str(folder), facts]).encode()).hexdigest()
+
+
+def lowered_for(folder: Path) -> str | None:
+    """What the variant in `folder` was lowered for; None if there is no complete one."""
+    return read_json(folder / "variant.json").get("signature") if (folder / "variant.json").exists() else None
 
 
 def read_variant(folder: Path) -> Variant:
