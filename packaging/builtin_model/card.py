@@ -65,7 +65,6 @@ def table(evaluation: Json, baselines: Json) -> str:
             None,
             evaluation["product_model_and_matcher"],
         ),
-        row("the same in float32, with PyTorch", evaluation["bits_per_byte"], evaluation["model"]),
         row("n-gram over the training files, longest match", baselines["bits_per_byte"], baselines["ngram"]),
         row("the file's own text, longest match", None, baselines["in_file"]),
         row("the most common line after the line before", None, baselines["next_line"]),

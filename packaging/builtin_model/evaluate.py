@@ -298,6 +298,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--model", type=Path, help="an exported model; without it the baselines are measured")
+    parser.add_argument("--torch", action="store_true", help="also complete in float32 with PyTorch")
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
@@ -308,17 +309,17 @@ def main() -> None:
     cases = draw_cases(work, arguments.cases, arguments.seed)
     completers: dict[str, Completer]
     if arguments.model:
-        model = TorchModel(arguments.model, take_back=False)
-        healed = TorchModel(arguments.model, take_back=True)
         product = Product(arguments.model, work / "store")
-        completers = {
-            "product_model": product,
-            "product_model_and_matcher": together(product),
-            "model": model,
-            "model_last_token_taken_back": healed,
-            "model_last_token_taken_back_and_matcher": together(healed),
-        }
-        bits = bits_per_byte(work, lambda drawn: model_bits(model.model, drawn), model.model.config.context)
+        completers = {"product_model": product, "product_model_and_matcher": together(product)}
+        if arguments.torch:
+            healed = TorchModel(arguments.model, take_back=True)
+            completers |= {
+                "model": TorchModel(arguments.model, take_back=False),
+                "model_last_token_taken_back": healed,
+                "model_last_token_taken_back_and_matcher": together(healed),
+            }
+        model = read_model(arguments.model)
+        bits = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)
     else:
         next_line = NextLine(work, [case.before for case in cases])
         completers = {"in_file": InFile(), "ngram": NGram(work), "next_line": next_line}
