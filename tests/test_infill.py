@@ -4,8 +4,9 @@ import random
 from pathlib import Path
 
 import pytest
-from scripted_session import SPECIAL, write_tokenizer
+from scripted_session import SPECIAL, hashed, make_engine, text_of, write_tokenizer
 
+from chatapp.generation import Options
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.infill import find
 from chatapp.generation.recall import recall
@@ -142,3 +143,40 @@ def test_recall_agrees_with_a_plain_search() -> None:
 def test_recall_handles_a_long_file_of_one_letter() -> None:
     length, text = recall("a" * 100_000, "")
     assert (length, text) == (99_999, "a")
+
+
+# A prefix that ends within a word
+
+
+def test_the_tokens_that_begin_with_another_are_found(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(tmp_path)
+    token = tokenizer.encode("re")[-1]
+    found = tokenizer.beginning_with(token)
+    expected = [
+        other
+        for other in range(tokenizer.vocabulary.get_vocab_size())
+        if other not in tokenizer.control
+        and (tokenizer.bytes_of(other) or b"").startswith(tokenizer.bytes_of(token) or b"?")
+    ]
+    assert token in found and len(found) > 1 and found == expected
+    assert tokenizer.beginning_with(tokenizer.token_id("<fim_middle>") or 0) == []
+
+
+@pytest.mark.parametrize("prefix", ["x = re", "def fi", "é", "a = b\n    ", "value", "日"])
+@pytest.mark.parametrize("seed", range(4))
+def test_with_the_prefix_at_the_end_its_last_token_is_chosen_again(tmp_path: Path, prefix: str, seed: int) -> None:
+    tokenizer = open_tokenizer(tmp_path, fim_order="spm")
+    engine, _ = make_engine(tokenizer, hashed)
+    deltas = list(engine.infill(prefix, "\n", Options(seed=seed, max_tokens=5)))
+    told = [token.id for delta in deltas for token in delta.tokens]
+    before = tokenizer.encode(prefix)
+    assert told[0] in tokenizer.beginning_with(before[-1])
+    assert prefix + text_of(deltas) == tokenizer.decode([*before[:-1], *told])
+
+
+def test_with_the_middle_at_the_end_nothing_is_chosen_again(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(tmp_path)
+    engine, session = make_engine(tokenizer, hashed)
+    deltas = list(engine.infill("x = re", "\n", Options(temperature=0, max_tokens=1)))
+    assert session.rows[0][-1] == tokenizer.token_id("<fim_middle>")
+    assert deltas[0].usage and deltas[0].usage.prompt_tokens == len(session.rows[0])

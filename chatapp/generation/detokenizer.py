@@ -13,9 +13,12 @@ class Detokenizer:
     tokens an invalid byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
     """
 
-    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = ()):
-        """`context` is what the text continues: it decides, for some tokenizers, about the first space."""
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
+        """`context` is what the text continues: it decides, for some tokenizers, about the first space.
+
+        The first `given` bytes, all of the first token, are not told: the text before ends with them.
+        """
+        self.tokenizer, self.given = tokenizer, given
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.previous = next((token for token in reversed(context) if self._visible(token)), None)
 
@@ -24,8 +27,8 @@ class Detokenizer:
         if not self._visible(token):
             return ""
         content = self.tokenizer.bytes_of(token)
-        text = self.flush() + self._text(token) if content is None else self.utf8.decode(content)
-        self.previous = token
+        text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
+        self.previous, self.given = token, 0
         return text
 
     def flush(self) -> str:
@@ -37,7 +40,7 @@ class Detokenizer:
         if not self._visible(token):
             return self.tokenizer.name(token)
         content = self.tokenizer.bytes_of(token)
-        return self._text(token) if content is None else content.decode(errors="replace")
+        return self._text(token) if content is None else content[self.given :].decode(errors="replace")
 
     def _visible(self, token: int) -> bool:
         return token not in self.tokenizer.hidden and bool(self.tokenizer.name(token))

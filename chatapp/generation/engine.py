@@ -109,7 +109,9 @@ class Engine:
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS)
         reserved = min(options.max_tokens or 0, self.context_length // 2)
         prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
-        return self._stream(self._turn(prompt, options, self._infill.end, started))
+        # A prefix that ends within a word ends with tokens that are rare there: the last one is chosen again.
+        first = self.tokenizer.beginning_with(prompt[-1]) if self._infill.order == "spm" else []
+        return self._stream(self._turn(prompt, options, self._infill.end, started, first=first))
 
     def _turn(
         self,
@@ -119,12 +121,18 @@ class Engine:
         started: float,
         *,
         context: Sequence[int] = (),
+        first: Sequence[int] = (),
     ) -> Turn:
-        """Check a request and make it ready, before anything is computed."""
+        """Check a request and make it ready, before anything is computed.
+
+        The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
+        """
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
         if len(prompt) > self.context_length:
             raise PromptTooLong(len(prompt), self.context_length)
+        given = len(self.tokenizer.bytes_of(prompt[-1]) or b"") if first else 0
+        prompt = prompt[:-1] if first else prompt
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
         vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
@@ -132,11 +140,12 @@ class Engine:
             Row(
                 index,
                 Sampler(options, seed=seed, index=index, prompt=prompt, vocab_size=vocab_size),
-                Detokenizer(self.tokenizer, context),
+                Detokenizer(self.tokenizer, context, given),
                 StopStrings(options.stop),
                 options.logprobs,
                 end,
                 limit,
+                list(first),
             )
             for index in range(options.n)
         ]

@@ -23,6 +23,8 @@ class Row:
     """Tokens that end it."""
     limit: int
     """How many tokens it may have."""
+    first: list[int] = field(default_factory=list)
+    """What the first token is chosen from, if not from all."""
     tokens: list[int] = field(default_factory=list)
     logprob: float | None = None
     """Of the last token."""
@@ -34,6 +36,9 @@ class Row:
 
     def sample(self, logits: np.ndarray) -> None:
         """Grow by one token, from logits (vocab,)."""
+        if self.first and not self.tokens:
+            every, logits = logits, np.full_like(logits, -np.inf)
+            logits[self.first] = every[self.first]
         token = self.sampler.sample(logits)
         if self.logprobs is not None:
             self.logprob, self.best = log_probability(logits, token, self.logprobs)

@@ -77,6 +77,14 @@ class Tokenizer:
             self._bytes[token] = self._find_bytes(token)
         return self._bytes[token]
 
+    def beginning_with(self, token: int) -> list[int]:
+        """The tokens whose bytes begin with this one's, itself among them; none if they are not bytes."""
+        name = self.name(token)
+        if not self.byte_level or not name or token in self.control:
+            return []
+        known = self.vocabulary.get_vocab().items()
+        return sorted(other for spelling, other in known if spelling.startswith(name) and other not in self.control)
+
     def _find_bytes(self, token: int) -> bytes | None:
         name = self.name(token)
         if self.byte_level:
