@@ -1,6 +1,7 @@
 """The store finds, lowers, keeps and removes models, and nothing in it is ever half there."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -67,6 +68,15 @@ def test_a_changed_checkpoint_is_lowered_again(store: Store, checkpoint: Path) -
     store.lowered(store.get(str(checkpoint)), "onnx", "int8")
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "n_positions": 64, "layer_norm_epsilon": 1e-3}))
+    assert store.get("my-gpt2").variants == ()
+
+
+def test_other_weights_of_the_same_size_and_time_are_noticed(store: Store, checkpoint: Path) -> None:
+    store.lowered(store.get(str(checkpoint)), "onnx", "int8")
+    weights = checkpoint / "model.safetensors"
+    status = weights.stat()
+    weights.write_bytes(weights.read_bytes()[:-2] + b"\x12\x34")
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert store.get("my-gpt2").variants == ()
 
 
