@@ -144,7 +144,10 @@ class Store:
 
     def register(self, name: str, folder: Path) -> StoredModel:
         """The model `name`, whose manifest is written anew when its checkpoint has changed."""
-        digest = fingerprint(folder)
+        try:
+            digest = fingerprint(folder)
+        except OSError as error:
+            raise StoreError(f"cannot read {error.filename or folder}: {error.strerror}; check the folder") from error
         if (self.root / name / "model.json").exists():
             if read_json(self.root / name / "model.json").get("fingerprint") == digest:
                 return self.read(name)

@@ -128,6 +128,12 @@ def test_a_folder_that_is_no_checkpoint_is_refused_and_not_listed(store: Store, 
     assert [model.name for model in store.list()] == ["builtin"]
 
 
+def test_a_file_that_cannot_be_read_is_named(store: Store, checkpoint: Path) -> None:
+    (checkpoint / "model-2.safetensors").symlink_to(checkpoint / "nowhere")
+    with pytest.raises(StoreError, match=r"cannot read .*model-2\.safetensors"):
+        store.get(str(checkpoint))
+
+
 def test_a_store_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file" / "store")
