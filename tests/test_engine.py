@@ -67,6 +67,13 @@ def test_a_base_model_says_that_it_cannot_chat(tokenizer: Tokenizer) -> None:
         engine.chat([Message("user", "hello")], GREEDY)
 
 
+def test_a_tokenizer_of_another_model_is_noticed(tokenizer: Tokenizer) -> None:
+    session = ScriptedSession(hashed, vocab_size=20)
+    with pytest.raises(GenerationError, match="the model knows 20: they do not belong together"):
+        Engine(session, tokenizer).complete("hello", GREEDY)
+    assert session.length == 0
+
+
 def test_an_empty_prompt_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(GenerationError, match="prompt is empty"):
         make_engine(tokenizer)[0].complete("", GREEDY)

@@ -24,7 +24,7 @@ LOOK = 0.5
 def open_runtime(folder: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
     """Load a graph into ONNX Runtime, with entries for its session configuration."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # errors are raised, and told once
     options.intra_op_num_threads = cores()
     options.inter_op_num_threads = 1
     for key, value in config.items():

@@ -129,6 +129,12 @@ class Engine:
         """
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
+        if max(prompt) >= self.session.vocab_size:
+            raise GenerationError(
+                f"the tokenizer makes token {max(prompt):,} of this prompt and "
+                f"the model knows {self.session.vocab_size:,}: they do not belong together; "
+                "fetch the model's own tokenizer.json"
+            )
         if len(prompt) > self.context_length:
             raise PromptTooLong(len(prompt), self.context_length)
         given = len(self.tokenizer.bytes_of(prompt[-1]) or b"") if first else 0
