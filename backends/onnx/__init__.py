@@ -1,5 +1,6 @@
 """ONNX Runtime: fused operations on the processor, caches in buffers shared by past and present."""
 
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +22,9 @@ def signature() -> str:
     from backends.processor import processor
 
     try:
-        import onnxruntime
-    except ImportError as error:
-        raise BackendError(f"onnxruntime cannot be used ({error}); run: pip install onnxruntime") from error
-    return f"onnxruntime {onnxruntime.__version__}, {processor()}"
+        return f"onnxruntime {version('onnxruntime')}, {processor()}"
+    except PackageNotFoundError:
+        raise BackendError("onnxruntime is not installed; run: pip install onnxruntime") from None
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
