@@ -104,11 +104,10 @@ class Store:
         self, model: StoredModel, backend: str, precision: str | None = None, on_progress: Progress | None = None
     ) -> Variant:
         """The variant of `model` for `backend`, lowered now if that has not been done on this machine."""
-        from backends.quantize import PRECISIONS
+        from backends import quantize
 
         precision = precision or model.precision
-        if precision not in PRECISIONS:
-            raise StoreError(f"there is no precision called {precision!r}; choose from {', '.join(PRECISIONS)}")
+        quantize.precision(precision)  # refuses an unknown one, before anything is written
         signature = backends.get(backend).signature()
         target = self.root / model.name / f"{backend}-{precision}"
         if lowered_for(target) == signature:
