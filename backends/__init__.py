@@ -36,12 +36,24 @@ class Placement:
     precision: str
 
 
+@dataclass(frozen=True)
+class Top:
+    """The largest of some logits, largest first and equal ones by id; views, valid as long as the logits are."""
+
+    tokens: "np.ndarray"  # (batch, last, count) int64
+    logits: "np.ndarray"  # (batch, last, count) float32
+
+
 class Session(Protocol):
     """A loaded decoder with its key-value cache: rows of tokens that grow together."""
 
     context_length: int
     vocab_size: int
     placement: Placement
+
+    @property
+    def top(self) -> Top | None:
+        """The largest logits of the last `forward`, where the runtime finds them itself."""
 
     @property
     def length(self) -> int:

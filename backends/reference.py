@@ -100,6 +100,7 @@ class Session:
     """A decoder with its cache."""
 
     placement = Placement("reference", "cpu", "f32")
+    top = None
 
     def __init__(self, decoder: Decoder, weights: Weights):
         self.decoder, self.weights = decoder, weights

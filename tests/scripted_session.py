@@ -34,6 +34,8 @@ Logits = Callable[[Sequence[int], np.ndarray], None]
 class ScriptedSession:
     """Meets the Session contract; every array it gave out is spoiled by the next call, as the contract allows."""
 
+    top = None
+
     def __init__(self, logits: Logits, *, vocab_size: int, context_length: int = 256):
         self.logits = logits
         self.vocab_size, self.context_length = vocab_size, context_length

@@ -70,6 +70,17 @@ def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Pa
     assert not session.crowded
 
 
+def test_the_graph_picks_out_the_largest_logits(tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session = backends.get("onnx").load(tmp_path, device="cpu")
+    logits, top = session.forward(np.load(GOLDEN / "gpt2" / "golden.npz")["tokens"], last=2), session.top
+    assert top and top.tokens.shape == (*logits.shape[:2], min(64, session.vocab_size))
+    order = np.argsort(-logits, axis=-1, kind="stable")[..., : top.tokens.shape[-1]]
+    assert (top.tokens == order).all()
+    assert (top.logits == np.take_along_axis(logits, order, axis=-1)).all()
+
+
 def test_an_unknown_backend_or_device_is_refused() -> None:
     with pytest.raises(backends.BackendError, match="'cuda'.*choose from onnx"):
         backends.get("cuda")

@@ -9,7 +9,17 @@ import pytest
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import OptionError, Options
-from chatapp.generation.sampling import Sampler, candidates, draw, largest, log_probability
+from chatapp.generation.sampling import (
+    Sampler,
+    Top,
+    candidates,
+    draw,
+    draw_few,
+    few,
+    largest,
+    likeliest,
+    log_probability,
+)
 
 CASES: list[dict[str, Any]] = [
     {},
@@ -42,9 +52,14 @@ def reference(logits: np.ndarray, options: Options) -> dict[int, float]:
     return {order[i]: float(probabilities[i] / total) for i in kept}
 
 
-def chosen(logits: np.ndarray, options: Options) -> dict[int, float]:
-    ids, weights = candidates(logits, options)
-    places = np.arange(logits.size) if ids is None else ids
+def chosen(logits: np.ndarray, options: Options, top: Top | None = None) -> dict[int, float]:
+    if options.top_k and options.top_k < logits.size:
+        ids, values = likeliest(logits, options.top_k, top)
+        weights = np.array(few(values, options))
+        places = ids[: weights.size]
+    else:
+        found, weights = candidates(logits, options)
+        places = np.arange(logits.size) if found is None else found
     total = weights.sum(dtype=np.float64)
     return {int(i): float(w / total) for i, w in zip(places, weights, strict=True) if w > 0}
 
@@ -72,6 +87,26 @@ def test_ties_and_forbidden_tokens_are_settled_as_by_a_full_sort(case: dict[str,
     logits[np.random.default_rng(1).random(5000) < 0.3] = -np.inf
     expected, actual = reference(logits, Options(**case)), chosen(logits, Options(**case))
     assert actual.keys() == expected.keys()
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 40, 64, 65])
+def test_what_the_runtime_found_largest_saves_the_search_and_changes_nothing(top_k: int) -> None:
+    logits = np.round(random_logits(5000), 1)
+    ids = largest(logits, 64)
+    top = ids, logits[ids]
+    for options in Options(top_k=top_k), Options(top_k=top_k, top_p=0.5, min_p=0.2), Options(temperature=0):
+        with_top, without = sampler(options, size=5000), sampler(options, size=5000)
+        drawn = [with_top.sample(logits, top) for _ in range(50)]
+        assert drawn == [without.sample(logits) for _ in range(50)]
+    assert chosen(logits, Options(top_k=top_k), top) == chosen(logits, Options(top_k=top_k))
+
+
+def test_penalties_and_biases_are_not_passed_over_for_what_the_runtime_found_largest() -> None:
+    logits = np.array([0, 3, 2, 1], np.float32)
+    top = np.array([1, 2]), np.array([3, 2], np.float32)
+    assert sampler(Options(temperature=0, logit_bias={3: 9.0}), size=4).sample(logits, top) == 3
+    assert sampler(Options(top_k=1, presence_penalty=5), prompt=(1,), size=4).sample(logits, top) == 1  # of the reply
+    assert sampler(Options(top_k=1, repetition_penalty=5), prompt=(1,), size=4).sample(logits, top) == 2
 
 
 def test_a_wide_nucleus_is_exact_though_the_likeliest_256_do_not_suffice() -> None:
@@ -117,6 +152,7 @@ def test_drawing_never_lands_on_a_weight_of_zero() -> None:
     chances = [0.0, 1 / 3, 0.5, 2 / 3, 1 - 2**-53]
     assert {draw(weights, chance) for chance in chances} == {3, 5000, 9000}
     assert {draw(weights[:4000], chance) for chance in chances} == {3}
+    assert {draw_few([0.0, 1.0, 1.0, 0.0], chance) for chance in chances} == {1, 2}
 
 
 def test_greedy_takes_the_likeliest_and_the_first_of_equals() -> None:

@@ -17,12 +17,16 @@ def devices() -> list[str]:
     return ["cpu"] if find_spec("onnxruntime") else []
 
 
+GRAPH = 2
+"""Counts the changes of what `lower` writes."""
+
+
 def signature() -> str:
-    """The runtime's version and the processor, for which matrices are packed ahead."""
+    """The graph's version, the runtime's, and the processor, for which matrices are packed ahead."""
     from backends.processor import processor
 
     try:
-        return f"onnxruntime {version('onnxruntime')}, {processor()}"
+        return f"graph {GRAPH}, onnxruntime {version('onnxruntime')}, {processor()}"
     except PackageNotFoundError:
         raise BackendError("onnxruntime is not installed; run: pip install onnxruntime") from None
 

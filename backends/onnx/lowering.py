@@ -10,6 +10,9 @@ from onnx import TensorProto, helper
 from backends.decoder import Activation, Decoder, Quantized, Rope, Weight, Weights, forward
 from backends.onnx.graph import FUSED, Graph
 
+TOP = 64
+"""How many of the largest logits the graph picks out: enough for the usual top_k, and free beside the step."""
+
 
 class Ops:
     """Operations append nodes and return names of values."""
@@ -146,11 +149,15 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
 
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `last_position` (B,), the position of
     the newest token, `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
-    (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab) and the caches as `present_...`.
+    (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
+    and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     """
     with Graph(folder) as graph:
         logits = forward(decoder, weights, Ops(decoder, graph))
         graph.node_with("Identity", [logits], ["logits"])
+        top = min(TOP, decoder.vocab_size)
+        count = graph.constant("top", np.array([top]))
+        graph.node_with("TopK", [logits, count], ["top_logits", "top_tokens"], axis=-1)
 
         def value(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
             return helper.make_tensor_value_info(name, kind, shape)
@@ -160,6 +167,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         if any("positions" in node.input for node in graph.nodes):
             inputs.append(value("positions", TensorProto.INT64, "B", "T"))
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
+        outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
+        outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
         for i, a in enumerate(decoder.layers):
             shape = "B", a.kv_heads, "S", a.head_dim
             inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, check_call, check_parents, check_rewind
+from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
 from backends.processor import Neighbours, cores
 
 FIRST_CAPACITY = 256
@@ -57,12 +57,13 @@ class Session:
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
-        self.vocab_size: int = runtime.get_outputs()[0].shape[2]
+        self.vocab_size, self.tops = (int(output.shape[2]) for output in runtime.get_outputs()[:2])
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
         self.length = self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         self.steps: dict[tuple[int, int], Step] = {}
+        self.top: Top | None = None
 
     @property
     def batch(self) -> int:
@@ -73,17 +74,20 @@ class Session:
         check_call(self, batch, count, last)
         if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
             steps = [self.forward(column).copy() for column in np.split(tokens, count, axis=1)]
+            self.top = None  # of the last token only
             return np.concatenate(steps[-last:], axis=1)
         self.adapt()
         self.reserve(batch, self.length + count)
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
             self.steps[count, last] = Step(self, batch, count, last)
+        step = self.steps[count, last]
         start = time.monotonic()
-        logits = self.steps[count, last].run(tokens, self.length)
+        step.run(tokens, self.length)
         self.computing += time.monotonic() - start
         self.length += count
-        return logits
+        self.top = step.top
+        return step.logits
 
     def rewind(self, length: int) -> None:
         check_rewind(self, length)
@@ -145,13 +149,17 @@ class Step:
         )
         wrap = onnxruntime.OrtValue.ortvalue_from_numpy
         self.binding.bind_ortvalue_output("logits", wrap(self.logits))
+        shape = batch, last, session.tops
+        self.top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
+        self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
+        self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
         for name in session.inputs:
             value = wrap(session.cache[name] if name in session.cache else self.feeds[name])
             self.binding.bind_ortvalue_input(name, value)
             if name in session.cache:
                 self.binding.bind_ortvalue_output(name.replace("past", "present"), value)
 
-    def run(self, tokens: np.ndarray, past: int) -> np.ndarray:
+    def run(self, tokens: np.ndarray, past: int) -> None:
         """Run the graph on `tokens`, of which `past` are cached already."""
         total = past + tokens.shape[1]
         self.tokens[:] = tokens
@@ -162,4 +170,3 @@ class Step:
             self.runtime.run_with_iobinding(self.binding)
         except Exception as error:  # onnxruntime has no base class of its own errors
             raise BackendError(f"ONNX Runtime failed: {error}") from error
-        return self.logits

@@ -25,8 +25,9 @@ def generate(session: Session, prompt: list[int], batch: list[Row], watch: Stopw
         watch.lap("prefill")
     places = [0] * len(batch)  # every row continues the one that read the prompt
     while True:
+        top = session.top
         for row, place in zip(batch, places, strict=True):
-            row.sample(logits[place, -1])
+            row.sample(logits[place, -1], (top.tokens[place, -1], top.logits[place, -1]) if top else None)
         watch.lap("sampling")
         yield from batch
         going = [(row, place) for row, place in zip(batch, places, strict=True) if not row.finish_reason]

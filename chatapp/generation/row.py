@@ -6,7 +6,7 @@ import numpy as np
 
 from chatapp.generation.delta import Alternative, FinishReason
 from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.sampling import Sampler, log_probability
+from chatapp.generation.sampling import Sampler, Top, log_probability
 from chatapp.generation.stop import StopStrings
 
 
@@ -34,12 +34,12 @@ class Row:
     seconds: float = 0.0
     """The turn's time when the last token was told."""
 
-    def sample(self, logits: np.ndarray) -> None:
-        """Grow by one token, from logits (vocab,)."""
+    def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
+        """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
         if self.first and not self.tokens:
-            every, logits = logits, np.full_like(logits, -np.inf)
+            every, logits, top = logits, np.full_like(logits, -np.inf), None
             logits[self.first] = every[self.first]
-        token = self.sampler.sample(logits)
+        token = self.sampler.sample(logits, top)
         if self.logprobs is not None:
             self.logprob, self.best = log_probability(logits, token, self.logprobs)
         self.tokens.append(token)

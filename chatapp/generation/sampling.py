@@ -6,7 +6,9 @@ settled in favour of the lower token id, so the candidates are always an exact, 
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from random import Random
 
 import numpy as np
@@ -14,6 +16,8 @@ import numpy as np
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import OptionError, Options
 
+Top = tuple[np.ndarray, np.ndarray]
+"""Ids and logits of the largest logits, largest first, lower id first among equals."""
 BLOCK = 256
 LOWEST = np.finfo(np.float32).min
 
@@ -37,18 +41,20 @@ class Sampler:
             raise OptionError(f"logit_bias names token {unknown[0]}, this model has only {vocab_size} tokens")
         self.buffer = np.empty(vocab_size if self.penalised or self.bias_ids.size else 0, np.float32)
 
-    def sample(self, logits: np.ndarray) -> int:
-        """The next token, from logits (vocab,), which are left as they are."""
-        logits = self.adjusted(logits)
-        token = draw_one(logits, self.options, self.random) if self.options.temperature else greedy(logits)
+    def sample(self, logits: np.ndarray, top: Top | None = None) -> int:
+        """The next token, from logits (vocab,), which are left as they are; `top` saves looking for the largest."""
+        if self.buffer.size:
+            logits, top = self.adjusted(logits), None
+        if self.options.temperature:
+            token = draw_one(logits, self.options, self.random.random(), top)
+        else:
+            token = greedy(logits, top)
         if self.penalised:
             self.seen.add(token)
         return token
 
     def adjusted(self, logits: np.ndarray) -> np.ndarray:
-        """The logits with biases and penalties; without any, the very same array."""
-        if not self.buffer.size:
-            return logits
+        """The logits with biases and penalties."""
         np.copyto(self.buffer, logits)
         self.buffer[self.bias_ids] += self.biases
         if self.penalised:
@@ -94,43 +100,70 @@ def penalise(logits: np.ndarray, ids: np.ndarray, counts: np.ndarray, options: O
     logits[ids] = values - np.float32(options.frequency_penalty) * counts
 
 
-def greedy(logits: np.ndarray) -> int:
+def greedy(logits: np.ndarray, top: Top | None) -> int:
     """The likeliest token."""
-    token = int(logits.argmax())
+    token = int(top[0][0] if top else logits.argmax())
     check_peak(logits[token])
     return token
 
 
-def draw_one(logits: np.ndarray, options: Options, random: Random) -> int:
-    """One of the candidates, each as often as its weight says."""
-    ids, weights = candidates(logits, options)
-    place = draw(weights, random.random())
-    return place if ids is None else int(ids[place])
+def draw_one(logits: np.ndarray, options: Options, chance: float, top: Top | None) -> int:
+    """One of the candidates, each as often as its weight says; `chance` is from [0, 1)."""
+    if options.top_k and options.top_k < logits.size:
+        ids, values = likeliest(logits, options.top_k, top)
+        return int(ids[draw_few(few(values, options), chance)])
+    places, weights = candidates(logits, options)
+    place = draw(weights, chance)
+    return place if places is None else int(places[place])
+
+
+def likeliest(logits: np.ndarray, count: int, top: Top | None) -> tuple[np.ndarray, list[float]]:
+    """Ids and values of the `count` largest logits, largest first."""
+    if top is None or top[0].size < count:
+        check_peak(logits.max())
+        ids = largest(logits, count)
+        return ids, logits[ids].tolist()
+    return top[0], top[1][:count].tolist()
+
+
+def few(logits: list[float], options: Options) -> list[float]:
+    """Weights, relative to the first one's 1, of those descending logits that top_p and min_p leave.
+
+    Plain numbers: for a few dozen they are several times quicker than arrays.
+    """
+    peak, temperature = logits[0] if logits else -math.inf, options.temperature
+    check_peak(peak)
+    weights = [math.exp((logit - peak) / temperature) for logit in logits]
+    if options.top_p < 1:
+        ends = list(accumulate(weights))
+        del weights[bisect_left(ends, options.top_p * ends[-1]) + 1 :]
+    if options.min_p:
+        weights = [weight for weight in weights if weight >= options.min_p]
+    return weights
+
+
+def draw_few(weights: list[float], chance: float) -> int:
+    """The same as `draw`, of plain numbers."""
+    ends = list(accumulate(weights))
+    return min(bisect_right(ends, chance * ends[-1]), bisect_left(ends, ends[-1]))
 
 
 def candidates(logits: np.ndarray, options: Options) -> tuple[np.ndarray | None, np.ndarray]:
-    """The tokens that may be drawn (None: all) and their weights, relative to the likeliest token's 1."""
+    """The tokens of the whole vocabulary that may be drawn (None: all), with weights relative to the likeliest's 1."""
     peak = logits.max()
     check_peak(peak)
     ids: np.ndarray | None = None
-    if options.top_k and options.top_k < logits.size:
-        ids = largest(logits, options.top_k)
-        weights = weigh(logits[ids], peak, options.temperature)
-        if options.top_p < 1:
-            count = covering(weights, options.top_p * float(weights.sum()))
-            ids, weights = ids[:count], weights[:count]
-    else:
-        weights = weigh(logits, peak, options.temperature)
-        if options.top_p < 1:
-            ids = nucleus(logits, weights, options)
-            weights = weights[ids]
+    weights = weigh(logits, peak, options.temperature)
+    if options.top_p < 1:
+        ids = nucleus(logits, weights, options)
+        weights = weights[ids]
     if options.min_p:
         kept = (weights >= options.min_p).nonzero()[0]
         ids, weights = kept if ids is None else ids[kept], weights[kept]
     return ids, weights
 
 
-def check_peak(peak: np.floating) -> None:
+def check_peak(peak: float | np.floating) -> None:
     """Refuse logits whose largest is not a number one can draw from."""
     if math.isfinite(peak):
         return
