@@ -47,9 +47,17 @@ class Top:
 class Session(Protocol):
     """A loaded decoder with its key-value cache: rows of tokens that grow together."""
 
-    context_length: int
-    vocab_size: int
-    placement: Placement
+    @property
+    def context_length(self) -> int:
+        """Tokens that the cache can hold."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Logits of a token."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where it runs."""
 
     @property
     def top(self) -> Top | None:

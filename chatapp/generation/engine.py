@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from backends import Session
+from backends import Placement, Session
 from chatapp.generation import infill
 from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.delta import Delta, Token, Usage, percentile
@@ -63,10 +63,15 @@ class Engine:
     ):
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.load_seconds, self.lowering_seconds = load_seconds, lowering_seconds
-        self.placement, self.context_length = session.placement, session.context_length
+        self.context_length = session.context_length
         self._infill = infill.find(tokenizer)
         self._cached: list[int] = []
         self._lock = threading.Lock()
+
+    @property
+    def placement(self) -> Placement:
+        """Where it runs, as the runtime reports it; another place after a backend has failed."""
+        return self.session.placement
 
     @property
     def can_chat(self) -> bool:
