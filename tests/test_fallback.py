@@ -1,7 +1,6 @@
 """A backend that dies in mid-answer: the next one takes over, and the turn is not lost."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest

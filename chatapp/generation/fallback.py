@@ -46,7 +46,8 @@ class FallbackSession:
         return self.session.batch
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        check_call(self, *tokens.shape, last)
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
         logits = self.attempt(lambda session: session.forward(tokens, last))
         if not self.rows:
             self.rows, self.first = [[] for _ in tokens], tokens.shape[1]
