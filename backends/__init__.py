@@ -90,6 +90,9 @@ class Backend(Protocol):
     def devices(self) -> list[str]:
         """Devices that are usable here, best first; none when the runtime is missing."""
 
+    def missing(self) -> str:
+        """Why there are no devices here; empty where there are."""
+
     def signature(self) -> str:
         """What a lowered model depends on besides the model: versions and, where it matters, the processor."""
 

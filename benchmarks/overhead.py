@@ -20,10 +20,10 @@ def bare(folder: Path, precision: str, count: int) -> float:
     import numpy as np
 
     from chatapp import settings
-    from chatapp.generation.load import open_engine
+    from chatapp.selection import Wish, open_engine
     from model_store import Store
 
-    engine = open_engine(Store(settings.models()), str(folder), precision=precision)
+    engine = open_engine(Store(settings.models()), str(folder), Wish("onnx", precision=precision))
     session = engine.session
     token = session.forward(np.array([engine.tokenizer.encode(PROMPT)]))[:, -1].argmax(-1)
     start = time.perf_counter()
@@ -36,10 +36,10 @@ def engine(folder: Path, precision: str, count: int) -> float:
     """Seconds per token of iterating over an engine's deltas, with the options `chatapp run` has by default."""
     from chatapp import settings
     from chatapp.generation import Options
-    from chatapp.generation.load import open_engine
+    from chatapp.selection import Wish, open_engine
     from model_store import Store
 
-    loaded = open_engine(Store(settings.models()), str(folder), precision=precision)
+    loaded = open_engine(Store(settings.models()), str(folder), Wish("onnx", precision=precision))
     deltas = loaded.complete(PROMPT, Options(max_tokens=count, seed=0))
     made = len(next(deltas).tokens)
     start = time.perf_counter()
@@ -52,6 +52,7 @@ def engine(folder: Path, precision: str, count: int) -> float:
 def command(folder: Path, precision: str, count: int) -> float:
     """Seconds per token of `chatapp run`, from its first to its last output."""
     arguments = ["run", str(folder), PROMPT, "--precision", precision, "--max-tokens", str(count), "--seed", "0"]
+    arguments += ["--backend", "onnx"]
     process = subprocess.Popen([sys.executable, "-m", "chatapp", *arguments], stdout=subprocess.PIPE, cwd=HERE.parent)
     assert process.stdout
     times = []

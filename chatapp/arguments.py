@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from chatapp import __version__
+from chatapp.settings import OBJECTIVES
 
 EPILOG = """\
 Everything runs on this machine; nothing is sent anywhere.
@@ -29,6 +30,9 @@ a single argument is the file. What stands far from the place is left out when t
 Where 30 characters or more before the place stand elsewhere in the file too, what follows them there
 is offered first; a shorter match is, where the model is unsure (its tokens' mean probability is below
 0.5). The model's likeliest completion is given, or with -n 2 and more, several at a temperature of 0.6.
+"""
+WHY = """\
+A model is timed and checked on every backend and device when it is first used, and runs on the best one.
 """
 REMOVE = "A checkpoint folder of your own is never touched."
 STATS_FORMATS = ("text", "json")
@@ -154,6 +158,12 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     bench.add_argument("--json", action="store_true", help="print JSON")
     add_placement(bench)
 
+    why = command("why", "tell why a model runs where it does, as measured here", details=WHY)
+    why.add_argument("model", metavar="MODEL")
+    why.add_argument("--again", action="store_true", help="measure anew")
+    why.add_argument("--json", action="store_true", help="print JSON")
+    add_placement(why)
+
     command("version", "tell the versions of chatapp and of what it runs on")
     return parser, dict(commands.choices)
 
@@ -180,10 +190,16 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
 def add_placement(parser: Parser) -> None:
     """Where and how a model is to run."""
     group = parser.add_argument_group("placement")
-    group.add_argument("--backend", metavar="NAME", type=_backend, help="see `chatapp devices` (default: its first)")
-    group.add_argument("--device", metavar="NAME", help="see `chatapp devices` (default: the backend's first)")
+    group.add_argument("--backend", metavar="NAME", type=_backend, help="see `chatapp devices` (default: the best)")
+    group.add_argument("--device", metavar="NAME", help="see `chatapp devices` (default: the best)")
     group.add_argument(
         "--precision", metavar="NAME", type=_precision, help="f32, int8, int4 (default: see `chatapp show`)"
+    )
+    group.add_argument(
+        "--objective",
+        metavar="NAME",
+        choices=OBJECTIVES,
+        help="what it should be best for: chat, completion or battery",
     )
 
 

@@ -5,7 +5,8 @@ import io
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from chatapp import arguments
 if TYPE_CHECKING:
     from chatapp.answer import Form
     from chatapp.generation import Engine, Options
-    from model_store import Store
+    from chatapp.selection import Wish
+    from model_store import Progress, Store
 
 ENOUGH = 256
 """Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
@@ -147,6 +149,18 @@ def bench(given: Namespace) -> int:
     return 0
 
 
+def why(given: Namespace) -> int:
+    """Tell why a model runs where it does."""
+    from chatapp import listings, selection
+
+    models, wish = store(), wish_of(given)
+    model = models.get(given.model)
+    with progress(model.name) as on_progress:
+        found, _ = selection.measured(models, model, wish, anew=given.again, on_progress=on_progress)
+    listings.print_choice(model, selection.ranked(found, wish.objective), found, wish.objective, as_json=given.json)
+    return 0
+
+
 def version(given: Namespace) -> int:
     """Tell the versions of chatapp and of what it runs on."""
     from chatapp import listings
@@ -165,6 +179,7 @@ COMMANDS = {
     "rm": remove,
     "devices": devices,
     "bench": bench,
+    "why": why,
     "version": version,
 }
 
@@ -179,25 +194,42 @@ def store() -> "Store":
 
 def open_model(given: Namespace, name: str) -> "Engine":
     """Load a model where and how the arguments say, telling how far it is if that takes long."""
-    from chatapp.generation.load import open_engine
+    from chatapp import selection
 
-    def show_progress(step: str, share: float) -> None:
+    with progress(name) as on_progress:
+        return selection.open_engine(store(), name, wish_of(given), on_progress=on_progress, on_fallback=warn)
+
+
+def wish_of(given: Namespace) -> "Wish":
+    """What the arguments and the settings say about where a model runs."""
+    from chatapp import settings
+    from chatapp.selection import Wish
+
+    chosen = settings.read()
+    objective = given.objective or ("completion" if given.command == "complete" else chosen.objective)
+    return Wish(given.backend or chosen.backend or None, given.device, given.precision, objective)
+
+
+@contextmanager
+def progress(name: str) -> "Iterator[Progress | None]":
+    """What tells, in one line of a terminal, how far a step is; nothing elsewhere."""
+
+    def show(step: str, share: float) -> None:
         sys.stderr.write(f"\r{name}: {step} {share:.0%}\x1b[K")
         sys.stderr.flush()
 
     watched = sys.stderr.isatty()
     try:
-        return open_engine(
-            store(),
-            name,
-            backend=given.backend,
-            device=given.device,
-            precision=given.precision,
-            on_progress=show_progress if watched else None,
-        )
+        yield show if watched else None
     finally:
         if watched:
             sys.stderr.write("\r\x1b[K")
+
+
+def warn(reason: str) -> None:
+    """Say that something did not go as it should, and goes on in another way."""
+    sys.stdout.flush()
+    print(f"Warning: {reason}; trying the next best", file=sys.stderr, flush=True)
 
 
 def options_of(given: Namespace) -> "Options":

@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 import backends
 from chatapp import __version__
-from chatapp.units import count, size, table
+from chatapp.calibration import Measured
+from chatapp.units import count, milliseconds, size, table
 from model_store import StoredModel
 
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
@@ -70,11 +71,47 @@ def _facts(model: StoredModel) -> dict[str, object]:
 
 def print_devices(*, as_json: bool) -> None:
     """One line per backend and device, with what runs there."""
-    usable = [(name, device, backends.get(name)) for name in backends.NAMES for device in backends.get(name).devices()]
+    modules = {name: backends.get(name) for name in backends.NAMES}
+    rows = [(name, device, module.signature()) for name, module in modules.items() for device in module.devices()]
+    rows += [(name, "-", reason) for name, module in modules.items() if (reason := module.missing())]
     if as_json:
-        facts = [{"backend": name, "device": device, "runs": module.signature()} for name, device, module in usable]
+        facts = [
+            {"backend": name, "device": None, "missing": text}
+            if device == "-"
+            else {"backend": name, "device": device, "runs": text}
+            for name, device, text in rows
+        ]
         return print(json.dumps(facts, indent=2))
-    print(table(("BACKEND", "DEVICE", "RUNS"), [(name, device, module.signature()) for name, device, module in usable]))
+    print(table(("BACKEND", "DEVICE", "RUNS, OR WHY NOT"), rows))
+
+
+def print_choice(
+    model: StoredModel, ranking: Sequence[Measured], every: Sequence[Measured], objective: str, *, as_json: bool
+) -> None:
+    """What was measured of the ways of running a model, the chosen one first, then those that were rejected."""
+    rejected = [one for one in every if one.failure]
+    if as_json:
+        facts = {"model": model.name, "objective": objective, "ranking": [asdict(one) for one in ranking]}
+        return print(json.dumps(facts | {"rejected": [asdict(one) for one in rejected]}, indent=2))
+    lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token] if ranking else []
+    rows = [
+        (
+            one.candidate.backend,
+            one.candidate.device,
+            one.candidate.precision,
+            *(milliseconds(seconds) for _, seconds in one.first_token),
+            *map(milliseconds, (one.p50, one.p95, one.load, one.lowering)),
+            size(one.peak_memory),
+            one.verdict or "-",
+        )
+        for one in ranking
+    ]
+    if rows:
+        columns = ("BACKEND", "DEVICE", "PRECISION", *lengths, "P50", "P95", "LOAD", "LOWERING", "MEMORY", "CHECK")
+        print(f"{model.name} for {objective}, best first: time to the first token, of a decode step, to load\n")
+        print(table(columns, rows))
+    for one in rejected:
+        print(f"\n{one.candidate} is not chosen: {one.failure}")
 
 
 def print_versions() -> None:

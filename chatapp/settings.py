@@ -8,6 +8,11 @@ from pathlib import Path
 
 import platformdirs
 
+from backends import NAMES
+
+OBJECTIVES = ("chat", "completion", "battery")
+"""What a model's place can be best for."""
+
 
 class SettingsError(Exception):
     """The settings cannot be read; the message is for the user."""
@@ -19,6 +24,9 @@ class Settings:
 
     model: str = "builtin"
     theme: str = "midnight"
+    backend: str = ""
+    """Where models run; nothing: where they run best."""
+    objective: str = "chat"
 
 
 def home() -> Path:
@@ -43,7 +51,7 @@ def read() -> Settings:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        return Settings()
+        found = {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
     known = [field.name for field in fields(Settings)]
@@ -54,4 +62,11 @@ def read() -> Settings:
             raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
         if not isinstance(value, str):
             raise SettingsError(f"the setting {name!r} in {path} must be a text in quotes, not {value!r}")
-    return Settings(**found)
+    if backend := os.environ.get("CHATAPP_BACKEND"):
+        found["backend"] = backend
+    chosen = Settings(**found)
+    if chosen.objective not in OBJECTIVES:
+        raise SettingsError(f"there is no objective {chosen.objective!r}; choose from {', '.join(OBJECTIVES)}")
+    if chosen.backend not in ("", *NAMES):
+        raise SettingsError(f"there is no backend {chosen.backend!r}; choose from {', '.join(NAMES)}")
+    return chosen

@@ -16,7 +16,17 @@ from typing import Any
 import backends
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
 
-__all__ = ["BUILTIN", "ModelNotFound", "Store", "StoreError", "StoredModel", "UnsupportedCheckpoint", "Variant"]
+__all__ = [
+    "BUILTIN",
+    "ModelNotFound",
+    "Progress",
+    "Store",
+    "StoreError",
+    "StoredModel",
+    "UnsupportedCheckpoint",
+    "Variant",
+    "write_json",
+]
 
 BUILTIN = "builtin"
 """The name of the model that is shipped with the package."""

@@ -48,6 +48,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     folder = tmp_path / "home"
     monkeypatch.setenv("CHATAPP_HOME", str(folder))
+    monkeypatch.setenv("CHATAPP_BACKEND", "onnx")  # or each test would measure first
     monkeypatch.setenv("PYTHONPATH", str(OFFLINE))
     monkeypatch.setenv("COLUMNS", "100")
     return folder

@@ -39,7 +39,7 @@ def broken() -> Session:
 
 def fallback(session: Session, others: Sequence[Opener] = (healthy,)) -> tuple[FallbackSession, list[str]]:
     reasons: list[str] = []
-    return FallbackSession(session, others, reasons.append), reasons
+    return FallbackSession([lambda: session, *others], reasons.append), reasons
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_the_text_is_the_same_as_if_nothing_had_happened(tokenizer: Tokenizer, d
     engine = Engine(session, tokenizer)
     deltas = list(engine.complete("for i in range", options))
     assert [(delta.index, delta.text) for delta in deltas] == expected
-    assert reasons == ["mortal failed on cpu: the driver was reset; going on with scripted on cpu"]
+    assert reasons == ["mortal failed on cpu: the driver was reset"]
     assert deltas[-1].usage and deltas[-1].usage.backend == engine.placement.backend == "scripted"
 
 
@@ -80,13 +80,27 @@ def test_one_that_cannot_be_opened_is_passed_over() -> None:
     session.forward(np.array([[1]]))
     session.forward(np.array([[2]]))
     assert session.placement.backend == "scripted"
-    assert reasons[0] == "the next choice failed too: no such device any more"
+    died = "mortal failed on cpu: the driver was reset"
+    assert reasons == [died, "no such device any more", died]
 
 
-def test_when_none_is_left_the_first_error_is_told() -> None:
+def test_one_that_cannot_be_opened_at_first_is_passed_over_too() -> None:
+    reasons: list[str] = []
+    session = FallbackSession([broken, healthy], reasons.append)
+    assert session.placement.backend == "scripted"
+    assert reasons == ["no such device any more"]
+
+
+def test_when_none_is_left_the_last_error_is_told() -> None:
     session, _ = fallback(Mortal(0), [broken])
-    with pytest.raises(RuntimeError, match="the driver was reset"):
+    with pytest.raises(BackendError, match="no such device any more"):
         session.forward(np.array([[1]]))
+    with pytest.raises(BackendError, match="no such device any more"):
+        FallbackSession([broken], print)
+    alone, reasons = fallback(Mortal(0), [])
+    with pytest.raises(RuntimeError, match="the driver was reset"):
+        alone.forward(np.array([[1]]))
+    assert not reasons
 
 
 def test_a_call_that_no_backend_could_do_is_no_failure_of_this_one() -> None:

@@ -25,6 +25,20 @@ def test_without_chatapp_home_the_platforms_data_folder_is_used(monkeypatch: pyt
     assert settings.home().name == "chatapp"
 
 
+@pytest.fixture(autouse=True)
+def without_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHATAPP_BACKEND")
+
+
+def test_the_variable_for_the_backend_goes_before_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+    (home / "settings.toml").write_text('backend = "nowhere"\n')
+    with pytest.raises(settings.SettingsError, match="no backend 'nowhere'"):
+        settings.read()
+    monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
+    assert settings.read().backend == "onnx"
+
+
 def test_nothing_is_created_by_looking(home: Path) -> None:
     assert settings.read() == settings.Settings()
     assert not home.exists()
@@ -42,6 +56,7 @@ def test_what_the_user_chose_is_read(home: Path) -> None:
         ('modle = "tiny"', "unknown setting 'modle'.*did you mean 'model'"),
         ("colour = 1", "unknown setting 'colour'.*known are model, theme"),
         ("theme = 3", "the setting 'theme'.*must be a text in quotes, not 3"),
+        ('objective = "beauty"', "no objective 'beauty'; choose from chat, completion, battery"),
         ("theme = ", "cannot read the settings"),
         ("\udcff", "cannot read the settings"),
     ],

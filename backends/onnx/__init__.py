@@ -17,6 +17,11 @@ def devices() -> list[str]:
     return ["cpu"] if find_spec("onnxruntime") else []
 
 
+def missing() -> str:
+    """What keeps it from running."""
+    return "" if find_spec("onnxruntime") else "onnxruntime is not installed; run: pip install onnxruntime"
+
+
 GRAPH = 2
 """Counts the changes of what `lower` writes."""
 
@@ -28,7 +33,7 @@ def signature() -> str:
     try:
         return f"graph {GRAPH}, onnxruntime {version('onnxruntime')}, {processor()}"
     except PackageNotFoundError:
-        raise BackendError("onnxruntime is not installed; run: pip install onnxruntime") from None
+        raise BackendError(missing()) from None
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:

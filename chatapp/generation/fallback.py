@@ -1,6 +1,6 @@
 """A session that outlives its backend: when one fails, the next takes over where it stopped."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,12 +14,13 @@ Result = TypeVar("Result")
 class FallbackSession:
     """The first of several sessions that works; it remembers the tokens, so that another can read them again."""
 
-    def __init__(self, session: Session, others: Iterable[Opener], on_fallback: Callable[[str], object]):
-        """`others` open what may take the place of `session`; `on_fallback` is told why that happened."""
-        self.session, self.others, self.on_fallback = session, iter(others), on_fallback
+    def __init__(self, openers: Sequence[Opener], on_fallback: Callable[[str], object]):
+        """Open the first that can be; `on_fallback` is told each time another one has to be taken, and why."""
+        self.others, self.on_fallback = list(openers), on_fallback
         self.rows: list[list[int]] = []
         self.first = 0
         """Tokens of the first call: an encoder-decoder encodes just these."""
+        self.session = self.open_next()
 
     @property
     def context_length(self) -> int:
@@ -75,22 +76,24 @@ class FallbackSession:
                 self.replace(error)
 
     def replace(self, error: Exception) -> None:
-        """Let the next session that opens and reads all tokens take over; the same error if there is none."""
+        """Let the next one take over; the same error if there is none."""
         failed = self.session.placement
-        for open_next in self.others:
+        if not self.others:
+            raise error
+        self.on_fallback(f"{failed.backend} failed on {failed.device}: {error}")
+        self.session = self.open_next()
+
+    def open_next(self) -> Session:
+        """The next session that opens and reads all tokens so far; the last one's error if none does."""
+        while True:
             try:
-                session = open_next()
+                session = self.others.pop(0)()
                 self.replay(session)
-            except Exception as another:  # as above
-                self.on_fallback(f"the next choice failed too: {another}")
-                continue
-            self.session = session
-            now = session.placement
-            self.on_fallback(
-                f"{failed.backend} failed on {failed.device}: {error}; going on with {now.backend} on {now.device}"
-            )
-            return
-        raise error
+                return session
+            except Exception as error:  # as above
+                if not self.others:
+                    raise
+                self.on_fallback(str(error))
 
     def replay(self, session: Session) -> None:
         """Let a fresh session hold the tokens of this one."""

@@ -133,11 +133,13 @@ def from_store(model: str) -> Open:
     def open_model(on_progress: Callable[[str, float], None]) -> Opened:
         start = time.perf_counter()
         from chatapp import settings
-        from chatapp.generation.load import open_engine
+        from chatapp.selection import Wish, open_engine
         from model_store import Store
 
         store = Store(settings.models())
-        engine = open_engine(store, model, on_progress=on_progress)
+        chosen = settings.read()
+        wish = Wish(chosen.backend or None, objective=chosen.objective)
+        engine = open_engine(store, model, wish, on_progress=on_progress)
         stored = store.get(model)
         return Opened(engine, stored.name, stored.parameters, time.perf_counter() - start)
 

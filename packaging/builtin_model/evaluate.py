@@ -28,7 +28,7 @@ from torch import Tensor
 
 from chatapp.completion import LONG_MATCH, SURE
 from chatapp.generation import Options
-from chatapp.generation.load import open_engine
+from chatapp.selection import Wish, open_engine
 from model_store import Store
 
 Completer = Callable[[str, str], tuple[str, float]]
@@ -139,7 +139,7 @@ class Product:
     """Completes as `chatapp complete` does, at the precision it chooses; confidence is the mean probability."""
 
     def __init__(self, folder: Path, store: Path) -> None:
-        self.engine = open_engine(Store(store), str(folder))
+        self.engine = open_engine(Store(store), str(folder), Wish("onnx"))
 
     def __call__(self, prefix: str, suffix: str) -> tuple[str, float]:
         """Completes the line greedily."""

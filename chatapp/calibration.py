@@ -1,0 +1,205 @@
+"""Time and verify one way of running a model, in a process of its own: what crashes or hangs does so there."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from model_store import Progress, Store
+
+PROMPTS = (32, 256)
+"""Lengths of the prompts that are timed, in tokens, as far as the context holds them."""
+STEPS = 48
+"""Decode steps that are timed."""
+PATIENCE = 180.0
+"""Seconds without a sign of life after which a calibration counts as hung."""
+COMMAND = (sys.executable, "-m", "chatapp.calibration")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way of running a model."""
+
+    backend: str
+    device: str
+    precision: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.device} {self.precision}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one way of running a model takes; durations in seconds, memory in bytes."""
+
+    candidate: Candidate
+    failure: str | None = None
+    """Why it must not be chosen; the figures are then incomplete."""
+    verdict: str = ""
+    """What the comparison of its logits with the reference found."""
+    lowering: float = 0.0
+    load: float = 0.0
+    first_token: tuple[tuple[int, float], ...] = ()
+    """For each prompt length in tokens, the time to the logits of the first token."""
+    p50: float = 0.0
+    p95: float = 0.0
+    """Of a decode step."""
+    prefill_work: float = 0.0
+    """Processor seconds, all cores together, of a token of a prompt."""
+    step_work: float = 0.0
+    """Processor seconds of a decode step."""
+    peak_memory: int = 0
+
+
+def calibrate(
+    store: Store,
+    model: str,
+    candidate: Candidate,
+    *,
+    on_progress: Progress | None = None,
+    command: Sequence[str] = COMMAND,
+    patience: float = PATIENCE,
+) -> Measured:
+    """Measure a candidate in a child process; whatever goes wrong there is the result's `failure`."""
+    request = {"root": str(store.root), "model": model, **asdict(candidate)}
+    with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
+        assert process.stdin
+        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.close()
+        lines = told(process)
+        while True:
+            try:
+                line = lines.get(timeout=patience)
+            except queue.Empty:
+                return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
+            if line is None:
+                return Measured(candidate, failure=ending(process.wait(), complaints))
+            message = json.loads(line)
+            if "measured" in message:
+                return read_measured(message["measured"])
+            if "failure" in message:
+                return Measured(candidate, failure=message["failure"])
+            if on_progress:
+                on_progress(f"trying {candidate}: {message['step']}", message["share"])
+
+
+@contextlib.contextmanager
+def child(command: Sequence[str], complaints: IO[str]) -> "Iterator[subprocess.Popen[str]]":
+    """A process that is gone when this ends, however it ends."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8"
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in process.stdin, process.stdout:
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def told(process: "subprocess.Popen[str]") -> "queue.Queue[str | None]":
+    """The lines that the child prints, as they come; None is their end."""
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        assert process.stdout
+        with contextlib.suppress(ValueError):  # closed, because nobody listens any more
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, name="calibration", daemon=True).start()
+    return lines
+
+
+def ending(code: int, complaints: IO[str]) -> str:
+    """How a child ended that has not said what it measured."""
+    complaints.seek(0)
+    last = next((line.strip() for line in reversed(complaints.read().splitlines()) if line.strip()), "")
+    with contextlib.suppress(ValueError):
+        return f"it crashed ({signal.Signals(-code).name})" + (f": {last}" if last else "")
+    return f"it ended with exit code {code}" + (f": {last}" if last else "")
+
+
+def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
+    """What `asdict` made of a result; raises KeyError or TypeError when it is something else."""
+    pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
+    return Measured(**{**facts, "candidate": Candidate(**facts["candidate"]), "first_token": pairs})
+
+
+# In the child process
+
+
+def measure(store: Store, name: str, candidate: Candidate, on_progress: Progress) -> Measured:
+    """Lower, load, verify and time, in this process."""
+    import backends
+    from chatapp.generation.memory import peak_memory
+    from chatapp.timing import CONTEXT, REPEATS, time_decode, time_prefill
+
+    model, backend = store.get(name), backends.get(candidate.backend)
+    variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
+    on_progress("loading", 0.0)
+    start = time.perf_counter()
+    session = backend.load(variant.folder, device=candidate.device)
+    found = Measured(candidate, lowering=variant.seconds, load=time.perf_counter() - start)
+    on_progress("timing", 0.0)
+    lengths = sorted({min(length, session.context_length // 2) for length in PROMPTS})
+    first_token, work = [], 0.0
+    for place, length in enumerate(lengths, 1):
+        begun = time.process_time()
+        prefill = time_prefill(session, length)
+        work = (time.process_time() - begun) / (REPEATS + 1) / length
+        first_token.append((length, prefill.time_to_first_token))
+        on_progress("timing", place / (len(lengths) + 1))
+    begun = time.process_time()
+    decode = time_decode(session, 1, STEPS)
+    decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
+    return replace(
+        found,
+        first_token=tuple(first_token),
+        p50=decode.p50,
+        p95=decode.p95,
+        prefill_work=work,
+        step_work=max(0.0, decoding) / (STEPS + 1),
+        peak_memory=peak_memory(),
+    )
+
+
+def main() -> None:
+    """Read a request from standard input; print progress and the result as lines of JSON."""
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a runtime prints is not for the parent to parse
+    request = json.loads(sys.stdin.readline())
+
+    def tell(message: dict[str, object]) -> None:
+        print(json.dumps(message), file=output, flush=True)
+
+    candidate = Candidate(request["backend"], request["device"], request["precision"])
+    try:
+        found = measure(
+            Store(Path(request["root"])),
+            request["model"],
+            candidate,
+            lambda step, share: tell({"step": step, "share": share}),
+        )
+        tell({"measured": asdict(found)})
+    except Exception as error:  # a foreign runtime raises what it likes
+        tell({"failure": str(error) or type(error).__name__})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Time a session: reading prompts, and decoding token by token."""
+
+import random
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends import Session
+from chatapp.generation.delta import percentile
+
+REPEATS = 3
+"""Of each prompt, of which the fastest counts: what disturbs only ever slows."""
+CONTEXT = 64
+"""Tokens that are cached when decoding is timed."""
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """Reading a prompt, up to the logits of its first answer."""
+
+    prompt_tokens: int
+    time_to_first_token: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Decoding a token for each row of a batch, in seconds a step."""
+
+    batch: int
+    tokens_per_second: float
+    p50: float
+    p95: float
+    p99: float
+
+
+def time_prefill(session: Session, length: int) -> Prefill:
+    """Read a random prompt a few times."""
+    seconds = []
+    for seed in range(REPEATS + 1):  # the first one warms up
+        prompt = random_tokens(session, 1, length, seed)
+        session.rewind(0)
+        start = time.perf_counter()
+        session.forward(prompt)
+        seconds.append(time.perf_counter() - start)
+    best = min(seconds[1:])
+    return Prefill(length, best, length / best)
+
+
+def time_decode(session: Session, batch: int, steps: int) -> Decode:
+    """Continue a random prompt in `batch` rows, one token a step."""
+    context = min(CONTEXT, session.context_length // 2)
+    steps = min(steps, session.context_length - context - 1)
+    session.rewind(0)
+    session.forward(random_tokens(session, 1, context, 0))
+    session.reorder([0] * batch)
+    tokens = random_tokens(session, batch, steps + 1, 1)
+    latencies = []
+    for step in range(steps + 1):  # the first one warms up
+        start = time.perf_counter()
+        session.forward(tokens[:, step : step + 1])
+        latencies.append(time.perf_counter() - start)
+    timed = latencies[1:]
+    p50, p95, p99 = (percentile(timed, percent) for percent in (50, 95, 99))
+    return Decode(batch, batch * len(timed) / sum(timed), p50, p95, p99)
+
+
+def random_tokens(session: Session, rows: int, length: int, seed: int) -> np.ndarray:
+    """Random token ids (rows, length) int64: what they spell makes no difference to the time."""
+    source = random.Random(seed)
+    tokens = [source.randrange(session.vocab_size) for _ in range(rows * length)]
+    return np.array(tokens, np.int64).reshape(rows, length)

@@ -1,0 +1,38 @@
+"""A calibration in a process that has more backends than ours: each goes wrong in a way of its own.
+
+Not a test: `test_calibration.py` starts it in place of `python -m chatapp.calibration`.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import backends
+from backends import BackendError, Session, onnx
+from chatapp import calibration
+
+
+def load(folder: Path, *, device: str) -> Session:
+    """Do what the device's name says."""
+    if device == "refuses":
+        raise BackendError("the driver is too old")
+    if device == "crashes":
+        print("assertion failed in the driver", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if device == "exits":
+        os._exit(3)
+    if device == "hangs":
+        time.sleep(1000)
+    if device == "prints":
+        os.write(1, b"a runtime's own greeting\n")
+    return onnx.load(folder, device="cpu")
+
+
+module = ModuleType("backends.drill")
+vars(module).update(load=load, lower=onnx.lower, signature=onnx.signature, devices=onnx.devices, missing=onnx.missing)
+sys.modules["backends.drill"] = module
+vars(backends)["NAMES"] = ("onnx", "drill")
+calibration.main()
