@@ -155,7 +155,11 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     bench = command("bench", "time a model: loading, first token, decoding, memory")
     bench.add_argument("model", metavar="MODEL")
     bench.add_argument("--tokens", metavar="N", type=_positive, default=64, help="decode steps timed (default: 64)")
-    bench.add_argument("--json", action="store_true", help="print JSON")
+    bench.add_argument("--load", action="store_true", help="time only how it loads")
+    bench.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
+    form = bench.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print a row for each figure")
     add_placement(bench)
 
     why = command("why", "tell why a model runs where it does, as measured here", details=WHY)

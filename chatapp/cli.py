@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from chatapp import arguments
 
 if TYPE_CHECKING:
+    from backends import Placement
     from chatapp.answer import Form
     from chatapp.generation import Engine, Options
     from chatapp.selection import Wish
@@ -142,10 +143,21 @@ def devices(given: Namespace) -> int:
 
 def bench(given: Namespace) -> int:
     """Time a model."""
-    from chatapp import bench
+    from chatapp import bench, selection
 
-    figures = bench.measure(lambda: open_model(given, given.model), given.tokens)
-    print(figures.as_json() if given.json else figures.describe())
+    steps = 0 if given.load else given.tokens
+    if given.all_backends:
+        rest = ["--load"] if given.load else ["--tokens", str(steps)]
+        rest += ["--precision", given.precision] if given.precision else []
+        figures = bench.measure_each(given.model, selection.places(), rest)
+    else:
+        models = store()
+
+        def folder_of(place: "Placement") -> Path:
+            return models.lowered(models.get(given.model), place.backend, place.precision).folder
+
+        figures = [bench.measure(lambda: open_model(given, given.model), folder_of, steps)]
+    bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
     return 0
 
 

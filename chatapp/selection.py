@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -107,7 +107,8 @@ def measured(
     for precision in [wish.precision] if wish.precision else dict.fromkeys((model.precision, "f32")):
         every = [one for one in known if one.candidate.precision == precision]
         if not every:
-            every = [calibrate(store, model.name, one, on_progress=on_progress) for one in candidates(precision)]
+            ways = [Candidate(backend, device, precision) for backend, device in places()]
+            every = [calibrate(store, model.name, one, on_progress=on_progress) for one in ways]
             lowering += sum(one.lowering for one in every)
             known += every
             if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends
@@ -120,11 +121,9 @@ def measured(
     return found, lowering
 
 
-def candidates(precision: str) -> Iterator[Candidate]:
+def places() -> list[tuple[str, str]]:
     """Every backend with every device it has here, the usual ones first."""
-    for name in usual_order():
-        for device in backends.get(name).devices():
-            yield Candidate(name, device, precision)
+    return [(name, device) for name in usual_order() for device in backends.get(name).devices()]
 
 
 def usual_order() -> list[str]:

@@ -33,6 +33,8 @@ class Decode:
     p50: float
     p95: float
     p99: float
+    latencies: tuple[float, ...] = ()
+    """Of each step, in seconds."""
 
 
 def time_prefill(session: Session, length: int) -> Prefill:
@@ -63,7 +65,7 @@ def time_decode(session: Session, batch: int, steps: int) -> Decode:
         latencies.append(time.perf_counter() - start)
     timed = latencies[1:]
     p50, p95, p99 = (percentile(timed, percent) for percent in (50, 95, 99))
-    return Decode(batch, batch * len(timed) / sum(timed), p50, p95, p99)
+    return Decode(batch, batch * len(timed) / sum(timed), p50, p95, p99, tuple(timed))
 
 
 def random_tokens(session: Session, rows: int, length: int, seed: int) -> np.ndarray:

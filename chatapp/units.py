@@ -34,3 +34,14 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(line.rstrip() for line in padded)
+
+
+def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str], width: int = 40) -> str:
+    """A bar of blocks for each value, the largest `width` characters long, between its label and its number."""
+    widest, largest = max(map(len, labels)), max(values) or 1
+    lines = []
+    for label, value, number in zip(labels, values, numbers, strict=True):
+        eighths = round(value / largest * width * 8)
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        lines.append(f"{label:{widest}}  {bar} {number}")
+    return "\n".join(lines)

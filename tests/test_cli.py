@@ -172,7 +172,21 @@ def test_bench_times_a_model(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
     figures = json.loads(chatapp("bench", folder, "--tokens", "5", "--json").stdout)
     assert [prompt["prompt_tokens"] for prompt in figures["prefill"]] == [16, 64]
     assert [step["batch"] for step in figures["decode"]] == [1, 5]
-    assert "FIRST TOKEN" in chatapp("bench", folder, "--tokens", "5").stdout
+    text = chatapp("bench", folder, "--tokens", "5").stdout
+    assert "FIRST TOKEN" in text and "█" in text
+    rows = [line.split(",") for line in chatapp("bench", folder, "--tokens", "5", "--csv").stdout.splitlines()]
+    assert rows[0] == ["backend", "device", "precision", "what", "at", "figure", "value"]
+    assert {tuple(row[3:6]) for row in rows} >= {("load", "", "warm"), ("decode", "5", "p95"), ("memory", "", "peak")}
+
+
+def test_bench_compares_the_backends_or_only_loads(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+    folder = str(checkpoint(max_position_embeddings=128))
+    text = chatapp("bench", folder, "--tokens", "5", "--all-backends").stdout
+    assert "onnx cpu int8" in text
+    loads = json.loads(chatapp("bench", folder, "--load", "--json", "--precision", "f32").stdout)
+    assert loads["first_load"] > loads["warm_load"] > 0
+    assert loads["prefill"] == loads["decode"] == []
+    assert loads["placement"]["precision"] == "f32"
 
 
 # Ctrl+C and closed pipes
