@@ -135,7 +135,7 @@ def summary(prompt_tokens: int, latencies: list[float]) -> Usage:
 
 def opener(engine: ScriptedEngine) -> Open:
     """What ChatApp is given to open this engine."""
-    return lambda on_progress: Opened(engine, "chatty" if engine.can_chat else "builtin", 25_300_000, 0.31)
+    return lambda on_progress, warn: Opened(engine, "chatty" if engine.can_chat else "builtin", 25_300_000, 0.31)
 
 
 if __name__ == "__main__":

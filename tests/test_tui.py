@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 import textual
-from scripted_engine import ANSWER, FIBONACCI, ScriptedEngine, opener
+from scripted_engine import ANSWER, FIBONACCI, Placement, ScriptedEngine, opener
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Markdown
@@ -287,10 +287,10 @@ async def test_ctrl_c_copies_a_selection_and_else_tells_how_to_leave() -> None:
 async def test_what_was_asked_before_the_model_was_open_is_written_then() -> None:
     engine, ready = ScriptedEngine(), Event()
 
-    def open_engine(on_progress: Callable[[str, float], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         on_progress("lowering", 0.4)
         ready.wait(10)
-        return opener(engine)(on_progress)
+        return opener(engine)(on_progress, warn)
 
     async with ChatApp(open_engine).run_test() as pilot:
         driver = Driver(pilot.app, pilot)  # type: ignore[arg-type]  # run_test does not say which app it runs
@@ -305,9 +305,9 @@ async def test_what_was_asked_before_the_model_was_open_is_written_then() -> Non
 async def test_leaving_waits_for_the_threads_a_moment() -> None:
     ready = Event()
 
-    def open_engine(on_progress: Callable[[str, float], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         ready.wait(10)
-        return opener(ScriptedEngine(pause_after=3))(on_progress)
+        return opener(ScriptedEngine(pause_after=3))(on_progress, warn)
 
     async with ChatApp(open_engine).run_test() as pilot:
         driver = Driver(pilot.app, pilot)  # type: ignore[arg-type]  # run_test does not say which app it runs
@@ -325,7 +325,7 @@ async def test_leaving_waits_for_the_threads_a_moment() -> None:
 
 
 async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> None:
-    def open_engine(on_progress: Callable[[str, float], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         raise GenerationError("there is no model called [b]gpt5[/b]; chatapp list shows what there is")
 
     async with ChatApp(open_engine, model="gpt5").run_test() as pilot:
@@ -337,6 +337,26 @@ async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> N
         await driver.press("enter")
         await driver.until(lambda: len(driver.toasts) == 2)
         assert driver.screen.prompt.text == "hello"
+
+
+async def test_a_backend_that_fails_is_told_and_the_place_changes_with_it() -> None:
+    engine = ScriptedEngine()
+    warnings: list[Callable[[str], None]] = []
+
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+        warnings.append(warn)
+        return opener(engine)(on_progress, warn)
+
+    async with ChatApp(open_engine).run_test() as pilot:
+        driver = Driver(pilot.app, pilot)  # type: ignore[arg-type]  # run_test does not say which app it runs
+        await driver.until(lambda: driver.state == "● ready")
+        engine.placement = Placement("spare", "cpu", "f32")
+        warnings[0]("scripted failed on npu: [b]reset[/b]")
+        await driver.until(lambda: driver.toasts)
+        assert driver.toasts == ["scripted failed on npu: [b]reset[/b]; trying the next best."]
+        await driver.press("tab", "ctrl+j")
+        await driver.answered()
+        assert driver.screen.status.place == "spare · cpu · f32"
 
 
 async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
@@ -692,7 +712,7 @@ def test_the_first_frame_waits_for_nothing_heavy() -> None:
             self.app.exit()
 
         chat_screen.ChatScreen.load = first_frame
-        app.ChatApp(lambda on_progress: Event().wait()).run(headless=True, size=(80, 24))
+        app.ChatApp(lambda on_progress, warn: Event().wait()).run(headless=True, size=(80, 24))
     """
     command = [sys.executable, "-c", textwrap.dedent(probe)]
     loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout.split()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,7 +20,7 @@ from textual.theme import Theme as Palette
 import themes
 from chatapp.tui.chat_screen import ChatScreen, Mode
 from chatapp.tui.opened import Opened
-from chatapp.tui.opening import Open
+from chatapp.tui.opening import Open, Opening
 
 if TYPE_CHECKING:
     from chatapp.generation import Options
@@ -77,6 +78,10 @@ class ChatApp(App[None]):
         if self.complaint:
             self.notify(self.complaint, severity="warning", markup=False)
 
+    @on(Opening.Warned)
+    def tell_of_another_backend(self, message: Opening.Warned) -> None:
+        self.notify(f"{message.reason}; trying the next best.", severity="warning", timeout=10, markup=False)
+
     def collect_garbage(self) -> None:
         """From the first frame on; what that needed stays, so the collector need not look at it."""
         gc.freeze()
@@ -130,7 +135,7 @@ def palette(theme: themes.Theme) -> Palette:
 def from_store(model: str) -> Open:
     """What opens a model of the user's store."""
 
-    def open_model(on_progress: Callable[[str, float], None]) -> Opened:
+    def open_model(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         start = time.perf_counter()
         from chatapp import settings
         from chatapp.selection import Wish, open_engine
@@ -139,7 +144,7 @@ def from_store(model: str) -> Open:
         store = Store(settings.models())
         chosen = settings.read()
         wish = Wish(chosen.backend or None, objective=chosen.objective)
-        engine = open_engine(store, model, wish, on_progress=on_progress)
+        engine = open_engine(store, model, wish, on_progress=on_progress, on_fallback=warn)
         stored = store.get(model)
         return Opened(engine, stored.name, stored.parameters, time.perf_counter() - start)
 

@@ -263,6 +263,7 @@ class ChatScreen(Screen[None]):
     def tell(self, state: str, tone: str) -> None:
         """Show the figures."""
         self.stale, self.told = False, time.monotonic()
+        self.status.place = self.opened.place if self.opened else ""  # another one, where a backend failed
         used, total = self.figures.context, self.heading.total
         self.heading.used = min(used, total) if self.figures.usage else used  # the very last token is never read
         self.status.show(state, tone=tone, figures=self.figures)
@@ -281,8 +282,7 @@ class ChatScreen(Screen[None]):
             if self.mode == "chat":
                 self.turns.append(("assistant", self.conversation.source))
             self.held = figures.context
-        self.reply, self.last = None, reply
-        self.attempts += 1
+        self.reply, self.last, self.attempts = None, reply, self.attempts + 1
         self.status.memory = figures.usage.peak_memory if figures.usage else self.memory()
         self.tell(end.state, end.tone)
         self.refresh_bindings()

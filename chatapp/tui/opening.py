@@ -11,8 +11,9 @@ from textual.message import Message
 from chatapp.tui.opened import Opened
 from chatapp.tui.reply import describe
 
-Open = Callable[[Callable[[str, float], None]], Opened]
-"""Opens a model; is given a function to report its progress to: the step, and the share of it that is done."""
+Open = Callable[[Callable[[str, float], None], Callable[[str], None]], Opened]
+"""Opens a model; is given two functions: one to tell the step and the share of it that is done, and one to tell,
+then or later, that a backend failed and another goes on."""
 
 
 class Opening(Thread):
@@ -32,6 +33,12 @@ class Opening(Thread):
         opened: Opened
 
     @dataclass
+    class Warned(Message):
+        """A backend has failed, and another takes over; this also happens in the middle of a reply."""
+
+        reason: str
+
+    @dataclass
     class Failed(Message):
         """The model could not be opened."""
 
@@ -43,13 +50,17 @@ class Opening(Thread):
 
     def run(self) -> None:
         try:
-            opened = self.open_engine(self.report)
+            opened = self.open_engine(self.report, self.warn)
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer
         except Exception as error:  # whatever a runtime raises belongs on the screen
             self.post(self.Failed(describe(error)))
         else:
             self.post(self.Ready(opened))
+
+    def warn(self, reason: str) -> None:
+        """Tell that a backend has failed."""
+        self.post(self.Warned(reason))
 
     def report(self, step: str, share: float) -> None:
         """Tell the progress."""
