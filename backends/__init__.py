@@ -45,7 +45,11 @@ class Top:
 
 
 class Session(Protocol):
-    """A loaded decoder with its key-value cache: rows of tokens that grow together."""
+    """A loaded decoder with its key-value cache: rows of tokens that grow together.
+
+    With an encoder, the first `forward` after `rewind(0)` reads the prompt, all of it, and returns the logits of the
+    answer's first token; whatever comes after it is the answer. `length` counts both, as `context_length` does.
+    """
 
     @property
     def context_length(self) -> int:
@@ -64,6 +68,10 @@ class Session(Protocol):
         """The largest logits of the last `forward`, where the runtime finds them itself."""
 
     @property
+    def whole_prompts(self) -> bool:
+        """Whether an encoder reads the prompt: in one call, as a text of its own, and no part serves the next one."""
+
+    @property
     def length(self) -> int:
         """Tokens cached in every row."""
 
@@ -75,10 +83,14 @@ class Session(Protocol):
         """Append `tokens` (batch, count) and return the logits of the last ones, (batch, last, vocab_size) float32.
 
         The logits are a view, valid until the next call. Raises ContextExceeded, and then nothing has changed.
+        What an encoder reads has the logits of one token: `last` is 1.
         """
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first `length` tokens; 0 frees the batch size too."""
+        """Forget all but the first `length` tokens; 0 frees the batch size too.
+
+        What an encoder has read is kept or forgotten as a whole.
+        """
 
     def reorder(self, parents: Sequence[int]) -> None:
         """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine."""
@@ -114,6 +126,8 @@ def check_call(session: Session, batch: int, count: int, last: int) -> None:
     """Refuse a `forward` that cannot be done, before anything has changed."""
     if count < 1 or not 1 <= last <= count:
         raise BackendError(f"forward needs at least one token and 1 to {count} wanted logits, not {last}")
+    if session.whole_prompts and not session.length and last > 1:
+        raise BackendError(f"an encoder reads the prompt: only the answer's first token has logits, not {last} of them")
     if session.length and batch != session.batch:
         raise BackendError(f"{session.batch} rows are cached and {batch} were given; reorder or rewind(0) first")
     if session.length + count > session.context_length:
@@ -122,10 +136,12 @@ def check_call(session: Session, batch: int, count: int, last: int) -> None:
         )
 
 
-def check_rewind(session: Session, length: int) -> None:
-    """Refuse to rewind to what was never there."""
+def check_rewind(session: Session, length: int, prompt: int = 0) -> None:
+    """Refuse to rewind to what was never there, or into a prompt whose first `prompt` tokens an encoder has read."""
     if not 0 <= length <= session.length:
         raise BackendError(f"cannot rewind to {length} tokens, {session.length} are cached")
+    if 0 < length < prompt:
+        raise BackendError(f"cannot rewind to {length} tokens: an encoder has read the first {prompt} as a whole")
 
 
 def check_parents(session: Session, parents: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """What a decoder is, and how its logits are computed, whatever does the arithmetic."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
@@ -31,6 +31,11 @@ class Attention:
     """One slope per head, or none."""
     window: int = 0
     softcap: float = 0.0
+    causal: bool = True
+    """Only in an encoder a query sees keys on both sides of it, and nothing is cached."""
+    buckets: tuple[int, ...] = ()
+    """The row of the table `relative_bias` for each distance: from 0, or from -n to n where attention is not causal;
+    what is farther away counts as the last."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -52,11 +57,24 @@ class Decoder:
     parallel: bool = False
     """Attention and feed-forward read the same residual, side by side."""
     embedding_scale: float = 1.0
+    output_scale: float = 1.0
+    """What the last norm is multiplied by before the head."""
     logit_softcap: float = 0.0
+    encoder: tuple[Attention, ...] = ()
+    """Layers that read the prompt as a whole; the decoder attends to what they make of it, and writes the answer."""
+    start_token: int = 0
+    """With an encoder: what stands before the answer's first token."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
         require_sizes(layers=len(self.layers), **sizes)
+        if not 0 <= self.start_token < self.vocab_size:
+            raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
+
+    @property
+    def reader(self) -> "Decoder":
+        """The encoder: the same but for its layers, and that no logits are made of it."""
+        return replace(self, layers=self.encoder, encoder=())
 
 
 def require_sizes(**sizes: object) -> None:
@@ -89,7 +107,7 @@ class Weight:
 
 
 Weights = Mapping[str, Weight]
-"""Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `embedding`, ..."""
+"""Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `encoder.layers.0.qkv_proj`, `embedding`, ..."""
 
 
 class Ops(Protocol[Tensor]):
@@ -111,8 +129,19 @@ class Ops(Protocol[Tensor]):
         """Return `norm(x + y)` and `x + y`."""
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
-    def attention(self, qkv: Tensor, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> Tensor:
-        """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q)."""
+    def attention(
+        self, qkv: Tensor, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+    ) -> Tensor:
+        """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
+
+        `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores.
+        """
+
+    def cross_attention(self, q: Tensor, layer: int) -> Tensor:
+        """Attend to all of the prompt, to the keys and values that `encode` made for the layer: (B, T, Q) -> (B, T, Q).
+
+        Called only where there is an encoder.
+        """
 
     def activate(self, x: Tensor, kind: Activation) -> Tensor: ...
     def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
@@ -126,19 +155,29 @@ class Ops(Protocol[Tensor]):
 
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
+    x, branch = residual(decoder, weights, ops, "")
+    normed, _ = add_norm(ops, ops.last(x), None if branch is None else ops.last(branch), weights["norm"])
+    if decoder.output_scale != 1:
+        normed = ops.scale(normed, decoder.output_scale)
+    logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
+    return ops.softcap(logits, decoder.logit_softcap) if decoder.logit_softcap else logits
 
-    def feed_forward(x: Tensor, layer: str) -> Tensor:
-        if layer + "gate_up_proj" in weights:
-            hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
-        else:
-            hidden = ops.activate(ops.linear(x, weights[layer + "up_proj"]), decoder.activation)
-        return ops.linear(hidden, weights[layer + "down_proj"])
 
-    def add_norm(x: Tensor, branch: Tensor | None, weight: Weight) -> tuple[Tensor, Tensor]:
-        return (ops.norm(x, weight), x) if branch is None else ops.add_norm(x, branch, weight)
+def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]:
+    """Return what each layer of the decoder attends to, once for a prompt: (B, T, K + V) of `ops.tokens`.
 
-    # The residual travels as `x` and the `branch` still to be added, so that adding and
-    # normalising can be one kernel.
+    `ops` are those of `decoder.reader`, with no cache.
+    """
+    x, branch = residual(decoder.reader, weights, ops, "encoder.")
+    normed, _ = add_norm(ops, x, branch, weights["encoder.norm"])
+    return [ops.linear(normed, weights[f"layers.{i}.cross_kv_proj"]) for i in range(len(decoder.layers))]
+
+
+def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
+    """Return what the layers make of `ops.tokens`; `part` begins the names of their weights.
+
+    The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
+    """
     x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
     if decoder.embedding_scale != 1:
         x = ops.scale(x, decoder.embedding_scale)
@@ -147,23 +186,39 @@ def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
 
     for i in range(len(decoder.layers)):
-        layer = f"layers.{i}."
-        normed, x = add_norm(x, branch, weights[layer + "attention_norm"])
+        layer = f"{part}layers.{i}."
+        normed, x = add_norm(ops, x, branch, weights[layer + "attention_norm"])
         qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
-        attended = ops.attention(qkv, i, weights.get(layer + "q_norm"), weights.get(layer + "k_norm"))
+        norms = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
+        attended = ops.attention(qkv, i, *norms, weights.get(part + "relative_bias"))
         branch = ops.linear(attended, weights[layer + "o_proj"])  # (B, T, hidden)
         if decoder.parallel:
             if layer + "ffn_norm" in weights:
                 normed = ops.norm(x, weights[layer + "ffn_norm"])
-            branch = ops.add(branch, feed_forward(normed, layer))
+            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, layer))
             continue
         if layer + "post_attention_norm" in weights:
             branch = ops.norm(branch, weights[layer + "post_attention_norm"])
+        if layer + "cross_q_proj" in weights:
+            normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
+            attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
+            branch = ops.linear(attended, weights[layer + "cross_o_proj"])
         normed, x = ops.add_norm(x, branch, weights[layer + "ffn_norm"])
-        branch = feed_forward(normed, layer)
+        branch = feed_forward(decoder, weights, ops, normed, layer)
         if layer + "post_ffn_norm" in weights:
             branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+    return x, branch
 
-    normed, _ = add_norm(ops.last(x), None if branch is None else ops.last(branch), weights["norm"])
-    logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
-    return ops.softcap(logits, decoder.logit_softcap) if decoder.logit_softcap else logits
+
+def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Compute one layer's feed-forward, gated where it has a gate."""
+    if layer + "gate_up_proj" in weights:
+        hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
+    else:
+        hidden = ops.activate(ops.linear(x, weights[layer + "up_proj"]), decoder.activation)
+    return ops.linear(hidden, weights[layer + "down_proj"])
+
+
+def add_norm(ops: Ops[Tensor], x: Tensor, branch: Tensor | None, weight: Weight) -> tuple[Tensor, Tensor]:
+    """Return the norm of `x` and the branch still to be added, and their sum."""
+    return (ops.norm(x, weight), x) if branch is None else ops.add_norm(x, branch, weight)

@@ -36,6 +36,10 @@ def precision(name: str) -> Precision:
     return PRECISIONS[name]
 
 
+EXACT = ("position_embedding", "relative_bias")
+"""Tables that are small and not multiplied by."""
+
+
 class Rounded(Mapping[str, Weight]):
     """The same weights, with the embedding and every matrix that is multiplied rounded."""
 
@@ -54,7 +58,7 @@ class Rounded(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         weight = self.weights[name]
         values = weight.values
-        if self.to.bits == 32 or isinstance(values, Quantized) or values.ndim != 2 or name == "position_embedding":
+        if self.to.bits == 32 or isinstance(values, Quantized) or values.ndim != 2 or name.endswith(EXACT):
             return weight
         return Weight(weight.name, rounded(values, self.to), weight.bias)
 

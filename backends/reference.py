@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from backends import Placement, check_call, check_parents, check_rewind
-from backends.decoder import Activation, Decoder, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
 from backends.quantize import dequantize
 
 ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
@@ -17,12 +17,16 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-class Ops:
-    """Operations on arrays; the cache holds (keys, values) per layer, each (B, kv_heads, S, head_dim)."""
+Cache = list[tuple[np.ndarray, np.ndarray]]
+"""Keys and values of each layer, (B, kv_heads, S, head_dim)."""
 
-    def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: list[tuple[np.ndarray, np.ndarray]], last: int):
+
+class Ops:
+    """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
+
+    def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
         past = cache[0][0].shape[2]
-        self.decoder, self.cache, self.wanted = decoder, cache, last
+        self.decoder, self.cache, self.wanted, self.memory = decoder, cache, last, memory or []
         self.tokens = tokens
         self.positions = np.broadcast_to(np.arange(past, past + tokens.shape[1]), tokens.shape)
 
@@ -49,11 +53,11 @@ class Ops:
         y = x @ np.asarray(dequantize(weight.values), np.float32).T
         return y if weight.bias is None else y + weight.bias
 
-    def attention(self, qkv: np.ndarray, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> np.ndarray:
+    def attention(
+        self, qkv: np.ndarray, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+    ) -> np.ndarray:
         a = self.decoder.layers[layer]
-        batch, length, _ = qkv.shape
-        heads = qkv.reshape(batch, length, -1, a.head_dim).transpose(0, 2, 1, 3)  # (B, H, T, head_dim)
-        q, k, v = np.split(heads, [a.heads, a.heads + a.kv_heads], axis=1)
+        q, k, v = np.split(split_heads(qkv, a), [a.heads, a.heads + a.kv_heads], axis=1)
         if q_norm and k_norm:
             q, k = self.norm(q, q_norm), self.norm(k, k_norm)
         if a.rope:
@@ -68,12 +72,20 @@ class Ops:
         distance = self.positions[0][:, None] - np.arange(k.shape[2])  # (T, S)
         if a.alibi:
             scores = scores - np.array(a.alibi, np.float32)[:, None, None] * distance
-        visible = (distance >= 0) & (distance < (a.window or np.inf))
-        scores = np.where(visible, scores, np.float32(-np.inf))
-        probabilities = np.exp(scores - scores.max(-1, keepdims=True))
-        probabilities /= probabilities.sum(-1, keepdims=True)
-        attended: np.ndarray = probabilities @ v.repeat(repeats, 1)
-        return attended.transpose(0, 2, 1, 3).reshape(batch, length, -1)
+        if bias:
+            place = np.clip(distance + (0 if a.causal else len(a.buckets) // 2), 0, len(a.buckets) - 1)
+            table = np.asarray(bias.values, np.float32)
+            scores = scores + table[np.array(a.buckets)[place]].transpose(2, 0, 1)  # (H, T, S)
+        if a.causal:
+            visible = (distance >= 0) & (distance < (a.window or np.inf))
+            scores = np.where(visible, scores, np.float32(-np.inf))
+        return join_heads(softmax(scores) @ v.repeat(repeats, 1))
+
+    def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
+        a, (k, v) = self.decoder.layers[layer], self.memory[layer]
+        repeats = a.heads // a.kv_heads
+        scores = split_heads(q, a) @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
+        return join_heads(softmax(scores) @ v.repeat(repeats, 1))
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
         angle = self.positions[0][:, None] * np.array(rope.inverse_frequencies, np.float32)
@@ -96,6 +108,30 @@ class Ops:
         return np.float32(cap) * np.tanh(x / np.float32(cap))
 
 
+def split_heads(x: np.ndarray, a: Attention) -> np.ndarray:
+    """From (B, T, H head_dim) to (B, H, T, head_dim)."""
+    batch, length, _ = x.shape
+    return x.reshape(batch, length, -1, a.head_dim).transpose(0, 2, 1, 3)
+
+
+def join_heads(x: np.ndarray) -> np.ndarray:
+    """From (B, H, T, head_dim) to (B, T, H head_dim)."""
+    batch, heads, length, size = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def empty(layers: Sequence[Attention], batch: int) -> Cache:
+    """A cache of no tokens."""
+    none = [np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32) for a in layers]
+    return list(zip(none, none, strict=True))
+
+
 class Session:
     """A decoder with its cache."""
 
@@ -105,11 +141,20 @@ class Session:
     def __init__(self, decoder: Decoder, weights: Weights):
         self.decoder, self.weights = decoder, weights
         self.context_length, self.vocab_size = decoder.context_length, decoder.vocab_size
-        self.cache: list[tuple[np.ndarray, np.ndarray]] = []
+        self.whole_prompts = bool(decoder.encoder)
+        self.cache: Cache = []
+        self.memory: Cache = []
+        """Keys and values of the prompt, where an encoder has read it."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that the encoder has read."""
+        return self.memory[0][0].shape[2] if self.memory else 0
 
     @property
     def length(self) -> int:
-        return self.cache[0][0].shape[2] if self.cache else 0
+        cached = self.cache[0][0].shape[2] if self.cache else 0
+        return self.prompt + cached - 1 if self.memory else cached  # the start token is none of the caller's
 
     @property
     def batch(self) -> int:
@@ -118,14 +163,26 @@ class Session:
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         check_call(self, len(tokens), tokens.shape[1], last)
         if not self.cache:
-            empty = [np.zeros((len(tokens), a.kv_heads, 0, a.head_dim), np.float32) for a in self.decoder.layers]
-            self.cache = list(zip(empty, empty, strict=True))
-        return forward(self.decoder, self.weights, Ops(self.decoder, tokens, self.cache, last))
+            self.cache = empty(self.decoder.layers, len(tokens))
+            if self.decoder.encoder:
+                self.memory = self.read(tokens)
+                tokens = np.full((len(tokens), 1), self.decoder.start_token)
+        return forward(self.decoder, self.weights, Ops(self.decoder, tokens, self.cache, last, self.memory))
+
+    def read(self, tokens: np.ndarray) -> Cache:
+        """What the decoder's layers attend to in a prompt."""
+        ops = Ops(self.decoder.reader, tokens, empty(self.decoder.encoder, len(tokens)), 1)
+        pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
+        k, v = zip(*(np.split(split_heads(kv, a), 2, axis=1) for kv, a in pairs), strict=True)
+        return list(zip(k, v, strict=True))
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self.cache = [(k[:, :, :length], v[:, :, :length]) for k, v in self.cache] if length else []
+        check_rewind(self, length, self.prompt)
+        kept = length - self.prompt + 1 if self.memory else length
+        self.cache = [(k[:, :, :kept], v[:, :, :kept]) for k, v in self.cache] if length else []
+        self.memory = self.memory if length else []
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(self, parents)
         self.cache = [(k[list(parents)], v[list(parents)]) for k, v in self.cache]
+        self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]

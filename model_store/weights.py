@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,10 @@ from model_store.errors import UnsupportedCheckpoint
 
 Transform = Callable[[np.ndarray, Attention], np.ndarray]
 Source = str | tuple[str | Transform, ...]
-"""The checkpoint's name for a weight (several, joined row-wise, with spaces between), and how to change its values."""
+"""The checkpoint's name for a weight (several, joined row-wise, with spaces between), and how to change its values.
+
+Where checkpoints keep a weight under one name or another, or copies under several, the names have `=` between them.
+"""
 
 
 class Family(Protocol):
@@ -23,7 +27,7 @@ class Family(Protocol):
     MODEL: Mapping[str, Source]
     """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack."""
     LAYER: Mapping[str, Source]
-    """The same within a layer, whose number takes the place of `{}`."""
+    """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has."""
     UNUSED: tuple[str, ...]
     """Patterns of tensors that carry no weights, such as stored masks."""
     TIED: bool
@@ -37,17 +41,20 @@ class Canonical(Mapping[str, Weight]):
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
         self.tensors, self.layers = checkpoint.tensors, decoder.layers
+        self.tied = checkpoint.config.get("tie_word_embeddings", family.TIED)
         self.prefix = family.PREFIX if any(name.startswith(family.PREFIX) for name in self.tensors) else ""
         table = {name: (source, 0) for name, source in family.MODEL.items()}
-        for i in range(len(decoder.layers)):
-            table |= {f"layers.{i}.{name}": (source, i) for name, source in family.LAYER.items()}
+        for name, source in family.LAYER.items():
+            part = "encoder." if name.startswith("encoder.") else ""
+            layers = decoder.encoder if part else decoder.layers
+            table |= {f"{part}layers.{i}.{name.removeprefix(part)}": (source, i) for i in range(len(layers))}
         self.table: dict[str, tuple[Source, int]] = {}
         for name, (source, layer) in table.items():
             if self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
-            elif name == "lm_head" and checkpoint.config.get("tie_word_embeddings", family.TIED):
+            elif name == "lm_head" and self.tied:
                 self.table[name] = self.table["embedding"]
-            elif not name.endswith("?"):
+            elif not name.endswith("?") and name.replace(".up_proj", ".gate_up_proj") not in self.table:
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)
@@ -64,7 +71,7 @@ class Canonical(Mapping[str, Weight]):
 
     def __getitem__(self, name: str) -> Weight:
         source, layer = self.table[name]
-        if name == "lm_head" and self.table[name] == self.table["embedding"]:
+        if name == "lm_head" and self.head_is_embedding:
             name = "embedding"  # one table, stored once
         values = self.read(source, layer, ".weight")
         assert values is not None  # found when the table was made
@@ -74,9 +81,18 @@ class Canonical(Mapping[str, Weight]):
             raise UnsupportedCheckpoint(f"the tensor {tensor} has shape {values.shape}, config.json says {shape}")
         return Weight(name, values, self.read(source, layer, ".bias"))
 
+    @cached_property
+    def head_is_embedding(self) -> bool:
+        """Whether the head has no values of its own, though a tied checkpoint may hold a copy."""
+        head, embedding = self.table["lm_head"], self.table["embedding"]
+        if head == embedding or not self.tied:
+            return head == embedding
+        one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
+        return one is not None and other is not None and same(one, other)
+
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
-        arrays = [self.tensors[name] for name in self.find(source, layer, kind)]
+        arrays = [self.one_of(copies) for copies in self.find(source, layer, kind)]
         if not arrays:
             return None
         values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
@@ -87,21 +103,32 @@ class Canonical(Mapping[str, Weight]):
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
         """What the tensors of `source` are called, without the prefix."""
-        return [name.format(layer) + kind for name in str(source if isinstance(source, str) else source[0]).split()]
+        names = str(source if isinstance(source, str) else source[0]).format(layer).split()
+        return [f"{kind}=".join(name.split("=")) + kind for name in names]
 
-    def find(self, source: Source, layer: int, kind: str) -> list[str]:
-        """The tensors of `source`, all or none of them."""
+    def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
+        """The tensors of `source` with their copies, all or none of them."""
         names = self.names(source, layer, kind)
-        spellings = {self.prefix, ""}
-        found = [prefix + name for name in names for prefix in spellings if prefix + name in self.tensors]
+        spelled = [{prefix + copy: None for copy in name.split("=") for prefix in (self.prefix, "")} for name in names]
+        found = [there for copies in spelled if (there := [name for name in copies if name in self.tensors])]
         if found and len(found) != len(names):
-            raise UnsupportedCheckpoint(f"of the tensors {' and '.join(names)} only {' and '.join(found)} is there")
+            there = [copy for copies in found for copy in copies]
+            raise UnsupportedCheckpoint(f"of the tensors {' and '.join(names)} only {' and '.join(there)} is there")
         return found
+
+    def one_of(self, copies: list[str]) -> np.ndarray:
+        """The values that all of these tensors have."""
+        first = self.tensors[copies[0]]
+        for name in copies[1:]:
+            if not same(first, self.tensors[name]):
+                raise UnsupportedCheckpoint(f"the tensors {copies[0]} and {name} should be copies, and they differ")
+        return first
 
     def refuse_unclaimed(self, family: Family) -> None:
         """Raise for a tensor that no row of the table mentions: it would silently not take part."""
         kinds = ".weight", ".bias"
-        claimed = {name for row in self.table.values() for kind in kinds for name in self.find(*row, kind)}
+        rows = [found for row in self.table.values() for kind in kinds for found in self.find(*row, kind)]
+        claimed = {name for copies in rows for name in copies}
         for name in self.tensors.keys() - claimed:
             if not any(fnmatchcase(name, "*" + pattern) for pattern in family.UNUSED):
                 raise UnsupportedCheckpoint(
@@ -109,13 +136,27 @@ class Canonical(Mapping[str, Weight]):
                 )
 
 
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two tensors hold the same values; at once where a file keeps them in one place."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return one.__array_interface__ == other.__array_interface__ or np.array_equal(one, other)
+
+
 def shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     """The sizes that config.json announces, of the weights that it does announce."""
     size = decoder.hidden_size
     found = {"embedding": (decoder.vocab_size, size), "lm_head": (decoder.vocab_size, size), "norm": (size,)}
-    for i, a in enumerate(decoder.layers):
-        found[f"layers.{i}.qkv_proj"] = ((a.heads + 2 * a.kv_heads) * a.head_dim, size)
-        found[f"layers.{i}.o_proj"] = (size, a.heads * a.head_dim)
+    for part, layers in ("", decoder.layers), ("encoder.", decoder.encoder):
+        for i, a in enumerate(layers):
+            wide = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim  # queries; keys and values
+            found[f"{part}layers.{i}.qkv_proj"] = (sum(wide), size)
+            found[f"{part}layers.{i}.cross_q_proj"] = (wide[0], size)
+            found[f"{part}layers.{i}.cross_kv_proj"] = (wide[1], size)
+            for name in "o_proj", "cross_o_proj":
+                found[f"{part}layers.{i}.{name}"] = (size, wide[0])
+            if a.buckets:
+                found[f"{part}relative_bias"] = (max(a.buckets) + 1, a.heads)
     return found
 
 

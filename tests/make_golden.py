@@ -3,16 +3,18 @@
 python tests/make_golden.py [CASE ...], with `pip install '.[verify]'`.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel, T5Config, T5ForConditionalGeneration
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 GOLDEN = Path(__file__).parent / "golden"
+ANSWERS = Path(__file__).parent / "golden_answers"
 GPT: dict[str, object] = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2)
 LLAMA: dict[str, object] = dict(
     vocab_size=96,
@@ -89,16 +91,35 @@ CASES: dict[str, dict[str, object]] = {
 """Fields of config.json, by model type and, after a dash, what is special."""
 
 
-def make(case: str) -> None:
-    """Write the checkpoint, every parameter random and a bfloat16 number, and its logits in float32."""
-    torch.manual_seed(0)
-    config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+T5: dict[str, object] = dict(model_type="t5", vocab_size=96, d_model=32, num_layers=2, num_heads=2, d_ff=48)
+ENCODER_DECODERS: dict[str, dict[str, object]] = {
+    "t5": dict(T5, d_kv=16, relative_attention_num_buckets=32, n_positions=160),
+    "t5-flan": dict(T5, d_kv=8, num_decoder_layers=3, n_positions=40, feed_forward_proj="gated-gelu")
+    | dict(relative_attention_num_buckets=8, relative_attention_max_distance=20, tie_word_embeddings=False)
+    | dict(decoder_start_token_id=3),
+    "t5-codet5": dict(T5, d_kv=24, n_positions=40, feed_forward_proj="relu", is_gated_act=False, dense_act_fn="relu")
+    | dict(relative_attention_num_buckets=8, relative_attention_max_distance=16, layer_norm_epsilon=1e-5),
+}
+"""All of config.json, in the words of the Hub, by model type and, after a dash, what is special."""
+LONG = 150
+"""Tokens of a prompt and an answer that are farther apart than T5's buckets tell."""
+
+
+def randomise(model: PreTrainedModel, deviation: float) -> None:
+    """Make every parameter random, and a bfloat16 number."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             is_scale = parameter.ndim == 1 and name.endswith("weight")
-            random = torch.randn_like(parameter) * (0.2 if parameter.ndim > 1 else 0.1) + is_scale
+            random = torch.randn_like(parameter) * (deviation if parameter.ndim > 1 else 0.1) + is_scale
             parameter.copy_(random.bfloat16())
+
+
+def make(case: str) -> None:
+    """Write the checkpoint and its logits in float32."""
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    randomise(model, 0.2)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (3, 24))
     with torch.inference_mode():
         logits = model(torch.tensor(tokens)).logits.numpy()
@@ -107,6 +128,31 @@ def make(case: str) -> None:
     np.savez_compressed(GOLDEN / case / "golden.npz", tokens=tokens, logits=logits)
 
 
+def make_answers(case: str) -> None:
+    """Write the checkpoint of an encoder-decoder, prompts, answers, and the logits of the answers' last 24 tokens."""
+    torch.manual_seed(0)
+    fields, folder = ENCODER_DECODERS[case], ANSWERS / case
+    model = T5ForConditionalGeneration(T5Config(**fields)).eval().float()
+    if not fields.get("tie_word_embeddings", True):
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    randomise(model, 0.15)  # scores are not scaled: float32 itself is 1e-4 off when they are large
+    length = LONG if case == "t5" else 40
+    prompts, answers = np.random.default_rng(0).integers(0, 96, (2, 3, length))
+    start = np.full((3, 1), fields.get("decoder_start_token_id", 0))
+    fed = torch.tensor(np.concatenate([start, answers], axis=1))
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor(prompts), decoder_input_ids=fed).logits.numpy()
+    model.bfloat16()
+    folder.mkdir(parents=True, exist_ok=True)
+    if case == "t5-codet5":  # with copies of the embedding
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "config.json").write_text(json.dumps(fields, indent=2) + "\n")
+    np.savez_compressed(folder / "golden.npz", prompts=prompts, answers=answers, logits=logits[:, -24:])
+
+
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or CASES:
-        make(wanted)
+    for wanted in sys.argv[1:] or [*CASES, *ENCODER_DECODERS]:
+        make_answers(wanted) if wanted in ENCODER_DECODERS else make(wanted)

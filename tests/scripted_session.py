@@ -35,6 +35,7 @@ class ScriptedSession:
     """Meets the Session contract; every array it gave out is spoiled by the next call, as the contract allows."""
 
     top = None
+    whole_prompts = False
 
     def __init__(self, logits: Logits, *, vocab_size: int, context_length: int = 256):
         self.logits = logits

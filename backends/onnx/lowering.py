@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from backends import BackendError
 from backends.decoder import Activation, Decoder, Quantized, Rope, Weight, Weights, forward
 from backends.onnx.graph import FUSED, Graph
 
@@ -81,7 +82,7 @@ class Ops:
         scale = self.constant(weight.name, weight.values)
         return [scale] if weight.bias is None else [scale, self.constant(weight.name + ".bias", weight.bias)]
 
-    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> str:
+    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None) -> str:
         a = self.decoder.layers[layer]
         q, k, v = qkv, "", ""
         if q_norm and k_norm:
@@ -98,6 +99,9 @@ class Ops:
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
         how |= dict(local_window_size=a.window or -1, softcap=a.softcap)
         return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, domain=FUSED, **how)[0]
+
+    def cross_attention(self, q: str, layer: int) -> str:
+        raise BackendError("ONNX Runtime cannot run encoder-decoders yet")
 
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
         """Each head on its own; GroupQueryAttention does this on other devices only."""
@@ -152,6 +156,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     """
+    if decoder.encoder:
+        raise BackendError("ONNX Runtime cannot run encoder-decoders yet")
     with Graph(folder) as graph:
         logits = forward(decoder, weights, Ops(decoder, graph))
         graph.node_with("Identity", [logits], ["logits"])

@@ -46,6 +46,8 @@ class Watch(Protocol):
 class Session:
     """A loaded decoder; keys and values stay in buffers shared by past and present."""
 
+    whole_prompts = False
+
     def __init__(self, folder: Path):
         self.folder, self.crowded = folder, False
         start = time.monotonic()

@@ -1,0 +1,184 @@
+"""Encoder-decoders against golden logits of PyTorch transformers: a prompt read, answers of many kinds of calls."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Session
+from backends.decoder import Attention, Decoder
+from backends.reference import Session as ReferenceSession
+from model_store.convert import open_checkpoint
+from model_store.weights import Canonical
+
+GOLDEN = Path(__file__).parent / "golden_answers"
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+TOLERANCE = 1e-4
+"""Absolute, in float32."""
+BACKENDS = ("reference",)
+
+
+def open_case(case: str, backend: str, folder: Path) -> Session:
+    """A session of the golden checkpoint `case` in float32."""
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    weights = Canonical(checkpoint, family, decoder)
+    if backend == "reference":
+        return ReferenceSession(decoder, weights)
+    backends.get(backend).lower(decoder, weights, folder, precision="f32")
+    return backends.get(backend).load(folder, device="cpu")
+
+
+class Golden:
+    """Prompts (3, P), answers (3, A), and the logits after the last 24 tokens of [start, *answer]."""
+
+    def __init__(self, case: str):
+        arrays = np.load(GOLDEN / case / "golden.npz")
+        self.prompts, self.answers, self.logits = arrays["prompts"], arrays["answers"], arrays["logits"]
+        self.told = self.answers.shape[1] - 23
+        """Tokens of the answers before the first that has logits."""
+
+    def after(self, count: int) -> np.ndarray:
+        """Logits (3, vocab) when `count` tokens of the answers have been fed."""
+        return np.asarray(self.logits[:, count - self.told])
+
+
+@pytest.fixture
+def golden(case: str) -> Golden:
+    return Golden(case)
+
+
+@pytest.fixture
+def session(case: str, backend: str, tmp_path: Path) -> Session:
+    return open_case(case, backend, tmp_path)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", CASES)
+class TestLogits:
+    def test_a_prompt_then_the_answer_in_one_call_and_in_steps(self, golden: Golden, session: Session) -> None:
+        prompt, answer, told = golden.prompts[:1], golden.answers[:1], golden.told
+        assert session.whole_prompts
+        session.forward(prompt)
+        assert session.length == prompt.shape[1]
+        found = session.forward(answer[:, :-8], last=16)
+        assert found == pytest.approx(golden.logits[:1, :16], abs=TOLERANCE)
+        for i in range(told + 15, answer.shape[1]):
+            found = session.forward(answer[:, i : i + 1])
+            assert found[0, 0] == pytest.approx(golden.after(i + 1)[0], abs=TOLERANCE)
+        assert session.length == prompt.shape[1] + answer.shape[1]
+
+    def test_three_rows(self, golden: Golden, session: Session) -> None:
+        session.forward(golden.prompts)
+        found = session.forward(golden.answers[:, : golden.told + 2], last=2)
+        assert found == pytest.approx(golden.logits[:, 1:3], abs=TOLERANCE)
+        found = session.forward(golden.answers[:, golden.told + 2 : golden.told + 3])
+        assert found == pytest.approx(golden.logits[:, 3:4], abs=TOLERANCE)
+
+    def test_the_answer_is_rewound_and_the_prompt_stays(self, golden: Golden, session: Session) -> None:
+        prompt, answer, told = golden.prompts[:1], golden.answers[:1], golden.told
+        first = session.forward(prompt).copy()
+        session.forward(np.roll(answer, 3, axis=1))
+        session.rewind(prompt.shape[1])
+        assert session.forward(answer[:, :told])[0, 0] == pytest.approx(golden.after(told)[0], abs=TOLERANCE)
+        session.rewind(prompt.shape[1] + 5)
+        found = session.forward(answer[:, 5 : told + 1])[0, 0]
+        assert found == pytest.approx(golden.after(told + 1)[0], abs=TOLERANCE)
+        session.rewind(0)
+        assert (session.length, session.batch) == (0, 0)
+        assert session.forward(prompt) == pytest.approx(first, abs=TOLERANCE)
+
+    def test_another_prompt_of_another_length_and_more_rows(self, golden: Golden, session: Session) -> None:
+        session.forward(golden.prompts[:1, :7])
+        session.forward(golden.answers[:1, :5])
+        session.rewind(0)
+        session.forward(golden.prompts)
+        found = session.forward(golden.answers[:, : golden.told])[:, 0]
+        assert found == pytest.approx(golden.after(golden.told), abs=TOLERANCE)
+
+    def test_rows_share_a_prompt_and_are_reordered(self, golden: Golden, session: Session) -> None:
+        told = golden.told
+        session.forward(golden.prompts[2:])
+        session.reorder([0, 0, 0])
+        assert session.batch == 3
+        mixed = golden.answers[[1, 2, 0]]
+        assert session.forward(mixed[:, :told])[1, 0] == pytest.approx(golden.after(told)[2], abs=TOLERANCE)
+        session.reorder([1, 0])
+        found = session.forward(golden.answers[[2, 1], told : told + 1])
+        assert found[0, 0] == pytest.approx(golden.after(told + 1)[2], abs=TOLERANCE)
+        session.reorder([0])
+        found = session.forward(golden.answers[2:, told + 1 : told + 2])
+        assert found[0, 0] == pytest.approx(golden.after(told + 2)[2], abs=TOLERANCE)
+
+    def test_rows_with_prompts_of_their_own_are_reordered(self, golden: Golden, session: Session) -> None:
+        told = golden.told
+        session.forward(golden.prompts)
+        session.forward(golden.answers[:, :told])
+        session.reorder([2, 0])
+        found = session.forward(golden.answers[[2, 0], told : told + 1])[:, 0]
+        assert found == pytest.approx(golden.after(told + 1)[[2, 0]], abs=TOLERANCE)
+
+    def test_the_context_holds_prompt_and_answer(self, golden: Golden, session: Session) -> None:
+        with pytest.raises(backends.ContextExceeded, match="do not fit the context"):
+            session.forward(np.zeros((1, session.context_length + 1), np.int64))
+        session.forward(np.resize(golden.prompts[:1], (1, session.context_length - 4)))
+        session.forward(golden.answers[:1, :4])
+        with pytest.raises(backends.ContextExceeded, match="do not fit the context"):
+            session.forward(golden.answers[:1, 4:5])
+
+    def test_impossible_calls_are_refused_and_change_nothing(self, golden: Golden, session: Session) -> None:
+        prompt, answer, told = golden.prompts[:1], golden.answers[:1], golden.told
+        with pytest.raises(backends.BackendError, match="only the answer's first token has logits"):
+            session.forward(prompt, last=2)
+        assert session.length == 0
+        session.forward(prompt)
+        session.forward(answer[:, : told - 1])
+        impossible: list[Callable[[], object]] = [
+            lambda: session.rewind(prompt.shape[1] - 1),
+            lambda: session.rewind(1),
+            lambda: session.rewind(prompt.shape[1] + told),
+            lambda: session.reorder([1]),
+            lambda: session.forward(golden.prompts),
+            lambda: session.forward(answer[:, :2], last=3),
+        ]
+        for call in impossible:
+            with pytest.raises(backends.BackendError):
+                call()
+        found = session.forward(answer[:, told - 1 : told])[0, 0]
+        assert found == pytest.approx(golden.after(told)[0], abs=TOLERANCE)
+
+
+def change_layers(decoder: Decoder, change: Callable[[Attention], Attention]) -> Decoder:
+    return replace(decoder, layers=tuple(map(change, decoder.layers)), encoder=tuple(map(change, decoder.encoder)))
+
+
+def nearer(a: Attention) -> Attention:
+    """What is far away counts as a little nearer."""
+    near = len(a.buckets) // 4
+    return replace(a, buckets=a.buckets[: -2 * near] if a.causal else a.buckets[near:-near])
+
+
+WRONG: dict[str, Callable[[Decoder], Decoder]] = {
+    "scores scaled": lambda d: change_layers(d, lambda a: replace(a, scale=a.head_dim**-0.5)),
+    "one bucket for all": lambda d: change_layers(d, lambda a: replace(a, buckets=(0,) * len(a.buckets))),
+    "sides exchanged": lambda d: change_layers(d, lambda a: replace(a, buckets=a.buckets[::-1])),
+    "buckets end early": lambda d: change_layers(d, nearer),
+    "the encoder looks back only": lambda d: replace(d, encoder=tuple(replace(a, causal=True) for a in d.encoder)),
+    "another start": lambda d: replace(d, start_token=7),
+    "output not scaled, or scaled": lambda d: replace(d, output_scale=32**-0.5 if d.output_scale == 1 else 1.0),
+    "another activation": lambda d: replace(d, activation="gelu" if d.activation == "relu" else "relu"),
+    "a layer left out": lambda d: replace(d, encoder=d.encoder[1:]),
+    "another epsilon": lambda d: replace(d, epsilon=1e-2),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_part_of_the_description_matters(case: str, wrong: str, golden: Golden) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    session = ReferenceSession(WRONG[wrong](decoder), Canonical(checkpoint, family, decoder))
+    session.forward(golden.prompts[:1])
+    found = session.forward(golden.answers[:1], last=24)
+    assert np.abs(found - golden.logits[:1]).max() > 10 * TOLERANCE
