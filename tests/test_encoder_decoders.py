@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parent / "golden_answers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 TOLERANCE = 1e-4
 """Absolute, in float32."""
-BACKENDS = ("reference",)
+BACKENDS = ("reference", *backends.NAMES)
 
 
 def open_case(case: str, backend: str, folder: Path) -> Session:

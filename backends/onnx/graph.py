@@ -1,4 +1,4 @@
-"""An ONNX graph as it grows: nodes, and constants written to the data file as they come."""
+"""ONNX graphs as they grow: nodes, and constants written to the data file as they come."""
 
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,10 @@ SMALL = 1024
 
 
 class Graph:
-    """Nodes and constants, each constant once; use as a context manager to close the data file."""
+    """Nodes and constants, each constant once; use as a context manager to close the data file.
+
+    Several graphs can be saved one after the other: they share the constants.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -61,7 +64,7 @@ class Graph:
         """Add a constant, unless its name is known; floating-point values become float32."""
         if name in self.constants:
             return name
-        values = np.ascontiguousarray(values if values.dtype in TYPES else np.asarray(values, np.float32))
+        values = np.asarray(values, values.dtype if values.dtype in TYPES else np.float32, order="C")
         tensor = TensorProto(name=name, data_type=TYPES[values.dtype], dims=values.shape)
         if values.nbytes <= SMALL:
             tensor.raw_data = values.tobytes()
@@ -83,12 +86,19 @@ class Graph:
         return alias
 
     def save(
-        self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto], facts: dict[str, str]
+        self,
+        name: str,
+        inputs: list[onnx.ValueInfoProto],
+        outputs: list[onnx.ValueInfoProto],
+        facts: dict[str, str] | None = None,
     ) -> None:
-        """Write model.onnx, with `facts` for whoever loads it."""
-        body = helper.make_graph(self.nodes, "decoder", inputs, outputs, list(self.constants.values()))
+        """Write the nodes to NAME.onnx, with `facts` for whoever loads it, and begin another graph."""
+        used = {value for node in self.nodes for value in node.input}
+        constants = [tensor for alias, tensor in self.constants.items() if alias in used]
+        body = helper.make_graph(self.nodes, name, inputs, outputs, constants)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid(FUSED, 1)]
         model = helper.make_model(body, opset_imports=opsets, ir_version=10, producer_name="chatapp")
-        helper.set_model_props(model, facts)
-        self.data.close()
-        onnx.save(model, self.folder / "model.onnx")
+        helper.set_model_props(model, facts or {})
+        self.data.flush()
+        onnx.save(model, self.folder / f"{name}.onnx")
+        self.nodes = []

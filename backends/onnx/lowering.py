@@ -7,8 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from backends import BackendError
-from backends.decoder import Activation, Decoder, Quantized, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.onnx.graph import FUSED, Graph
 
 TOP = 64
@@ -23,7 +22,7 @@ class Ops:
     def __init__(self, decoder: Decoder, graph: Graph):
         self.decoder, self.graph = decoder, graph
         self.node, self.constant = graph.node, graph.constant
-        self.masks: dict[tuple[float, ...], str] = {}
+        self.biases: dict[str | tuple[float, ...], str] = {}
 
     def embed(self, table: Weight, index: str) -> str:
         values = table.values
@@ -89,19 +88,23 @@ class Ops:
             sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
             q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
             q, k = self.norm_heads(q, q_norm, a.head_dim), self.norm_heads(k, k_norm, a.head_dim)
+        past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
+        added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
         inputs = dict(
-            query=q, key=k, value=v, past_key=f"past_key_{layer}", past_value=f"past_value_{layer}",
+            query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position="last_position", total_length="total_length",
             cos=self.rotation("cos", np.cos, a.rope), sin=self.rotation("sin", np.sin, a.rope),
-            position_ids="", attention_bias=self.alibi(a.alibi) if a.alibi else "",
+            position_ids="", attention_bias=added,
         )  # fmt: skip
         outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
-        how |= dict(local_window_size=a.window or -1, softcap=a.softcap)
+        how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
         return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, domain=FUSED, **how)[0]
 
     def cross_attention(self, q: str, layer: int) -> str:
-        raise BackendError("ONNX Runtime cannot run encoder-decoders yet")
+        a = self.decoder.layers[layer]
+        memory = f"memory_key_{layer}", f"memory_value_{layer}"
+        return self.node("MultiHeadAttention", q, *memory, domain=FUSED, num_heads=a.heads, scale=a.scale)
 
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
         """Each head on its own; GroupQueryAttention does this on other devices only."""
@@ -117,16 +120,32 @@ class Ops:
 
     def alibi(self, slopes: tuple[float, ...]) -> str:
         """slope * (key - query), (1, heads, T, S), once for all layers."""
-        if slopes not in self.masks:
-            zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
-            length = self.node("Squeeze", self.node("Cast", "total_length", to=TensorProto.INT64))
-            keys = self.node("Range", zero, length, one)
-            queries = self.node("Gather", self.positions, zero)  # (T,), alike in every row
-            queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
-            distance = self.node("Cast", self.node("Sub", keys, queries), to=TensorProto.FLOAT)  # (T, S)
-            slope = self.constant(f"slopes_{len(self.masks)}", np.array(slopes, np.float32)[None, :, None, None])
-            self.masks[slopes] = self.node("Mul", slope, distance)
-        return self.masks[slopes]
+        if slopes not in self.biases:
+            distance = self.node("Cast", self.distance(), to=TensorProto.FLOAT)
+            slope = self.constant(f"slopes_{len(self.biases)}", np.array(slopes, np.float32)[None, :, None, None])
+            self.biases[slopes] = self.node("Mul", slope, distance)
+        return self.biases[slopes]
+
+    def by_bucket(self, a: Attention, bias: Weight) -> str:
+        """What the table has for each distance, (1, heads, T, S), once for all layers."""
+        if bias.name not in self.biases:
+            assert isinstance(bias.values, np.ndarray)  # never rounded
+            last = len(a.buckets) - 1
+            table = self.constant(bias.name, bias.values[list(a.buckets[::-1])].T[None])  # (1, heads, distances)
+            here = self.constant("here_" + bias.name, np.array(last if a.causal else last // 2))
+            ends = self.constant("zero", np.array(0)), self.constant("last_" + bias.name, np.array(last))
+            place = self.node("Clip", self.node("Add", self.distance(), here), *ends)
+            self.biases[bias.name] = self.node("Gather", table, place, axis=2)
+        return self.biases[bias.name]
+
+    def distance(self) -> str:
+        """key - query, (T, S)."""
+        zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
+        length = self.node("Squeeze", self.node("Cast", "total_length", to=TensorProto.INT64))
+        keys = self.node("Range", zero, length, one)
+        queries = self.node("Gather", self.positions, zero)  # (T,), alike in every row
+        queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
+        return self.node("Sub", keys, queries)
 
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
@@ -149,29 +168,23 @@ class Ops:
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+    """Write model.onnx and model.data to `folder`, and encoder.onnx where there is one, reading one weight at a time.
 
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `last_position` (B,), the position of
     the newest token, `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
     (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
+    The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
-    if decoder.encoder:
-        raise BackendError("ONNX Runtime cannot run encoder-decoders yet")
+    facts = {"context_length": str(decoder.context_length), "precision": precision}
     with Graph(folder) as graph:
+        memory = lower_encoder(decoder, weights, graph) if decoder.encoder else []
         logits = forward(decoder, weights, Ops(decoder, graph))
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
         count = graph.constant("top", np.array([top]))
         graph.node_with("TopK", [logits, count], ["top_logits", "top_tokens"], axis=-1)
-
-        def value(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
-            return helper.make_tensor_value_info(name, kind, shape)
-
-        inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
-        inputs += [value("total_length", TensorProto.INT32, 1), value("last", TensorProto.INT64, 1)]
-        if any("positions" in node.input for node in graph.nodes):
-            inputs.append(value("positions", TensorProto.INT64, "B", "T"))
+        inputs = [*basic_inputs(graph), value("last", TensorProto.INT64, 1), *memory]
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
         outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
@@ -179,4 +192,33 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
             shape = "B", a.kv_heads, "S", a.head_dim
             inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
             outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
-        graph.save(inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})
+        graph.save("model", inputs, outputs, facts | ({"start_token": str(decoder.start_token)} if memory else {}))
+
+
+def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph) -> list[onnx.ValueInfoProto]:
+    """Write encoder.onnx and return its outputs."""
+    outputs = []
+    by_head = graph.constant("by_head", np.array([0, 0, 2, -1, decoder.layers[0].head_dim]))
+    for i, kv in enumerate(encode(decoder, weights, Ops(decoder.reader, graph))):
+        a = decoder.layers[i]
+        split = graph.node("Transpose", graph.node("Reshape", kv, by_head), perm=[2, 0, 3, 1, 4])
+        for place, kind in enumerate(("key", "value")):
+            name = f"memory_{kind}_{i}"
+            graph.node_with("Gather", [split, graph.constant(f"number_{place}", np.array(place))], [name], axis=0)
+            outputs.append(value(name, TensorProto.FLOAT, "B", a.kv_heads, "P", a.head_dim))
+    graph.save("encoder", basic_inputs(graph), outputs)
+    return outputs
+
+
+def basic_inputs(graph: Graph) -> list[onnx.ValueInfoProto]:
+    """What tells a graph its tokens and their places."""
+    inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
+    inputs.append(value("total_length", TensorProto.INT32, 1))
+    if any("positions" in node.input for node in graph.nodes):
+        inputs.append(value("positions", TensorProto.INT64, "B", "T"))
+    return inputs
+
+
+def value(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
+    """An input or output."""
+    return helper.make_tensor_value_info(name, kind, shape)

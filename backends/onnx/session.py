@@ -21,7 +21,7 @@ LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
 
 
-def open_runtime(folder: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
+def open_runtime(graph: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
     """Load a graph into ONNX Runtime, with entries for its session configuration."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, and told once
@@ -30,9 +30,9 @@ def open_runtime(folder: Path, config: Mapping[str, str]) -> onnxruntime.Inferen
     for key, value in config.items():
         options.add_session_config_entry(key, value)
     try:
-        return onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no base class of its own errors
-        raise BackendError(f"ONNX Runtime cannot load {folder}: {error}") from error
+        raise BackendError(f"ONNX Runtime cannot load {graph.parent}: {error}") from error
 
 
 class Watch(Protocol):
@@ -44,14 +44,17 @@ class Watch(Protocol):
 
 
 class Session:
-    """A loaded decoder; keys and values stay in buffers shared by past and present."""
+    """A loaded decoder; keys and values stay in buffers shared by past and present.
 
-    whole_prompts = False
+    Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
+    """
 
     def __init__(self, folder: Path):
         self.folder, self.crowded = folder, False
+        self.whole_prompts = (folder / "encoder.onnx").exists()
         start = time.monotonic()
-        self.runtime = runtime = open_runtime(folder, ALONE)
+        self.load(ALONE)
+        runtime = self.runtime
         self.patience = max(LOOK, 5 * (time.monotonic() - start))
         self.neighbours: Watch = Neighbours()
         self.computing = 0.0
@@ -62,14 +65,28 @@ class Session:
         self.vocab_size, self.tops = (int(output.shape[2]) for output in runtime.get_outputs()[:2])
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
-        self.length = self.rows = self.capacity = 0
+        self.start_token = int(facts.get("start_token", 0))
+        self.cached = self.rows = self.capacity = 0
+        self.read_ahead = 0
+        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
         self.cache: dict[str, np.ndarray] = {}
+        self.memory: dict[str, np.ndarray] = {}
+        """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
         self.top: Top | None = None
 
+    def load(self, config: Mapping[str, str]) -> None:
+        """Open the graphs."""
+        self.runtime = open_runtime(self.folder / "model.onnx", config)
+        self.encoder = open_runtime(self.folder / "encoder.onnx", config) if self.whole_prompts else None
+
+    @property
+    def length(self) -> int:
+        return self.cached + self.read_ahead
+
     @property
     def batch(self) -> int:
-        return self.rows if self.length else 0
+        return self.rows if self.cached else 0
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -79,25 +96,45 @@ class Session:
             self.top = None  # of the last token only
             return np.concatenate(steps[-last:], axis=1)
         self.adapt()
-        self.reserve(batch, self.length + count)
+        start, ahead = time.monotonic(), self.read_ahead
+        if self.encoder and not self.cached:
+            self.memory, self.steps = self.encode(self.encoder, tokens), {}
+            tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
+        self.reserve(batch, self.cached + count)
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
             self.steps[count, last] = Step(self, batch, count, last)
         step = self.steps[count, last]
-        start = time.monotonic()
-        step.run(tokens, self.length)
+        step.run(tokens, self.cached)
         self.computing += time.monotonic() - start
-        self.length += count
+        self.cached, self.read_ahead = self.cached + count, ahead
         self.top = step.top
         return step.logits
 
+    def encode(self, encoder: onnxruntime.InferenceSession, tokens: np.ndarray) -> dict[str, np.ndarray]:
+        """What the decoder's layers attend to in a prompt."""
+        batch, count = tokens.shape
+        feeds = dict(
+            tokens=tokens,
+            positions=np.tile(np.arange(count), (batch, 1)),
+            last_position=np.full(batch, count - 1, np.int32),
+            total_length=np.array([count], np.int32),
+        )
+        try:
+            values = encoder.run(None, {wanted.name: feeds[wanted.name] for wanted in encoder.get_inputs()})
+        except Exception as error:  # onnxruntime has no base class of its own errors
+            raise BackendError(f"ONNX Runtime failed: {error}") from error
+        return {output.name: value for output, value in zip(encoder.get_outputs(), values, strict=True)}
+
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self.length = length
+        check_rewind(self, length, self.read_ahead + 1)
+        self.read_ahead = self.read_ahead if length else 0
+        self.cached = length - self.read_ahead
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(self, parents)
         if list(parents) != list(range(self.rows)):
+            self.memory = {name: values[list(parents)] for name, values in self.memory.items()}
             self.resize(parents, self.capacity)
 
     def adapt(self) -> None:
@@ -114,8 +151,8 @@ class Session:
         crowded = others > (0.2 if self.crowded else 0.5)
         if crowded != self.crowded:
             self.crowded, self.steps = crowded, {}
-            del self.runtime  # never two copies of the weights
-            self.runtime = open_runtime(self.folder, CROWDED if crowded else ALONE)
+            del self.runtime, self.encoder  # never two copies of the weights
+            self.load(CROWDED if crowded else ALONE)
 
     def reserve(self, batch: int, length: int) -> None:
         """Make room for `length` tokens in `batch` rows."""
@@ -128,8 +165,8 @@ class Session:
         for name, shape in self.inputs.items():
             if name.startswith("past_"):
                 fresh = np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
-                if self.length:
-                    fresh[:, :, : self.length] = self.cache[name][list(parents), :, : self.length]
+                if self.cached:
+                    fresh[:, :, : self.cached] = self.cache[name][list(parents), :, : self.cached]
                 self.cache[name] = fresh
         self.rows, self.capacity, self.steps = len(parents), capacity, {}
 
@@ -155,8 +192,9 @@ class Step:
         self.top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
+        arrays = self.feeds | session.cache | session.memory
         for name in session.inputs:
-            value = wrap(session.cache[name] if name in session.cache else self.feeds[name])
+            value = wrap(arrays[name])
             self.binding.bind_ortvalue_input(name, value)
             if name in session.cache:
                 self.binding.bind_ortvalue_output(name.replace("past", "present"), value)
