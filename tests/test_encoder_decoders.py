@@ -91,8 +91,11 @@ class TestLogits:
         assert session.forward(prompt) == pytest.approx(first, abs=TOLERANCE)
 
     def test_another_prompt_of_another_length_and_more_rows(self, golden: Golden, session: Session) -> None:
-        session.forward(golden.prompts[:1, :7])
-        session.forward(golden.answers[:1, :5])
+        for prompt in (golden.prompts[:1, :7], golden.prompts[1:2, :30], golden.prompts[2:]):
+            session.rewind(0)
+            session.forward(prompt)
+            found = session.forward(golden.answers[2:, : golden.told])[0, 0]
+        assert found == pytest.approx(golden.after(golden.told)[2], abs=TOLERANCE)
         session.rewind(0)
         session.forward(golden.prompts)
         found = session.forward(golden.answers[:, : golden.told])[:, 0]

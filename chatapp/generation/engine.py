@@ -64,7 +64,7 @@ class Engine:
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.load_seconds, self.lowering_seconds = load_seconds, lowering_seconds
         self.context_length = session.context_length
-        self._infill = infill.find(tokenizer)
+        self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         self._cached: list[int] = []
         self._lock = threading.Lock()
 
@@ -94,10 +94,12 @@ class Engine:
         return self._stream(self._turn(prompt, options, self.tokenizer.eos, started))
 
     def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
-        """What may follow a text."""
+        """What may follow a text; what answers it, where an encoder reads it."""
         started = perf_counter()
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
+        if self.session.whole_prompts:
+            return self._stream(self._turn(self.tokenizer.encode_whole(text), options, self.tokenizer.eos, started))
         prompt = self.tokenizer.encode_prompt(text)
         return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=prompt[-1:]))
 
@@ -109,13 +111,13 @@ class Engine:
         started = perf_counter()
         if self._infill is None:
             raise GenerationError(
-                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <fim_prefix>"
+                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as "
+                + ("<extra_id_0>" if self.session.whole_prompts else "<fim_prefix>")
             )
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS)
         reserved = min(options.max_tokens or 0, self.context_length // 2)
         prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
-        # A prefix that ends within a word ends with tokens that are rare there: the last one is chosen again.
-        first = self.tokenizer.beginning_with(prompt[-1]) if self._infill.order == "spm" else []
+        first = self._infill.first(self.tokenizer, prompt)
         return self._stream(self._turn(prompt, options, self._infill.end, started, first=first))
 
     def _turn(
@@ -147,10 +149,11 @@ class Engine:
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
         vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
+        written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         rows = [
             Row(
                 index,
-                Sampler(options, seed=seed, index=index, prompt=prompt, vocab_size=vocab_size),
+                Sampler(options, seed=seed, index=index, prompt=written, vocab_size=vocab_size),
                 Detokenizer(self.tokenizer, context, given),
                 StopStrings(options.stop),
                 options.logprobs,
@@ -187,9 +190,9 @@ class Engine:
         """Rewind to what the cache shares with the prompt, and say how much; the last token is always read anew.
 
         Nothing is shared when the caller chose the seed: a prompt read in other parts gives logits that
-        differ a little, and the same seed is to give the same text.
+        differ a little, and the same seed is to give the same text. Nor with what an encoder has read.
         """
-        cached = [] if turn.reproducible else self._cached
+        cached = [] if turn.reproducible or self.session.whole_prompts else self._cached
         pairs = enumerate(zip(cached, turn.prompt, strict=False))
         shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(turn.prompt) - 1))
         if shared != self.session.length or not shared:

@@ -18,10 +18,11 @@ def generate(session: Session, prompt: list[int], batch: list[Row], watch: Stopw
     The reader may finish a row too. Finished rows leave `batch`, which always tells, place by place,
     whose tokens the session's rows hold; the very last ones stay.
     """
-    for start in range(0, len(prompt), PREFILL):
+    part = len(prompt) if session.whole_prompts else PREFILL
+    for start in range(0, len(prompt), part):
         if start:
             yield None
-        logits = session.forward(np.array([prompt[start : start + PREFILL]], np.int64))
+        logits = session.forward(np.array([prompt[start : start + part]], np.int64))
         watch.lap("prefill")
     places = [0] * len(batch)  # every row continues the one that read the prompt
     while True:

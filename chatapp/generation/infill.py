@@ -27,6 +27,8 @@ ENDS = (
     "▁<EOT>",
 )
 """Other tokens after which nothing belongs to the middle."""
+SENTINELS = 100
+"""Gaps that T5 tells apart."""
 CHARACTERS_PER_TOKEN = 8
 """More than a token of code spells on average: what is farther away cannot fit the context."""
 
@@ -50,6 +52,31 @@ class Infill:
             return [*tokenizer.start, self.prefix, self.suffix, *after, self.middle, *before]
         return [*tokenizer.start, self.prefix, *before, self.suffix, *after, self.middle]
 
+    def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
+        """What may take the place of the prompt's last token; nothing where it stays.
+
+        A prefix that ends within a word ends with tokens that are rare there: the last one is chosen again.
+        """
+        return tokenizer.beginning_with(prompt[-1]) if self.order == "spm" else []
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How an encoder-decoder wants a gap to be presented: as a token in its place, which the answer begins with."""
+
+    sentinel: int
+    end: frozenset[int]
+    """Tokens that end the middle: the next gap's, which is not there, among them."""
+
+    def prompt(self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int) -> list[int]:
+        """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out."""
+        before, after = trim(tokenizer, prefix, suffix, room - len(tokenizer.start) - len(tokenizer.finish) - 1)
+        return [*tokenizer.start, *before, self.sentinel, *after, *tokenizer.finish]
+
+    def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
+        """Nothing: the answer does not go on with the prefix."""
+        return []
+
 
 def find(tokenizer: Tokenizer) -> Infill | None:
     """How this tokenizer's model infills; None if it cannot."""
@@ -64,6 +91,12 @@ def find(tokenizer: Tokenizer) -> Infill | None:
         raise GenerationError(f"tokenizer_config.json says fim_order {order!r}; known are psm and spm")
     ends = {token for text in ENDS if (token := tokenizer.token_id(text)) is not None}
     return Infill(prefix, suffix, middle, order, tokenizer.eos | ends | {prefix, suffix, middle})
+
+
+def find_gap(tokenizer: Tokenizer) -> Gap | None:
+    """How this tokenizer's encoder-decoder infills (T5, CodeT5); None if it cannot."""
+    sentinels = [token for i in range(SENTINELS) if (token := tokenizer.token_id(f"<extra_id_{i}>")) is not None]
+    return Gap(sentinels[0], tokenizer.eos.union(sentinels[1:])) if len(sentinels) > 1 else None
 
 
 def trim(tokenizer: Tokenizer, prefix: str, suffix: str, room: int) -> tuple[list[int], list[int]]:

@@ -34,8 +34,8 @@ class Tokenizer:
             self.vocabulary.add_special_tokens([entry])
         self.eos = self._end_ids(folder)
         """Ids that end a reply."""
-        self.start = self._start_ids()
-        """Ids that the tokenizer puts before every text, such as <s>."""
+        self.start, self.finish = self._frame()
+        """Ids that the tokenizer puts before and after every text, such as <s> and </s>."""
         decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
         self.byte_level = decoder.get("type") == "ByteLevel"
         self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
@@ -53,6 +53,10 @@ class Tokenizer:
     def encode_prompt(self, text: str) -> list[int]:
         """Tokens of a user's text to be continued, with those that the tokenizer puts before every text."""
         return [*self.start, *self.encode(text)]
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Tokens of a user's text for an encoder, with those that the tokenizer puts around every text."""
+        return [*self.start, *self.encode(text), *self.finish]
 
     def encode_template(self, text: str) -> list[int]:
         """Tokens of a template's text, in which control tokens count."""
@@ -99,11 +103,13 @@ class Tokenizer:
             ids: list[int] = self.vocabulary.encode(text, add_special_tokens=False).ids
         return ids
 
-    def _start_ids(self) -> tuple[int, ...]:
+    def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         content = self.vocabulary.encode("a", add_special_tokens=False).ids
         framed = self.vocabulary.encode("a").ids
         places = [i for i in range(len(framed)) if framed[i : i + len(content)] == content]
-        return tuple(framed[: places[0]]) if places else ()
+        if not places:
+            return (), ()
+        return tuple(framed[: places[0]]), tuple(framed[places[0] + len(content) :])
 
     def _end_ids(self, folder: Path) -> frozenset[int]:
         ids = {self.token_id(special_tokens(folder).get("eos_token", ""))}
