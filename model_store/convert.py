@@ -13,7 +13,7 @@ from model_store.weights import Canonical, Family
 def describe(folder: Path) -> StoredModel:
     """What the checkpoint in `folder` is; raises UnsupportedCheckpoint when it cannot run."""
     checkpoint, family, decoder = open_checkpoint(folder)
-    Canonical(checkpoint, family, decoder)
+    weights = Canonical(checkpoint, family, decoder)
     for name in ("tokenizer.json",):
         if not (folder / name).is_file():
             raise UnsupportedCheckpoint(f"{folder} has no {name}; save the model's fast tokenizer there")
@@ -22,7 +22,7 @@ def describe(folder: Path) -> StoredModel:
         name=folder.name,
         folder=folder,
         family=str(checkpoint.config["model_type"]),
-        parameters=sum(tensor.size for tensor in checkpoint.tensors.values()),
+        parameters=weights.parameters,
         context_length=decoder.context_length,
         chats="chat_template" in tokenizer or (folder / "chat_template.jinja").exists(),
         size=sum(path.stat().st_size for path in weight_files(folder)),

@@ -19,6 +19,10 @@ Where checkpoints keep a weight under one name or another, or copies under sever
 """
 
 
+KINDS = (".weight", ".bias")
+"""How the names of tensors end."""
+
+
 class Family(Protocol):
     """What a module of `model_store.families` holds."""
 
@@ -50,11 +54,13 @@ class Canonical(Mapping[str, Weight]):
             table |= {f"{part}layers.{i}.{name.removeprefix(part)}": (source, i) for i in range(len(layers))}
         self.table: dict[str, tuple[Source, int]] = {}
         for name, (source, layer) in table.items():
+            if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
+                continue  # which has it
             if self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
             elif name == "lm_head" and self.tied:
                 self.table[name] = self.table["embedding"]
-            elif not name.endswith("?") and name.replace(".up_proj", ".gate_up_proj") not in self.table:
+            elif not name.endswith("?"):
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)
@@ -89,6 +95,13 @@ class Canonical(Mapping[str, Weight]):
             return head == embedding
         one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
         return one is not None and other is not None and same(one, other)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are; copies count once."""
+        rows = {row for name, row in self.table.items() if name != "lm_head" or not self.head_is_embedding}
+        found = [copies for row in rows for kind in KINDS for copies in self.find(*row, kind)]
+        return sum(self.tensors[copies[0]].size for copies in found)
 
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
@@ -126,8 +139,7 @@ class Canonical(Mapping[str, Weight]):
 
     def refuse_unclaimed(self, family: Family) -> None:
         """Raise for a tensor that no row of the table mentions: it would silently not take part."""
-        kinds = ".weight", ".bias"
-        rows = [found for row in self.table.values() for kind in kinds for found in self.find(*row, kind)]
+        rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
         claimed = {name for copies in rows for name in copies}
         for name in self.tensors.keys() - claimed:
             if not any(fnmatchcase(name, "*" + pattern) for pattern in family.UNUSED):

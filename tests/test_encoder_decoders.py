@@ -1,15 +1,19 @@
 """Encoder-decoders against golden logits of PyTorch transformers: a prompt read, answers of many kinds of calls."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from test_backends import Crowd
 
 import backends
 from backends import Session
 from backends.decoder import Attention, Decoder
+from backends.onnx.session import Session as OnnxSession
+from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
@@ -18,6 +22,8 @@ GOLDEN = Path(__file__).parent / "golden_answers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 TOLERANCE = 1e-4
 """Absolute, in float32."""
+ROUNDED_TOLERANCE = 0.12
+"""Mean error in standard deviations, as in test_backends; a gate multiplies two rounded halves."""
 BACKENDS = ("reference", *backends.NAMES)
 
 
@@ -185,3 +191,40 @@ def test_each_part_of_the_description_matters(case: str, wrong: str, golden: Gol
     session.forward(golden.prompts[:1])
     found = session.forward(golden.answers[:1], last=24)
     assert np.abs(found - golden.logits[:1]).max() > 10 * TOLERANCE
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "f32"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("backend", backends.NAMES)
+def test_rounded_weights_are_computed_with(
+    tmp_path: Path, backend: str, precision: str, case: str, golden: Golden
+) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    weights = Canonical(checkpoint, family, decoder)
+    backends.get(backend).lower(decoder, weights, tmp_path, precision=precision)
+    session = backends.get(backend).load(tmp_path, device="cpu")
+    assert session.placement.precision == precision
+    expected = ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision]))
+    logits = []
+    for one in session, expected:
+        found = [one.forward(golden.prompts).copy(), one.forward(golden.answers[:, :20], last=20).copy()]
+        found += [one.forward(golden.answers[:, i : i + 1]).copy() for i in range(20, 24)]
+        logits.append(np.concatenate(found, axis=1))
+    error = np.abs(logits[0] - logits[1])
+    assert error.mean() < ROUNDED_TOLERANCE * logits[1].std()
+
+
+def test_when_others_want_the_cores_both_graphs_are_loaded_anew(tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "t5-flan")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session, golden = OnnxSession(tmp_path), Golden("t5-flan")
+    for cores in 2.0, 0.0:
+        before = session.encoder
+        session.rewind(0)
+        session.forward(golden.prompts[:1])
+        session.patience, session.neighbours, session.computing = 0.001, Crowd(cores), 1.0
+        time.sleep(0.0015)
+        found = session.forward(golden.answers[:1, : golden.told])[0, 0]
+        assert session.crowded is (cores > 1) and session.encoder is not before
+        assert found == pytest.approx(golden.after(golden.told)[0], abs=TOLERANCE)
+        session.patience = 1000.0
