@@ -15,6 +15,7 @@ from backends.decoder import Attention, Decoder
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
+from chatapp.generation.fallback import FallbackSession
 from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
 
@@ -228,3 +229,39 @@ def test_when_others_want_the_cores_both_graphs_are_loaded_anew(tmp_path: Path) 
         assert session.crowded is (cores > 1) and session.encoder is not before
         assert found == pytest.approx(golden.after(golden.told)[0], abs=TOLERANCE)
         session.patience = 1000.0
+
+
+class Mortal(ReferenceSession):
+    """Dies when its cache would hold more than so many tokens."""
+
+    limit = 0
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        if self.length + tokens.shape[1] > self.limit:
+            raise RuntimeError("the driver was reset")
+        return super().forward(tokens, last)
+
+
+@pytest.mark.parametrize("own_prompts", [True, False])
+@pytest.mark.parametrize("answered", [-1, 0, 7])
+def test_another_session_takes_over_in_mid_answer(tmp_path: Path, answered: int, own_prompts: bool) -> None:
+    golden = Golden("t5-flan")
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "t5-flan")
+    mortal = Mortal(decoder, Canonical(checkpoint, family, decoder))
+    mortal.limit = golden.prompts.shape[1] + answered
+    reasons: list[str] = []
+    session = FallbackSession([lambda: mortal, lambda: open_case("t5-flan", "onnx", tmp_path)], reasons.append)
+    if own_prompts:
+        session.forward(golden.prompts)
+    else:
+        session.forward(golden.prompts[1:2])
+        session.reorder([0, 0, 0])
+    assert session.whole_prompts
+    for i in range(golden.told):
+        with pytest.raises(backends.BackendError, match="as a whole"):
+            session.rewind(5)
+        found = session.forward(golden.answers[:, i : i + 1])[:, 0]
+    assert reasons == ["reference failed on cpu: the driver was reset"]
+    assert session.placement.backend == "onnx"
+    same = slice(None) if own_prompts else slice(1, 2)
+    assert found[same] == pytest.approx(golden.after(golden.told)[same], abs=TOLERANCE)

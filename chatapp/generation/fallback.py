@@ -39,6 +39,10 @@ class FallbackSession:
         return self.session.top
 
     @property
+    def whole_prompts(self) -> bool:
+        return self.session.whole_prompts
+
+    @property
     def length(self) -> int:
         return self.session.length
 
@@ -57,7 +61,7 @@ class FallbackSession:
         return logits
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
+        check_rewind(self, length, self.first if self.whole_prompts else 0)
         self.attempt(lambda session: session.rewind(length))
         self.rows = [row[:length] for row in self.rows] if length else []
         self.first = min(self.first, length)
