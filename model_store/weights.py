@@ -55,7 +55,7 @@ class Canonical(Mapping[str, Weight]):
         self.table: dict[str, tuple[Source, int]] = {}
         for name, (source, layer) in table.items():
             if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
-                continue  # which has it
+                continue  # a gate is in its place; a tensor of its own would be nobody's
             if self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
             elif name == "lm_head" and self.tied:

@@ -9,7 +9,7 @@ from model_store.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import activation
 
-PREFIX = "transformer."
+PREFIX = ""
 TIED = True
 UNUSED = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 BIAS = ".block.0.layer.0.SelfAttention.relative_attention_bias"
@@ -77,8 +77,8 @@ def start_token(config: Config) -> int:
 
 def ffn_activation(config: Config) -> str:
     """The activation in `feed_forward_proj`, such as relu and gated-gelu; the tensors tell whether there is a gate."""
-    kind = config.get("feed_forward_proj", "relu")
-    name: str = "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
+    kind = str(config.get("feed_forward_proj", "relu"))
+    name = "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
     meant = {"dense_act_fn": name, "is_gated_act": kind.startswith("gated-")}
     for field, value in meant.items():
         if config.get(field, value) != value:
