@@ -156,7 +156,9 @@ class Ops(Protocol[Tensor]):
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
     x, branch = residual(decoder, weights, ops, "")
-    normed, _ = add_norm(ops, ops.last(x), None if branch is None else ops.last(branch), weights["norm"])
+    normed, _ = add_norm(weights, ops, ops.last(x), None if branch is None else ops.last(branch), "norm")
+    if "project_out" in weights:
+        normed = ops.linear(normed, weights["project_out"])
     if decoder.output_scale != 1:
         normed = ops.scale(normed, decoder.output_scale)
     logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
@@ -169,7 +171,7 @@ def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]
     `ops` are those of `decoder.reader`, with no cache.
     """
     x, branch = residual(decoder.reader, weights, ops, "encoder.")
-    normed, _ = add_norm(ops, x, branch, weights["encoder.norm"])
+    normed, _ = add_norm(weights, ops, x, branch, "encoder.norm")
     return [ops.linear(normed, weights[f"layers.{i}.cross_kv_proj"]) for i in range(len(decoder.layers))]
 
 
@@ -181,13 +183,15 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
     x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
     if decoder.embedding_scale != 1:
         x = ops.scale(x, decoder.embedding_scale)
+    if "project_in" in weights:
+        x = ops.linear(x, weights["project_in"])
     if "embedding_norm" in weights:
         x = ops.norm(x, weights["embedding_norm"])
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
 
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
-        normed, x = add_norm(ops, x, branch, weights[layer + "attention_norm"])
+        normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
         qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
         norms = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
         attended = ops.attention(qkv, i, *norms, weights.get(part + "relative_bias"))
@@ -203,10 +207,12 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
             normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
             attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
             branch = ops.linear(attended, weights[layer + "cross_o_proj"])
-        normed, x = ops.add_norm(x, branch, weights[layer + "ffn_norm"])
+        x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
+        normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
         branch = feed_forward(decoder, weights, ops, normed, layer)
         if layer + "post_ffn_norm" in weights:
             branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+        x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
     return x, branch
 
 
@@ -219,6 +225,16 @@ def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor
     return ops.linear(hidden, weights[layer + "down_proj"])
 
 
-def add_norm(ops: Ops[Tensor], x: Tensor, branch: Tensor | None, weight: Weight) -> tuple[Tensor, Tensor]:
-    """Return the norm of `x` and the branch still to be added, and their sum."""
-    return (ops.norm(x, weight), x) if branch is None else ops.add_norm(x, branch, weight)
+def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
+    """Return the norm of `x` and the branch still to be added, and their sum; twice the sum where there is no norm."""
+    if name in weights:
+        return (ops.norm(x, weights[name]), x) if branch is None else ops.add_norm(x, branch, weights[name])
+    total = x if branch is None else ops.add(x, branch)
+    return total, total
+
+
+def norm_sum(
+    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str
+) -> tuple[Tensor, Tensor | None]:
+    """Put the norm of the residual in its place, where the model normalises after adding."""
+    return (add_norm(weights, ops, x, branch, name)[0], None) if name in weights else (x, branch)

@@ -1,6 +1,7 @@
 """Read config.json and safetensors, tensor by tensor, without torch."""
 
 import json
+import re
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -12,8 +13,15 @@ import numpy as np
 from model_store import torch_file
 from model_store.errors import UnsupportedCheckpoint
 
-DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
-OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "F64": 8, "U64": 8, "I64": 8}
+DTYPES = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
+ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
+"""Types of one byte or less that only rounded checkpoints have."""
 HEADER_LIMIT = 100_000_000
 """Bytes; the format's own limit."""
 
@@ -44,11 +52,23 @@ class Checkpoint:
     """A publisher's folder: its configuration, and its floating-point tensors by name, mapped rather than read."""
 
     def __init__(self, folder: Path):
+        refuse_adapter(folder)
         self.folder = folder
         self.config: Config = read_json(folder / "config.json")
         self.tensors: dict[str, np.ndarray] = {}
         for path in weight_files(folder):
             self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Raise for a folder with changes to a model rather than a model."""
+    weights = (path.name for _, pattern in LAYOUTS for path in folder.glob(pattern))
+    if (folder / "adapter_config.json").is_file() and all(name.startswith("adapter_model") for name in weights):
+        base = read_json(folder / "adapter_config.json").get("base_model_name_or_path", "another model")
+        raise UnsupportedCheckpoint(
+            f"{folder} holds an adapter (adapter_config.json) for {base} and no model; merge the two first, with"
+            " merge_and_unload of the library peft, and take what that saves"
+        )
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -91,6 +111,7 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
     try:
         header = json.loads(bytes(data[8:start]))
         header.pop("__metadata__", None)
+        refuse_rounded(path, header)
         spans = {name: span(entry) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(path, f"its header cannot be read ({error})") from error
@@ -107,6 +128,16 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
         for name, (begin, stop, _) in spans.items()
         if header[name]["dtype"] in DTYPES
     }
+
+
+def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
+    """Raise for a tensor in a format that only rounded checkpoints have."""
+    for name, entry in header.items():
+        if ROUNDED.fullmatch(entry["dtype"]):
+            raise UnsupportedCheckpoint(
+                f"{path}: the tensor {name} is rounded already ({entry['dtype']}); take the publisher's checkpoint in"
+                " bfloat16, float16 or float32"
+            )
 
 
 def span(entry: dict[str, Any]) -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ import backends
 from backends.decoder import Decoder, Weight
 from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families
 from model_store.checkpoint import Checkpoint, read_json, weight_files
+from model_store.vocabulary import check_vocabulary
 from model_store.weights import Canonical, Family
 
 
@@ -17,6 +18,7 @@ def describe(folder: Path) -> StoredModel:
     for name in ("tokenizer.json",):
         if not (folder / name).is_file():
             raise UnsupportedCheckpoint(f"{folder} has no {name}; save the model's fast tokenizer there")
+    check_vocabulary(folder / "tokenizer.json", decoder.vocab_size)
     tokenizer = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
     return StoredModel(
         name=folder.name,

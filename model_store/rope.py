@@ -26,6 +26,8 @@ def rope(config: Config, head_dim: int, *, partial: float = 1.0) -> Rope:
     rotary = config.get("rotary_dim") or int(head_dim * share)
     frequencies = [theta ** (-2 * i / rotary) for i in range(rotary // 2)]
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if "short_factor" in scaling:
+        kind = "longrope"  # the first Phi 3 call it "su" and "yarn"
     if kind not in KINDS:
         known = ", ".join(KINDS)
         raise UnsupportedCheckpoint(f"rotary positions scaled by {kind!r} are not supported (known: {known})")
@@ -108,5 +110,4 @@ KINDS: dict[str, Stretch] = {
     "llama3": llama3,
     "yarn": yarn,
     "longrope": longrope,
-    "su": longrope,
 }

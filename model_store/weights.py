@@ -13,21 +13,31 @@ from model_store.errors import UnsupportedCheckpoint
 
 Transform = Callable[[np.ndarray, Attention], np.ndarray]
 Source = str | tuple[str | Transform, ...]
-"""The checkpoint's name for a weight (several, joined row-wise, with spaces between), and how to change its values.
+"""The checkpoint's name for a weight, and how to change its values.
 
-Where checkpoints keep a weight under one name or another, or copies under several, the names have `=` between them.
+Several tensors that are joined, row by row, have spaces between their names. Where checkpoints keep a tensor under
+one name or another, or copies under several, the names have `=` between them.
 """
-
 
 KINDS = (".weight", ".bias")
 """How the names of tensors end."""
 
 
+def names_of(source: Source) -> str:
+    """The checkpoint's names, as they are written."""
+    return source if isinstance(source, str) else str(source[0])
+
+
+def transforms_of(source: Source) -> list[Transform]:
+    """How the values are changed, in this order."""
+    return [part for part in source if not isinstance(part, str)]
+
+
 class Family(Protocol):
     """What a module of `model_store.families` holds."""
 
-    PREFIX: str
-    """What the names of the tensors may begin with."""
+    PREFIX: str | tuple[str, ...]
+    """What the names of the tensors may begin with: this, one of these, or nothing."""
     MODEL: Mapping[str, Source]
     """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack."""
     LAYER: Mapping[str, Source]
@@ -44,9 +54,9 @@ class Canonical(Mapping[str, Weight]):
     """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
-        self.tensors, self.layers = checkpoint.tensors, decoder.layers
+        self.tensors, self.decoder, self.layers = checkpoint.tensors, decoder, decoder.layers
         self.tied = checkpoint.config.get("tie_word_embeddings", family.TIED)
-        self.prefix = family.PREFIX if any(name.startswith(family.PREFIX) for name in self.tensors) else ""
+        self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
         table = {name: (source, 0) for name, source in family.MODEL.items()}
         for name, source in family.LAYER.items():
             part = "encoder." if name.startswith("encoder.") else ""
@@ -64,7 +74,6 @@ class Canonical(Mapping[str, Weight]):
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)
-        self.shapes = shapes(decoder)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.table)
@@ -80,21 +89,23 @@ class Canonical(Mapping[str, Weight]):
         if name == "lm_head" and self.head_is_embedding:
             name = "embedding"  # one table, stored once
         values = self.read(source, layer, ".weight")
+        bias = self.read(source, layer, ".bias")
         assert values is not None  # found when the table was made
-        shape = self.shapes.get(name, values.shape)
-        if values.shape != shape:
-            tensor = " and ".join(self.names(source, layer, ".weight"))
-            raise UnsupportedCheckpoint(f"the tensor {tensor} has shape {values.shape}, config.json says {shape}")
-        return Weight(name, values, self.read(source, layer, ".bias"))
+        shape = self.shape(name) or values.shape
+        for found, kind, expected in (values, ".weight", shape), (bias, ".bias", shape[:1]):
+            if found is not None and found.shape != expected:
+                tensor = f"the tensor {' and '.join(self.names(source, layer, kind))} has shape {found.shape}"
+                raise UnsupportedCheckpoint(f"{tensor}; config.json and the tensors beside it ask for {expected}")
+        return Weight(name, values, bias)
 
     @cached_property
     def head_is_embedding(self) -> bool:
         """Whether the head has no values of its own, though a tied checkpoint may hold a copy."""
         head, embedding = self.table["lm_head"], self.table["embedding"]
-        if head == embedding or not self.tied:
+        if head == embedding or not self.tied or self.find(*head, ".bias"):
             return head == embedding
         one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
-        return one is not None and other is not None and same(one, other)
+        return one is not None and other is not None and is_same(one, other)
 
     @property
     def parameters(self) -> int:
@@ -105,24 +116,68 @@ class Canonical(Mapping[str, Weight]):
 
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
-        arrays = [self.one_of(copies) for copies in self.find(source, layer, kind)]
-        if not arrays:
+        tensors = {copies[0]: self.one_of(copies) for copies in self.find(source, layer, kind)}
+        if not tensors:
             return None
-        values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        for transform in () if isinstance(source, str) else source[1:]:
-            assert callable(transform)  # only the first element is a name
-            values = transform(values, self.layers[layer])
+        for name, tensor in tensors.items():
+            if not is_finite(tensor):
+                raise UnsupportedCheckpoint(f"the tensor {name} holds NaN or infinite values; download it again")
+        arrays, transforms = list(tensors.values()), transforms_of(source)
+        try:
+            outputs = -1 if transpose in transforms else 0
+            values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=outputs)
+            for transform in transforms:
+                values = transform(values, self.layers[layer])
+        except ValueError as error:
+            shapes = " and ".join(f"{name} {tensor.shape}" for name, tensor in tensors.items())
+            raise UnsupportedCheckpoint(f"the shape of {shapes} is not what config.json says ({error})") from error
         return values if values.ndim == 2 else np.asarray(values, np.float32)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """What config.json, or else a neighbouring tensor, says of the shape of a weight; () if neither does."""
+        _, layer = self.table[name]
+        layers = self.decoder.encoder if name.startswith("encoder.") else self.layers
+        a, size, role = layers[layer], self.decoder.hidden_size, name.rpartition(".")[2]
+        q, kv = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim
+        inner = self.columns(name.removesuffix(role) + "down_proj")
+        width = self.columns("project_in") or size
+        known = {
+            "embedding": (self.decoder.vocab_size, width),
+            "lm_head": (self.decoder.vocab_size, width),
+            "position_embedding": (self.decoder.context_length, size),
+            "project_in": (size, width),
+            "project_out": (width, size),
+            "qkv_proj": (q + kv, size),
+            "cross_q_proj": (q, size),
+            "cross_kv_proj": (kv, size),
+            "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
+            "q_norm": (a.head_dim,),
+            "k_norm": (a.head_dim,),
+            "o_proj": (size, q),
+            "cross_o_proj": (size, q),
+            "up_proj": (inner, size),
+            "gate_up_proj": (2 * inner, size),
+            "down_proj": (size, inner),
+        }
+        return known.get(role, (size,) if role.endswith("norm") else ())
+
+    def columns(self, name: str) -> int:
+        """How many inputs a matrix has; 0 if there is no such matrix."""
+        if name not in self:
+            return 0
+        source, layer = self.table[name]
+        shape = self.tensors[self.find(source, layer, ".weight")[0][0]].shape
+        return sum(shape[:1] if transpose in transforms_of(source) else shape[1:])
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
         """What the tensors of `source` are called, without the prefix."""
-        names = str(source if isinstance(source, str) else source[0]).format(layer).split()
-        return [f"{kind}=".join(name.split("=")) + kind for name in names]
+        names = names_of(source).format(layer).split()
+        return [name.replace("=", kind + "=") + kind for name in names]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
         """The tensors of `source` with their copies, all or none of them."""
         names = self.names(source, layer, kind)
-        spelled = [{prefix + copy: None for copy in name.split("=") for prefix in (self.prefix, "")} for name in names]
+        spelled = [[prefix + copy for copy in name.split("=") for prefix in self.prefixes] for name in names]
         found = [there for copies in spelled if (there := [name for name in copies if name in self.tensors])]
         if found and len(found) != len(names):
             there = [copy for copies in found for copy in copies]
@@ -133,7 +188,7 @@ class Canonical(Mapping[str, Weight]):
         """The values that all of these tensors have."""
         first = self.tensors[copies[0]]
         for name in copies[1:]:
-            if not same(first, self.tensors[name]):
+            if not is_same(first, self.tensors[name]):
                 raise UnsupportedCheckpoint(f"the tensors {copies[0]} and {name} should be copies, and they differ")
         return first
 
@@ -148,28 +203,31 @@ class Canonical(Mapping[str, Weight]):
                 )
 
 
-def same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two tensors hold the same values; at once where a file keeps them in one place."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80_0000, "float64": 0x7FF0_0000_0000_0000}
+"""The bits that are all set in NaN and in infinity, and in no other number."""
+CHUNK = 1 << 18
+"""Values looked at together, so that the processor's cache holds them."""
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether there is neither NaN nor infinity in a tensor."""
+    mask = EXPONENTS[values.dtype.name]
+    return all((chunk & chunk.dtype.type(mask)).max() != mask for chunk in bits(values))
+
+
+def is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two tensors hold the same numbers in the same format; at once where a file keeps them in one place."""
+    if (x.dtype, x.shape) != (y.dtype, y.shape):
         return False
-    return one.__array_interface__ == other.__array_interface__ or np.array_equal(one, other)
+    return x.__array_interface__ == y.__array_interface__ or all(map(np.array_equal, bits(x), bits(y)))
 
 
-def shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
-    """The sizes that config.json announces, of the weights that it does announce."""
-    size = decoder.hidden_size
-    found = {"embedding": (decoder.vocab_size, size), "lm_head": (decoder.vocab_size, size), "norm": (size,)}
-    for part, layers in ("", decoder.layers), ("encoder.", decoder.encoder):
-        for i, a in enumerate(layers):
-            wide = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim  # queries; keys and values
-            found[f"{part}layers.{i}.qkv_proj"] = (sum(wide), size)
-            found[f"{part}layers.{i}.cross_q_proj"] = (wide[0], size)
-            found[f"{part}layers.{i}.cross_kv_proj"] = (wide[1], size)
-            for name in "o_proj", "cross_o_proj":
-                found[f"{part}layers.{i}.{name}"] = (size, wide[0])
-            if a.buckets:
-                found[f"{part}relative_bias"] = (max(a.buckets) + 1, a.heads)
-    return found
+def bits(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the bits of a tensor's numbers, some rows at a time."""
+    values = np.atleast_1d(values)
+    step = max(1, CHUNK * len(values) // max(1, values.size))
+    for start in range(0, len(values) if values.size else 0, step):
+        yield np.ascontiguousarray(values[start : start + step]).view(f"u{values.itemsize}")
 
 
 # Transforms: values of one canonical weight or bias -> the same, in canonical order.

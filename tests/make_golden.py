@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,9 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel, 
 os.environ["HF_HUB_OFFLINE"] = "1"
 GOLDEN = Path(__file__).parent / "golden"
 ANSWERS = Path(__file__).parent / "golden_answers"
-GPT: dict[str, object] = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+EPSILON = 1e-3
+"""Not the default of any family, so that reading it from another field is seen."""
+GPT: dict[str, object] = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2, layer_norm_epsilon=EPSILON)
 LLAMA: dict[str, object] = dict(
     vocab_size=96,
     hidden_size=64,
@@ -24,9 +27,14 @@ LLAMA: dict[str, object] = dict(
     num_key_value_heads=2,
     intermediate_size=96,
     max_position_embeddings=64,
+    rope_theta=500.0,
+    rms_norm_eps=EPSILON,
+    layer_norm_eps=EPSILON,
+    norm_epsilon=EPSILON,
 )
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
+    "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
     "gpt_bigcode": dict(GPT, multi_query=True),
     "gpt_bigcode-multi_head": dict(GPT, multi_query=False),
     "llama": dict(LLAMA, attention_bias=True, mlp_bias=True),
@@ -55,6 +63,14 @@ CASES: dict[str, dict[str, object]] = {
     "gemma": dict(LLAMA, head_dim=16),
     "gemma3_text": dict(LLAMA, num_hidden_layers=3, head_dim=16, sliding_window=6, query_pre_attn_scalar=24)
     | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "gemma3": dict(
+        text_config=dict(LLAMA, head_dim=16, sliding_window=6, sliding_window_pattern=2)
+        | dict(rope_scaling=dict(rope_type="linear", factor=8.0)),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+        | dict(image_size=28, patch_size=14),
+        mm_tokens_per_image=4,
+    ),
+    "smollm3": dict(LLAMA, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=6, pad_token_id=0),
     "phi": LLAMA,
     "phi3": dict(LLAMA, sliding_window=6, pad_token_id=0),
     "phi3-longrope": dict(
@@ -75,10 +91,11 @@ CASES: dict[str, dict[str, object]] = {
     "gpt_neox": dict(LLAMA, use_parallel_residual=True),
     "gpt_neox-sequential": dict(LLAMA, use_parallel_residual=False),
     "gpt_neo": dict(vocab_size=96, hidden_size=32, num_layers=2, num_heads=2, max_position_embeddings=64)
-    | dict(attention_types=[[["global", "local"], 1]], window_size=6),
+    | dict(attention_types=[[["global", "local"], 1]], window_size=6, layer_norm_epsilon=EPSILON),
     "opt": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=64),
+    "opt-post_norm": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=48, do_layer_norm_before=False),
     "biogpt": LLAMA,
-    "bloom": dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=3),
+    "bloom": dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=3, layer_norm_epsilon=EPSILON),
     "gemma2": dict(
         LLAMA,
         head_dim=16,
@@ -89,6 +106,8 @@ CASES: dict[str, dict[str, object]] = {
     ),
 }
 """Fields of config.json, by model type and, after a dash, what is special."""
+LONG = {"bloom": 300}
+"""Tokens of one more sequence, for positions that no table ends."""
 
 
 T5: dict[str, object] = dict(model_type="t5", vocab_size=96, d_model=32, num_layers=2, num_heads=2, d_ff=48)
@@ -101,7 +120,7 @@ ENCODER_DECODERS: dict[str, dict[str, object]] = {
     | dict(relative_attention_num_buckets=8, relative_attention_max_distance=16, layer_norm_epsilon=1e-5),
 }
 """All of config.json, in the words of the Hub, by model type and, after a dash, what is special."""
-LONG = 150
+FAR = 150
 """Tokens of a prompt and an answer that are farther apart than T5's buckets tell."""
 
 
@@ -120,12 +139,16 @@ def make(case: str) -> None:
     config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
     randomise(model, 0.2)
-    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (3, 24))
-    with torch.inference_mode():
-        logits = model(torch.tensor(tokens)).logits.numpy()
+    vocab_size = model.get_input_embeddings().num_embeddings
+    arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
+    for name, shape in ("", (3, 24)), ("long_", (1, LONG.get(case, 0))):
+        tokens = np.random.default_rng(0).integers(0, vocab_size, shape)
+        if tokens.size:
+            with torch.inference_mode():
+                arrays |= {name + "tokens": tokens, name + "logits": model(torch.tensor(tokens)).logits.numpy()}
     model.bfloat16().save_pretrained(GOLDEN / case)
     (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
-    np.savez_compressed(GOLDEN / case / "golden.npz", tokens=tokens, logits=logits)
+    np.savez_compressed(GOLDEN / case / "golden.npz", **arrays)
 
 
 def make_answers(case: str) -> None:
@@ -136,7 +159,7 @@ def make_answers(case: str) -> None:
     if not fields.get("tie_word_embeddings", True):
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     randomise(model, 0.15)  # scores are not scaled: float32 itself is 1e-4 off when they are large
-    length = LONG if case == "t5" else 40
+    length = FAR if case == "t5" else 40
     prompts, answers = np.random.default_rng(0).integers(0, 96, (2, 3, length))
     start = np.full((3, 1), fields.get("decoder_start_token_id", 0))
     fed = torch.tensor(np.concatenate([start, answers], axis=1))

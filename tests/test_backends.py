@@ -33,6 +33,10 @@ def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precisi
     steps = np.concatenate([session.forward(tokens[:, i : i + 1]).copy() for i in range(20, 24)], axis=1)
     error = np.abs(np.concatenate([prefill, steps], axis=1) - expected)
     assert error.mean() < TOLERANCE * expected.std()
+    session.reorder([2, 0])
+    session.rewind(11)
+    again = session.forward(tokens[[2, 0], 11:15], last=4)
+    assert np.abs(again - expected[[2, 0], 11:15]).mean() < TOLERANCE * expected.std()
 
 
 class Crowd:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from model_store import UnsupportedCheckpoint, families
+from model_store import UnsupportedCheckpoint
 from model_store.checkpoint import Checkpoint, tensors
 from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
@@ -82,7 +82,7 @@ HOSTILE: dict[str, dict[str, object]] = {
     "wrong size": {"shape": [65]},
     "enormous": {"shape": [1 << 62, 1 << 62]},
     "not numbers": {"shape": ["64"]},
-    "unknown dtype": {"dtype": "F4"},
+    "unknown dtype": {"dtype": "X4"},
 }
 
 
@@ -170,33 +170,12 @@ def test_a_tensor_of_another_size_than_the_config_says_is_refused(folder: Path) 
         canonical(folder)["embedding"]
 
 
-def test_a_checkpoint_without_its_prefix_is_the_same(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(GOLDEN / "gpt2", tmp_path / "gpt2"))
-    before = canonical(folder)
-    stripped = {name.removeprefix("transformer."): np.array(values) for name, values in before.tensors.items()}
-    stripped["h.0.attn.bias"] = np.ones((1, 1, 4, 4), np.float32)  # the stored mask of older files
-    save_file(stripped, folder / "model.safetensors")
-    after = canonical(folder)
-    assert set(before) == set(after)
-    for name in before:
-        assert np.array_equal(np.asarray(before[name].values), np.asarray(after[name].values))
-
-
-def test_an_unknown_family_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(UnsupportedCheckpoint, match="'lama' are not supported; did the publisher mean 'llama'"):
-        families.find({"model_type": "lama"})
-    with pytest.raises(UnsupportedCheckpoint, match="None are not supported"):
-        families.find({})
-
-
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
         (dict(num_attention_heads=None), r"config\.json.*heads must be a positive whole number"),
         (dict(num_key_value_heads=3), "cannot share"),
         (dict(vocab_size="96"), "vocab_size must be"),
-        (dict(hidden_act="mish"), "'mish' is not supported"),
-        (dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)), "'dynamic' are not supported"),
     ],
 )
 def test_a_config_that_cannot_be_run_is_refused(folder: Path, fields: dict[str, object], what: str) -> None:

@@ -92,6 +92,16 @@ class TestLogits:
 
 
 @pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+def test_positions_that_no_table_ends_are_right_far_from_the_start(backend: str, tmp_path: Path) -> None:
+    arrays = np.load(GOLDEN / "bloom" / "golden.npz")
+    tokens, logits = arrays["long_tokens"], arrays["long_logits"]
+    session = open_case("bloom", backend, tmp_path)
+    assert session.forward(tokens[:, :290], last=290) == pytest.approx(logits[:, :290], abs=TOLERANCE)
+    for i in range(290, 300):
+        assert session.forward(tokens[:, i : i + 1]) == pytest.approx(logits[:, i : i + 1], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
 def test_impossible_calls_are_refused_and_change_nothing(backend: str, tmp_path: Path) -> None:
     session = open_case("llama", backend, tmp_path)
     tokens, logits = golden("llama")
@@ -122,3 +132,9 @@ def test_rope_scaling_is_read_from_old_and_new_fields() -> None:
     theta = parameters.pop("rope_theta")
     old = {**config, "rope_theta": theta, "rope_scaling": parameters}
     assert families.find(old).decoder(old) == decoder_of("llama-tied_scaled")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_sequences_reach_past_every_window(case: str) -> None:
+    windows = [attention.window for attention in decoder_of(case).layers]
+    assert max(windows) < 16  # tokens of the prefill, after which 8 follow

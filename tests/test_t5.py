@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
         (dict(decoder_start_token_id=96), "start token 96 is not among the 96"),
         (dict(num_decoder_layers=3), "lacks the tensor decoder.block.2"),
         (dict(num_layers=1), "nothing is known about the tensor"),
-        (dict(d_kv=8), "config.json says"),
+        (dict(d_kv=8), "config.json and the tensors beside it"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(folder: Path, fields: dict[str, object], says: str) -> None:

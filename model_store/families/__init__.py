@@ -1,14 +1,22 @@
 """One module per `model_type` of config.json: its decoder, and where its weights are."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import cast
+from typing import Any, cast
 
 from backends.decoder import Activation
 from model_store.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
+from model_store.refusals import refuse, refuse_type
 from model_store.weights import Family
+
+VARIANTS = {
+    ("gpt2", "attention_head_type", "multiquery"): "santacoder",
+    ("opt", "do_layer_norm_before", False): "opt_post_norm",
+}
+"""Models that another one's type stands for: (type, field, value) -> module."""
 
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
@@ -24,9 +32,13 @@ ACTIVATIONS: dict[str, Activation] = {
 def find(config: Config) -> Family:
     """The family of a checkpoint, by its `model_type`."""
     wanted = config.get("model_type")
-    known = [module.name for module in iter_modules(__path__)]
+    known = [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
     if wanted in known:
-        return cast(Family, import_module(f"{__name__}.{wanted}"))  # a module that meets the protocol
+        refuse(config)
+        variants = [name for (kind, key, value), name in VARIANTS.items() if (kind, value) == (wanted, config.get(key))]
+        name = variants[0] if variants else wanted
+        return cast(Family, import_module(f"{__name__}.{name}"))  # a module that meets the protocol
+    refuse_type(config)
     near = get_close_matches(str(wanted), known, 1)
     hint = f"; did the publisher mean {near[0]!r}?" if near else ""
     raise UnsupportedCheckpoint(f"models of type {wanted!r} are not supported{hint} (known: {', '.join(known)})")
@@ -37,3 +49,18 @@ def activation(name: str) -> Activation:
     if name not in ACTIVATIONS:
         raise UnsupportedCheckpoint(f"the activation {name!r} is not supported (known: {', '.join(ACTIVATIONS)})")
     return ACTIVATIONS[name]
+
+
+def field(config: Config, *spellings: str) -> Any:  # Any: config.json's
+    """The field of config.json that has one of these names, the first that is there."""
+    return config[next((name for name in spellings if config.get(name) is not None), spellings[0])]
+
+
+def windows(config: Config, default: Sequence[str], window: int | None) -> list[int]:
+    """The window of each layer, 0 for none, by `layer_types` of config.json or else by `default`."""
+    kinds = config.get("layer_types") or default
+    if len(kinds) != len(default):
+        raise ValueError(f"layer_types names {len(kinds)} layers, there are {len(default)}")
+    if unknown := sorted({*map(str, kinds)} - {"full_attention", "sliding_attention"}):
+        raise UnsupportedCheckpoint(f"layers of the kind {unknown[0]!r} (layer_types) are not supported")
+    return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]

@@ -13,7 +13,7 @@ MODEL = {
     "embedding": "embed_tokens",
     "position_embedding": ("embed_positions", skip_two),
     "norm": "layer_norm",
-    "lm_head": "output_projection",
+    "lm_head": "output_projection=lm_head",
 }
 LAYER = {name: source.replace("decoder.", "") for name, source in opt.LAYER.items()}
 

@@ -4,7 +4,7 @@ import math
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
+from model_store.families import field
 from model_store.weights import group_heads
 
 PREFIX = "transformer."
@@ -28,12 +28,11 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; positions are relative, so the context length is what the model was trained with."""
-    if config.get("apply_residual_connection_post_layernorm"):
-        raise UnsupportedCheckpoint("bloom with apply_residual_connection_post_layernorm is not supported")
-    heads, size = config["n_head"], config["hidden_size"]
+    heads, size = field(config, "n_head", "num_attention_heads"), field(config, "n_embed", "hidden_size")
     head_dim = size // heads
     return Decoder(
-        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=slopes(heads)),) * config["n_layer"],
+        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=slopes(heads)),)
+        * field(config, "n_layer", "num_hidden_layers"),
         hidden_size=size,
         vocab_size=config["vocab_size"],
         context_length=config.get("seq_length", 2048),

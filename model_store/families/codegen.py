@@ -16,7 +16,7 @@ def order_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:
     return parts[:, [0, 2, 1]].swapaxes(0, 1).reshape(values.shape)
 
 
-UNUSED = (".attn.causal_mask",)
+UNUSED = (".attn.causal_mask", *gptj.UNUSED)
 LAYER = {**gptj.LAYER, "qkv_proj": ("h.{}.attn.qkv_proj", order_qkv, halve_rotary)}
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

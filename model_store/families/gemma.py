@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import llama
+from model_store.families import activation, llama
 from model_store.families.llama import PREFIX, UNUSED
 from model_store.weights import plus_one
 
@@ -21,5 +21,10 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; where it says gelu it means the one with tanh."""
-    same = llama.decoder(config)
-    return replace(same, activation="gelu_tanh", embedding_scale=config["hidden_size"] ** 0.5)
+    same = llama.decoder({"head_dim": 256, **config})
+    name = config.get("hidden_activation") or config.get("hidden_act") or "gelu"
+    return replace(
+        same,
+        activation=activation("gelu_pytorch_tanh" if name == "gelu" else name),
+        embedding_scale=config["hidden_size"] ** 0.5,
+    )

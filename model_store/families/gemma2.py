@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gemma
+from model_store.families import gemma, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 from model_store.weights import plus_one
 
@@ -26,9 +26,10 @@ def decoder(config: Config) -> Decoder:
         scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
         softcap=config.get("attn_logit_softcapping", 50.0) or 0.0,
     )
-    windows = [0 if i % 2 else config.get("sliding_window", 4096) for i in range(len(same.layers))]
+    default = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
+    each = windows(config, default, config.get("sliding_window", 4096))
     return replace(
         same,
-        layers=tuple(replace(attention, window=window) for window in windows),
+        layers=tuple(replace(attention, window=window) for window in each),
         logit_softcap=config.get("final_logit_softcapping", 30.0) or 0.0,
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gemma, gemma2
+from model_store.families import gemma, gemma2, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 from model_store.rope import rope
 from model_store.weights import plus_one
@@ -21,15 +21,21 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""
     both = config.get("rope_parameters") or {}
-    far = {"rope_theta": config.get("rope_theta", 1_000_000.0), "rope_scaling": config.get("rope_scaling")}
+    full = {"rope_theta": config.get("rope_theta", 1_000_000.0), "rope_scaling": config.get("rope_scaling")}
     near = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}
     same = gemma.decoder({**config, "rope_parameters": None, "rope_scaling": None})
-    head_dim = same.layers[0].head_dim
-    scaled = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
-    full = replace(scaled, rope=rope({"rope_parameters": both.get("full_attention"), **far}, head_dim))
-    local = {"rope_parameters": both.get("sliding_attention"), **near}
-    window = replace(scaled, rope=rope(local, head_dim), window=config.get("sliding_window", 4096))
+    head_dim, count = same.layers[0].head_dim, len(same.layers)
+    attention = replace(
+        same.layers[0],
+        scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
+        softcap=config.get("attn_logit_softcapping") or 0.0,
+    )
+    far_rope = rope({"rope_parameters": both.get("full_attention"), **full}, head_dim)
+    near_rope = rope({"rope_parameters": both.get("sliding_attention"), **near}, head_dim)
     period = config.get("sliding_window_pattern") or 6
-    default = ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(len(same.layers))]
-    kinds = config.get("layer_types") or default
-    return replace(same, layers=tuple(full if kind == "full_attention" else window for kind in kinds))
+    default = ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(count)]
+    layers = (
+        replace(attention, rope=near_rope if window else far_rope, window=window)
+        for window in windows(config, default, config.get("sliding_window", 4096))
+    )
+    return replace(same, layers=tuple(layers), logit_softcap=config.get("final_logit_softcapping") or 0.0)

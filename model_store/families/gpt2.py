@@ -2,8 +2,7 @@
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
-from model_store.families import activation
+from model_store.families import activation, field
 from model_store.weights import transpose
 
 PREFIX = "transformer."
@@ -22,15 +21,15 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    if config.get("scale_attn_by_inverse_layer_idx") or config.get("add_cross_attention"):
-        raise UnsupportedCheckpoint("gpt2 with scale_attn_by_inverse_layer_idx or cross-attention is not supported")
-    heads, size = config["n_head"], config["n_embd"]
+    heads, size = field(config, "n_head", "num_attention_heads"), field(config, "n_embd", "hidden_size")
     scale = (size // heads) ** -0.5 if config.get("scale_attn_weights", True) else 1.0
+    falls = bool(config.get("scale_attn_by_inverse_layer_idx"))
+    scales = (scale / (i + 1) if falls else scale for i in range(field(config, "n_layer", "num_hidden_layers")))
     return Decoder(
-        layers=(Attention(heads, heads, size // heads, scale),) * config["n_layer"],
+        layers=tuple(Attention(heads, heads, size // heads, each) for each in scales),
         hidden_size=size,
         vocab_size=config["vocab_size"],
-        context_length=config["n_positions"],
+        context_length=field(config, "n_positions", "max_position_embeddings"),
         norm="layer",
         epsilon=config.get("layer_norm_epsilon", 1e-5),
         activation=activation(config.get("activation_function", "gelu_new")),

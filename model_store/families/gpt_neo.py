@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.families import activation
+from model_store.families import activation, field
 from model_store.families.gpt2 import MODEL, PREFIX, TIED
 
 UNUSED = (".attn.attention.bias", ".attn.attention.masked_bias")
@@ -22,9 +22,11 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; `attention_types` is a list of (kinds, how often they repeat)."""
-    heads, size = config["num_heads"], config["hidden_size"]
+    heads, size = field(config, "num_heads", "num_attention_heads"), config["hidden_size"]
     attention = Attention(heads, heads, size // heads, scale=1.0)
     kinds = [kind for pattern, count in config["attention_types"] for kind in pattern * count]
+    if len(kinds) != field(config, "num_layers", "num_hidden_layers") or {*kinds} - {"global", "local"}:
+        raise ValueError(f"attention_types should say global or local for each layer, and says {kinds}")
     window = config.get("window_size", 256)
     return Decoder(
         layers=tuple(replace(attention, window=window if kind == "local" else 0) for kind in kinds),

@@ -9,7 +9,7 @@ from model_store.weights import group_heads, spread_rotary
 PREFIX = "gpt_neox."
 TIED = False
 UNUSED = (".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")
-MODEL = {"embedding": "embed_in", "norm": "final_layer_norm", "lm_head": "embed_out"}
+MODEL = {"embedding": "embed_in", "norm": "final_layer_norm", "lm_head": "embed_out=lm_head"}
 LAYER = {
     "attention_norm": "layers.{}.input_layernorm",
     "qkv_proj": ("layers.{}.attention.query_key_value", group_heads, spread_rotary),

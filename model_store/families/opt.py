@@ -2,17 +2,18 @@
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
 from model_store.families import activation
 from model_store.weights import skip_two
 
 PREFIX = "model."
 TIED = True
-UNUSED = ()
+UNUSED = ("decoder.version",)
 MODEL = {
     "embedding": "decoder.embed_tokens",
+    "project_in?": "decoder.project_in",
     "position_embedding": ("decoder.embed_positions", skip_two),
     "norm": "decoder.final_layer_norm",
+    "project_out?": "decoder.project_out",
     "lm_head": "lm_head",
 }
 ATTENTION = "decoder.layers.{0}.self_attn."
@@ -29,10 +30,6 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     heads, size = config["num_attention_heads"], config["hidden_size"]
-    if not config.get("do_layer_norm_before", True) or config.get("word_embed_proj_dim", size) != size:
-        raise UnsupportedCheckpoint(
-            "opt with norms after each block or projected embeddings (opt-350m) is not supported"
-        )
     return Decoder(
         layers=(Attention(heads, heads, size // heads, (size // heads) ** -0.5),) * config["num_hidden_layers"],
         hidden_size=size,

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
 from model_store.families import activation, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
 from model_store.rope import rope
@@ -24,8 +23,6 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    if config.get("qk_layernorm"):
-        raise UnsupportedCheckpoint("phi with qk_layernorm is not supported")
     same = llama.decoder(config)
     turned = rope(config, same.layers[0].head_dim, partial=0.5)
     return replace(

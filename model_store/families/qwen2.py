@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import llama
+from model_store.families import llama, windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
@@ -15,6 +15,8 @@ def decoder(config: Config) -> Decoder:
     same = llama.decoder(config)
     if not config.get("use_sliding_window"):
         return same
-    first, window = config["max_window_layers"], config["sliding_window"]
-    layers = (replace(a, window=window if i >= first else 0) for i, a in enumerate(same.layers))
+    first = config.get("max_window_layers", 28)
+    default = ["full_attention" if i < first else "sliding_attention" for i in range(len(same.layers))]
+    each = windows(config, default, config.get("sliding_window", 4096))
+    layers = (replace(attention, window=window) for attention, window in zip(same.layers, each, strict=True))
     return replace(same, layers=tuple(layers))

@@ -1,0 +1,162 @@
+"""Checkpoints as they are on the Hub: prefixes, types, shards, copies and names vary, the weights are the same."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from test_families import CASES, GOLDEN
+from test_torch_file import tensor, write
+
+from model_store import UnsupportedCheckpoint
+from model_store.checkpoint import Checkpoint
+from model_store.convert import describe, open_checkpoint
+from model_store.weights import Canonical
+
+Tensors = dict[str, np.ndarray]
+
+
+def canonical(folder: Path) -> Canonical:
+    return Canonical(*open_checkpoint(folder))
+
+
+def respelled(case: str, folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
+    """A copy of the golden checkpoint `case` with other tensors."""
+    copy = Path(shutil.copytree(GOLDEN / case, folder / case))
+    found = {name: np.array(values) for name, values in Checkpoint(copy).tensors.items()}
+    save_file(
+        {name: np.ascontiguousarray(values) for name, values in change(found).items()}, copy / "model.safetensors"
+    )
+    return copy
+
+
+def configure(folder: Path, **changed: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
+
+
+def assert_same(one: Canonical, other: Canonical) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        for values, expected in zip(vars(one[name]).values(), vars(other[name]).values(), strict=True):
+            assert np.array_equal(values, expected), name
+
+
+def prefixes(case: str) -> tuple[str, ...]:
+    prefix = open_checkpoint(GOLDEN / case)[1].PREFIX
+    return (prefix,) if isinstance(prefix, str) else prefix
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_prefix_that_is_missing_changes_nothing(tmp_path: Path, case: str) -> None:
+    def strip(found: Tensors) -> Tensors:
+        for prefix in prefixes(case):
+            found = {name.removeprefix(prefix): values for name, values in found.items()}
+        return found
+
+    assert_same(canonical(respelled(case, tmp_path, strip)), canonical(GOLDEN / case))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stored_masks_and_frequencies_are_left_aside(tmp_path: Path, case: str) -> None:
+    unused = open_checkpoint(GOLDEN / case)[1].UNUSED
+    buffers = {f"anything{pattern.replace('*', 'x')}": np.ones(3, np.float32) for pattern in unused}
+    folder = respelled(case, tmp_path, lambda found: found | buffers)
+    assert_same(canonical(folder), canonical(GOLDEN / case))
+    assert parameters(folder) == parameters(respelled(case, tmp_path / "plain", lambda found: found))
+
+
+def parameters(folder: Path) -> int:
+    (folder / "tokenizer.json").write_text("{}")
+    return describe(folder).parameters
+
+
+@pytest.mark.parametrize("new", ["model.language_model.", "language_model.", "language_model.model."])
+def test_gemma_3_with_images_is_read_in_old_and_new_names(tmp_path: Path, new: str) -> None:
+    old = "language_model.model."
+    folder = respelled(
+        "gemma3", tmp_path, lambda found: {name.replace(old, new): values for name, values in found.items()}
+    )
+    assert_same(canonical(folder), canonical(GOLDEN / "gemma3"))
+
+
+def as_published(found: Tensors) -> Tensors:
+    """From gpt_bigcode to SantaCoder: matrices the other way, and queries apart from keys and values."""
+    published = {}
+    for name, values in found.items():
+        published[name] = values.T if values.ndim == 2 and ".h." in name else values
+        if ".c_attn." in name:
+            q, kv = np.split(published.pop(name), [32], axis=-1)
+            published |= {name.replace("c_attn", "q_attn"): q, name.replace("c_attn", "kv_attn"): kv}
+    return published
+
+
+def test_santacoder_as_first_published_is_the_same_model(tmp_path: Path) -> None:
+    folder = respelled("gpt_bigcode", tmp_path, as_published)
+    configure(folder, model_type="gpt2", attention_head_type="multiquery", activation_function="gelu_fast")
+    assert_same(canonical(folder), canonical(GOLDEN / "gpt_bigcode"))
+    assert open_checkpoint(folder)[2] == open_checkpoint(GOLDEN / "gpt_bigcode")[2]
+
+
+@pytest.mark.parametrize(
+    ("case", "old", "new"), [("gpt_neox", "embed_out", "lm_head"), ("gpt_neox-sequential", "embed_out", "lm_head")]
+)
+def test_the_head_has_another_name_in_some_versions(tmp_path: Path, case: str, old: str, new: str) -> None:
+    folder = respelled(case, tmp_path, lambda found: {name.replace(old, new): value for name, value in found.items()})
+    assert_same(canonical(folder), canonical(GOLDEN / case))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, ml_dtypes.bfloat16])
+def test_every_type_of_numbers_gives_the_same_weights(tmp_path: Path, dtype: type) -> None:
+    folder = respelled("qwen3", tmp_path, lambda found: {name: value.astype(dtype) for name, value in found.items()})
+    assert_same(canonical(folder), canonical(GOLDEN / "qwen3"))
+
+
+def test_half_precision_gives_nearly_the_same_weights(tmp_path: Path) -> None:
+    folder = respelled("qwen3", tmp_path, lambda found: {name: v.astype(np.float16) for name, v in found.items()})
+    halves, whole = canonical(folder), canonical(GOLDEN / "qwen3")
+    for name in whole:
+        values, expected = (np.asarray(each[name].values, np.float32) for each in (halves, whole))
+        assert values == pytest.approx(expected, abs=1e-7)  # half of the smallest number that float16 has
+
+
+def test_a_copy_of_the_embedding_is_stored_once_and_another_head_is_kept(tmp_path: Path) -> None:
+    case = "llama-tied_scaled"
+    assert canonical(GOLDEN / case)["lm_head"].name == "embedding"
+    copied = respelled(
+        case, tmp_path / "copy", lambda found: found | {"lm_head.weight": found["model.embed_tokens.weight"].copy()}
+    )
+    assert canonical(copied)["lm_head"].name == "embedding"
+    other = respelled(
+        case, tmp_path / "other", lambda found: found | {"lm_head.weight": -found["model.embed_tokens.weight"]}
+    )
+    assert canonical(other)["lm_head"].name == "lm_head"
+    configure(copied, tie_word_embeddings=False)
+    assert canonical(copied)["lm_head"].name == "lm_head"
+
+
+def write_shards(folder: Path) -> None:
+    """Put pytorch_model.bin in two parts and an index in the place of the safetensors file."""
+    whole = {name: np.array(values) for name, values in Checkpoint(folder).tensors.items()}
+    (folder / "model.safetensors").unlink()
+    weight_map: dict[str, str] = {}
+    for part in range(2):
+        members = sorted(whole)[part::2]
+        file = f"pytorch_model-0000{part + 1}-of-00002.bin"
+        state = {name: tensor(str(i), whole[name]) for i, name in enumerate(members)}
+        write(folder / file, state, {str(i): whole[name] for i, name in enumerate(members)})
+        weight_map |= dict.fromkeys(members, file)
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_shards_of_pytorch_are_joined_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(GOLDEN / "opt", tmp_path / "opt"))
+    write_shards(folder)
+    assert_same(canonical(folder), canonical(GOLDEN / "opt"))
+    (folder / "pytorch_model-00002-of-00002.bin").unlink()
+    with pytest.raises(UnsupportedCheckpoint, match=r"lacks 'pytorch_model-00002-of-00002\.bin'"):
+        canonical(folder)
