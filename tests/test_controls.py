@@ -1,0 +1,316 @@
+"""Negative controls: with any one feature changed, the reference no longer gives the golden logits.
+
+Otherwise the golden values would prove nothing about that feature.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from test_families import CASES, GOLDEN, TOLERANCE, golden
+
+from backends.decoder import Attention, Decoder, Rope, Weight
+from backends.reference import Session
+from model_store import weights as transforms
+from model_store.checkpoint import Checkpoint
+from model_store.convert import open_checkpoint
+from model_store.families import codegen, gpt_bigcode
+from model_store.rope import rope
+from model_store.weights import Canonical, Family, Source, Transform
+
+SEEN = 10 * TOLERANCE
+"""The least error of the logits that a control must cause."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is changed: a golden model, taken apart."""
+
+    checkpoint: Checkpoint
+    family: Family
+    decoder: Decoder
+    weights: dict[str, Weight]
+
+
+Change = Callable[[Model], Model]
+
+
+def open_model(case: str) -> Model:
+    parts = open_checkpoint(GOLDEN / case)
+    return Model(*parts, dict(Canonical(*parts)))
+
+
+def decoder(**values: Any) -> Change:
+    """Other values of the decoder's fields."""
+    return lambda model: replace(model, decoder=replace(model.decoder, **values))
+
+
+def attention(change: Callable[[Attention], dict[str, Any]]) -> Change:
+    """Other values of the fields of every layer's attention."""
+
+    def apply(model: Model) -> Model:
+        layers = tuple(replace(each, **change(each)) for each in model.decoder.layers)
+        return replace(model, decoder=replace(model.decoder, layers=layers))
+
+    return apply
+
+
+def turned(change: Callable[[Rope], Rope]) -> Change:
+    """Other rotary positions where there are any."""
+    return attention(lambda each: {"rope": each.rope and change(each.rope)})
+
+
+def plain(model: Model) -> Model:
+    """Rotary positions as the same config.json describes them without any scaling."""
+    config = model.checkpoint.config
+    unscaled = {"rope_theta": config["rope_parameters"]["rope_theta"]}
+    return attention(lambda each: {"rope": rope(unscaled, each.head_dim)})(model)
+
+
+def rotary(theta: float) -> Change:
+    """Rotary positions on all of each head, alike on every layer."""
+    return attention(lambda each: {"rope": rope({"rope_theta": theta}, each.head_dim)})
+
+
+def window(width: Callable[[int], int]) -> Change:
+    """Another window where there is one."""
+    return attention(lambda each: {"window": each.window and width(each.window)})
+
+
+def weights(change: Callable[[Weight], Weight | None], pattern: str) -> Change:
+    """Other weights, or none, under the names that match."""
+
+    def apply(model: Model) -> Model:
+        kept = {name: weight for name, weight in model.weights.items() if not fnmatchcase(name, pattern)}
+        found = {name: change(weight) for name, weight in model.weights.items() if name not in kept}
+        return replace(model, weights=kept | {name: weight for name, weight in found.items() if weight})
+
+    return apply
+
+
+def without(pattern: str) -> Change:
+    return weights(lambda weight: None, pattern)
+
+
+def unbiased(pattern: str) -> Change:
+    return weights(lambda weight: replace(weight, bias=None), pattern)
+
+
+def negated(name: str) -> Change:
+    return weights(lambda weight: replace(weight, values=-np.asarray(weight.values)), name)
+
+
+def read(instead: dict[Transform, Transform | None], role: str) -> Change:
+    """Read the checkpoint with other transforms, or none of those, for weights of one role."""
+
+    def changed(source: Source) -> Source:
+        if isinstance(source, str):
+            return source
+        kept = (source[0], *(instead.get(each, each) for each in source[1:] if callable(each)))
+        return tuple(part for part in kept if part)
+
+    def apply(model: Model) -> Model:
+        tables = {
+            kind: {name: changed(source) if fnmatchcase(name, role) else source for name, source in table.items()}
+            for kind, table in (("MODEL", model.family.MODEL), ("LAYER", model.family.LAYER))
+        }
+        family = cast(Family, SimpleNamespace(**{**vars(model.family), **tables}))  # a namespace in a module's place
+        return replace(model, weights=dict(Canonical(model.checkpoint, family, model.decoder)))
+
+    return apply
+
+
+def keep_the_last_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values[:-2]
+
+
+def other_heads_share(model: Model) -> Model:
+    """Queries in another order, so that they meet other keys: every second one first."""
+
+    def reorder(weight: Weight) -> Weight:
+        a = model.decoder.layers[0]
+        q, others = np.split(np.asarray(weight.values), [a.heads * a.head_dim])
+        heads = q.reshape(a.heads, a.head_dim, -1)
+        mixed = np.concatenate([heads[::2], heads[1::2]]).reshape(q.shape)
+        return replace(weight, values=np.concatenate([mixed, others]))
+
+    return weights(reorder, "layers.*.qkv_proj")(model)
+
+
+def before_instead_of_after(model: Model) -> Model:
+    renamed = {name.replace("_sum_norm", "_norm"): weight for name, weight in model.weights.items()}
+    return replace(model, weights=renamed)
+
+
+def with_embedding_as_head(model: Model) -> Model:
+    return replace(model, weights={**model.weights, "lm_head": model.weights["embedding"]})
+
+
+def naive_slopes(each: Attention) -> dict[str, Any]:
+    """A geometric series, as for a power of two."""
+    return {"alibi": tuple(2 ** (-8 * (i + 1) / each.heads) for i in range(each.heads))}
+
+
+WINDOWED = "gemma2", "gemma3", "gemma3_text", "gpt_neo", "mistral", "phi3", "qwen2-window", "smollm3", "starcoder2"
+EPSILONS = {
+    1e-3: ("biogpt", "opt"),
+    1e-5: ("bloom", "codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "phi", "phi3", "starcoder2"),
+    1e-6: ("gemma", "llama", "qwen2", "smollm3"),
+}
+"""What the families would take that read another field: the first do not read it, the others have this default."""
+
+CONTROLS: dict[str, tuple[str, Change]] = {
+    # The decoder.
+    "rms norm": ("llama", decoder(norm="layer")),
+    "layer norm": ("gpt2", decoder(norm="rms")),
+    **{f"epsilon of {case}": (case, decoder(epsilon=epsilon)) for epsilon, cases in EPSILONS.items() for case in cases},
+    "silu": ("llama", decoder(activation="gelu")),
+    "relu": ("opt", decoder(activation="gelu")),
+    "exact gelu": ("gpt_neox", decoder(activation="gelu_tanh")),
+    "gelu with tanh": ("gpt2", decoder(activation="gelu")),
+    "gelu with tanh, gated": ("gemma", decoder(activation="gelu")),
+    "parallel": ("gpt_neox", decoder(parallel=False)),
+    "parallel under one norm": ("gptj", decoder(parallel=False)),
+    "one after the other": ("gpt_neox-sequential", decoder(parallel=True)),
+    "scaled embedding": ("gemma", decoder(embedding_scale=1.0)),
+    "scaled embedding of biogpt": ("biogpt", decoder(embedding_scale=1.0)),
+    "capped logits": ("gemma2", decoder(logit_softcap=0.0)),
+    # Attention.
+    "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
+    "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
+    "no scale": ("gpt_neo", attention(lambda each: {"scale": each.head_dim**-0.5})),
+    "scale of each layer": ("gpt2-layer_scale", attention(lambda each: {"scale": 1.0})),
+    "heads that share keys": ("llama", other_heads_share),
+    "rotary positions": ("llama", attention(lambda each: {"rope": None})),
+    "rotary positions on some layers": ("smollm3", rotary(500.0)),
+    "rotary positions, theta": ("llama", rotary(10_000.0)),
+    "rotary positions on a quarter": ("gpt_neox", rotary(500.0)),
+    "rotary positions on a half": ("phi", rotary(500.0)),
+    "rotary positions on a share": ("phi3-partial", rotary(500.0)),
+    "rotary positions, linear": ("llama-linear", plain),
+    "rotary positions, llama3": ("llama-tied_scaled", plain),
+    "rotary positions, yarn": ("llama-yarn", plain),
+    "rotary positions, longrope": ("phi3-longrope", plain),
+    "amplitude of yarn": ("llama-yarn", turned(lambda each: replace(each, amplitude=1.0))),
+    "amplitude of longrope": ("phi3-longrope", turned(lambda each: replace(each, amplitude=1.0))),
+    "two rotations": ("gemma3_text", rotary(500.0)),
+    "two rotations, the scaled one": ("gemma3", rotary(10_000.0)),
+    "alibi": ("bloom", attention(lambda each: {"alibi": ()})),
+    "alibi for three heads": ("bloom", attention(naive_slopes)),
+    "capped scores": ("gemma2", attention(lambda each: {"softcap": 0.0})),
+    **{
+        f"window of {case}, {what}": (case, window(width))
+        for case in WINDOWED
+        for what, width in {"none": lambda _: 0, "one more": lambda w: w + 1, "one less": lambda w: w - 1}.items()
+    },
+    "window on some layers": ("gemma2", attention(lambda each: {"window": 6 - each.window})),
+    # Weights.
+    "learned positions": ("gpt2", without("position_embedding")),
+    "norm of the embedding": ("bloom", without("embedding_norm")),
+    "projected embedding, out": ("opt-post_norm", negated("project_out")),
+    "projected embedding, in": ("opt-post_norm", negated("project_in")),
+    "norm after the sum": ("opt-post_norm", before_instead_of_after),
+    "normalised queries": ("qwen3", without("layers.*.q_norm")),
+    "normalised queries and keys": ("gemma3_text", without("layers.*.[qk]_norm")),
+    "norm after attention": ("gemma2", without("layers.*.post_attention_norm")),
+    "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
+    "norm before feed-forward": ("llama", without("layers.*.ffn_norm")),
+    "norm before feed-forward, side by side": ("gpt_neox", without("layers.*.ffn_norm")),
+    "norm before attention": ("llama", without("layers.*.attention_norm")),
+    "norm at the end": ("llama", without("norm")),
+    "head of its own": ("llama", with_embedding_as_head),
+    **{
+        f"bias of {role}, {case}": (case, unbiased(f"layers.*.{role}"))
+        for case, roles in {
+            "gpt2": ("qkv_proj", "o_proj", "up_proj", "down_proj", "attention_norm", "ffn_norm"),
+            "qwen2": ("qkv_proj",),
+            "llama": ("gate_up_proj", "o_proj", "down_proj"),
+            "gptj": ("up_proj", "down_proj"),
+            "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
+        }.items()
+        for role in roles
+    },
+    "bias of the head": ("gptj", unbiased("lm_head")),
+    "bias of the last norm": ("gpt2", unbiased("norm")),
+    "bias of the norm of the embedding": ("bloom", unbiased("embedding_norm")),
+}
+"""What is changed -> the golden case where that must be seen, and the change."""
+
+TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
+    transforms.transpose: {"gpt2": ("o_proj", None)},
+    transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None)},
+    transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
+    transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox")},
+    transforms.halve_rotary: {"gptj": ("*", transforms.spread_rotary), "codegen": ("*", None)},
+    transforms.spread_rotary: {"gpt_neox": ("*", None), "phi": ("*", transforms.halve_rotary)},
+    codegen.order_qkv: {"codegen": ("*", None)},
+    gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},
+}
+"""How weights are changed while they are read -> the golden cases where that must be seen, and what is done instead."""
+CONTROLS |= {
+    f"{each.__name__} of {case}": (case, read({each: instead}, role))
+    for each, cases in TRANSFORMS.items()
+    for case, (role, instead) in cases.items()
+}
+
+
+@pytest.mark.parametrize("what", CONTROLS)
+def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
+    case, change = CONTROLS[what]
+    model = change(open_model(case))
+    tokens, logits = golden(case)
+    error = np.abs(Session(model.decoder, model.weights).forward(tokens, last=24) - logits).max()
+    assert error > SEEN, f"an error of {error:.1e} would pass for rounding"
+
+
+ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
+SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim"}
+"""What no model runs without: another value does not fit the weights."""
+
+
+def role(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def changed_fields(before: Any, after: Any) -> set[str]:
+    return {each.name for each in fields(before) if getattr(before, each.name) != getattr(after, each.name)}
+
+
+def unusual_fields(*values: Any) -> set[str]:
+    """Fields that do not have their default, in any of these."""
+    return {each.name for value in values for each in fields(value) if getattr(value, each.name) != each.default}
+
+
+def used_transforms(family: Family) -> Iterable[Transform]:
+    sources = (*family.MODEL.values(), *family.LAYER.values())
+    return (part for source in sources if not isinstance(source, str) for part in source if callable(part))
+
+
+def test_every_feature_of_every_golden_case_has_a_control() -> None:
+    controlled: set[str] = set()
+    for case, change in CONTROLS.values():
+        before = open_model(case)
+        after = change(before)
+        controlled |= changed_fields(before.decoder, after.decoder)
+        for one, other in zip(before.decoder.layers, after.decoder.layers, strict=True):
+            controlled |= changed_fields(one, other)
+        for name, weight in before.weights.items():
+            now = after.weights.get(name)
+            controlled |= set() if now and now.values is weight.values else {role(name)}
+            controlled |= set() if now and now.bias is weight.bias else {f"bias of {role(name)}"}
+    present = set()
+    for case in CASES:
+        model = open_model(case)
+        present |= unusual_fields(model.decoder) | unusual_fields(*model.decoder.layers)
+        present |= {role(name) for name in model.weights} - ROLES_OF_ALL
+        present |= {f"bias of {role(name)}" for name, weight in model.weights.items() if weight.bias is not None}
+    assert not present - SIZES - controlled
+
+
+def test_every_transform_has_a_control() -> None:
+    used = {each for case in CASES for each in used_transforms(open_model(case).family)}
+    assert used == TRANSFORMS.keys()
