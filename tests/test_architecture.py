@@ -1,6 +1,7 @@
 """What holds for the whole: what an import may load, how long a file may be, that versions agree."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -120,3 +121,15 @@ def test_the_reference_is_no_dependency() -> None:
     named = " ".join(project["dependencies"] + extras["dev"])
     assert "torch" not in named
     assert "transformers" not in named
+
+
+def test_the_worked_example_of_a_family_is_the_family() -> None:
+    example = (ROOT / "model_store" / "families" / "qwen3.py").read_text()
+    assert f"```python\n{example}```" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_every_model_type_is_in_the_readme() -> None:
+    models = (ROOT / "README.md").read_text().partition("## Models")[2].partition("\n## ")[0]
+    families = {path.stem for path in (ROOT / "model_store" / "families").glob("*.py")}
+    of_another_type = {"__init__", "opt_post_norm", "santacoder"}
+    assert not {family for family in families - of_another_type if not re.search(rf"\b{family}\b", models)}
