@@ -111,6 +111,9 @@ class Backend(Protocol):
     def lower(self, decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
         """Write the runtime's graph of `decoder` to `folder`."""
 
+    def carrier(self, precision: str) -> str:
+        """In what the runtime holds, exactly, weights whose precision it has no type for; "" where it has one."""
+
     def load(self, folder: Path, *, device: str) -> Session:
         """Open a lowered decoder."""
 

@@ -86,15 +86,20 @@ def require_sizes(**sizes: object) -> None:
 
 @dataclass(frozen=True)
 class Quantized:
-    """`values * scales`, each scale shared by `block` neighbours of a row.
+    """`(values - zero_points) * scales`, each scale and zero point shared by `block` neighbours of a row.
 
-    `values` is int8 (out, in), or uint8 (out, in / 2) holding two nibbles with offset 8, the low one first.
+    `values` is int8 or int16 (out, in), or uint8 (out, in / 2) holding two nibbles, the low one first.
     """
 
     values: np.ndarray
     scales: np.ndarray  # (out, in / block)
     bits: int
+    """4, 8 or 16 that hold a value."""
     block: int
+    zero_points: np.ndarray | None = None  # (out, in / block), uint8 for nibbles and else int8
+    """None: 8 for nibbles and else 0."""
+    format: str = ""
+    """The microscaling format whose elements the values are, in units of its smallest; "" for plain integers."""
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,85 @@
-"""Round weights to int8 per row or int4 per block, a megabyte at a time."""
+"""Round weights to integers and microscaling formats, a megabyte at a time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from backends import BackendError
 from backends.decoder import Quantized, Weight, Weights
+from backends.microscaling import one_level, two_levels
 
 CHUNK = 1 << 18
 """Values handled at once, so that every pass stays in the processor's cache."""
+HELD: Mapping[int, type[np.integer[Any]]] = {4: np.uint8, 8: np.int8, 16: np.int16}  # Any: of any width
+"""Types of arrays by the bits of a value; two nibbles share a byte."""
+LEAST = 16
+"""The smallest block; rows that it does not divide are rounded to int8."""
+
+Blocks = tuple[np.ndarray, ...]
+"""Values (..., block) around zero, scales (...) and, where zero is not 0, zero points (...)."""
+
+
+def symmetric8(x: np.ndarray) -> Blocks:
+    """Blocks `x` (..., block) as -127..127."""
+    scales = np.maximum(np.abs(x).max(-1) / 127, 1e-9)
+    return np.rint(np.divide(x, scales[..., None], out=x), out=x), scales
+
+
+def symmetric4(x: np.ndarray) -> Blocks:
+    """Blocks `x` (..., block) as -8..7: the extreme of each block is -8."""
+    low, high = x.min(-1), x.max(-1)
+    scales = np.where(-low > high, low, high) / -8
+    scales[scales == 0] = 1e-9
+    x *= (1 / scales)[..., None]
+    return np.minimum(np.rint(x, out=x), 7, out=x), scales
+
+
+def asymmetric(x: np.ndarray, *, bits: int) -> Blocks:
+    """Blocks `x` (..., block) as -8..7 or -128..127, from the lowest value to the highest, zero among them."""
+    least, steps = -(1 << bits - 1), (1 << bits) - 1
+    low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 0)
+    scales = np.maximum((high - low) / steps, 1e-9)
+    zero_points = least + np.rint(-low / scales)
+    x = np.rint(np.divide(x, scales[..., None], out=x), out=x)
+    x += zero_points[..., None]
+    return np.clip(x, least, least + steps, out=x), scales, zero_points
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What matrices are rounded to: `bits` each, int4 with one scale per `block` neighbours."""
+    """What matrices are rounded to: `bits` hold a value, and `block` neighbours of a row (0: all) share a scale."""
 
-    bits: int
+    bits: int = 32
     block: int = 0
+    round: Callable[[np.ndarray], Blocks] | None = None
+    format_bits: float = 0
+    """Bits a weight, its share of the scale included, in a microscaling format's own layout; 0 for others."""
+    format: str = ""
+
+
+def integers(bits: int, default: int) -> Iterator[tuple[str, Precision]]:
+    """Yield integer precisions by name: int4, int4-64, int4-asym-channel, ...; `default` is the block left unsaid."""
+    rounders = ("", symmetric4 if bits == 4 else symmetric8), ("-asym", partial(asymmetric, bits=bits))
+    for kind, rounder in rounders:
+        for block in sorted((0, 128, 64, 32), key=lambda block: block != default):
+            suffix = "" if block == default else f"-{block or 'channel'}"
+            yield f"int{bits}{kind}{suffix}", Precision(bits, block, rounder)
 
 
 PRECISIONS: Mapping[str, Precision] = {
-    "f32": Precision(32),
-    "int8": Precision(8),
-    "int4": Precision(4, 128),
-    "int4-64": Precision(4, 64),
-    "int4-32": Precision(4, 32),
+    "f32": Precision(),
+    **dict(integers(8, default=0)),
+    **dict(integers(4, default=128)),
+    "mxint8": Precision(8, 32, partial(one_level, top=127, mantissa=6), 8.25, "mxint8"),
+    "mxfp6-e2m3": Precision(8, 32, partial(one_level, top=60, mantissa=3), 6.25, "mxfp6-e2m3"),
+    "mxfp6-e3m2": Precision(16, 32, partial(one_level, top=448, mantissa=2), 6.25, "mxfp6-e3m2"),
+    "mxfp4": Precision(8, 32, partial(one_level, top=12, mantissa=1), 4.25, "mxfp4"),
+    "mx9": Precision(16, 16, partial(two_levels, magnitude=7), 9, "mx9"),
+    "mx6": Precision(8, 16, partial(two_levels, magnitude=4), 6, "mx6"),
+    "mx4": Precision(4, 16, partial(two_levels, magnitude=2), 4, "mx4"),
 }
 
 
@@ -58,48 +112,41 @@ class Rounded(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         weight = self.weights[name]
         values = weight.values
-        if self.to.bits == 32 or isinstance(values, Quantized) or values.ndim != 2 or name.endswith(EXACT):
+        if not self.to.round or isinstance(values, Quantized) or values.ndim != 2 or name.endswith(EXACT):
             return weight
         return Weight(weight.name, rounded(values, self.to), weight.bias)
 
 
 def rounded(values: np.ndarray, to: Precision) -> Quantized:
-    """`values` (out, in) at the precision `to`; rows that no block divides stay at eight bits."""
-    block = block_for(values.shape[1], to.block) if to.bits == 4 else 0
-    return int4(values, block) if block else int8(values)
+    """`values` (out, in) at the precision `to`; rows that no block of 16 divides become int8."""
+    rows, size = values.shape
+    whole_rows = size if to.bits == 8 or not size % LEAST else 0
+    block = block_for(size, to.block) if to.block else whole_rows
+    if not block:
+        return rounded(values, PRECISIONS["int8"])
+    assert to.round is not None  # f32 is not rounded to
+    held = np.empty((rows, size // 2 if to.bits == 4 else size), HELD[to.bits])
+    scales, zero_points = np.empty((rows, size // block), np.float32), None
+    for here, x in chunks(values):
+        whole, scales[here], *zeros = to.round(x.reshape(-1, size // block, block))
+        held[here] = nibbles(whole.reshape(x.shape)) if to.bits == 4 else whole.reshape(x.shape)
+        if zeros:
+            zero_points = np.empty(scales.shape, HELD[to.bits]) if zero_points is None else zero_points
+            zero_points[here] = zeros[0] + 8 if to.bits == 4 else zeros[0]
+    return Quantized(held, scales, to.bits, block, zero_points, to.format)
+
+
+def nibbles(x: np.ndarray) -> np.ndarray:
+    """Whole numbers -8..7 (rows, in) in pairs (rows, in / 2): the low nibble is first, and 8 stands for 0."""
+    pairs = (x.astype(np.int8) + np.int8(8)).view(np.uint16)
+    return (pairs | pairs >> 4).astype(np.uint8)
 
 
 def block_for(size: int, block: int) -> int:
     """The largest of `block`, a half of it, ... and 16 that divides rows of `size`; 0 when none does."""
-    while block >= 16 and size % block:
+    while block >= LEAST and size % block:
         block //= 2
-    return block if block >= 16 else 0
-
-
-def int8(weight: np.ndarray) -> Quantized:
-    """Symmetric, one scale per row of `weight` (out, in)."""
-    rows, size = weight.shape
-    values, scales = np.empty((rows, size), np.int8), np.empty((rows, 1), np.float32)
-    for here, x in chunks(weight):
-        scale = np.maximum(np.abs(x).max(1, keepdims=True) / 127, 1e-9)
-        values[here], scales[here] = np.rint(np.divide(x, scale, out=x), out=x), scale
-    return Quantized(values, scales, bits=8, block=size)
-
-
-def int4(weight: np.ndarray, block: int) -> Quantized:
-    """Symmetric with the full range -8..7: the extreme of each block of `weight` (out, in) is -8."""
-    rows, size = weight.shape
-    values, scales = np.empty((rows, size // 2), np.uint8), np.empty((rows, size // block), np.float32)
-    for here, x in chunks(weight):
-        x = x.reshape(-1, size // block, block)
-        low, high = x.min(2), x.max(2)
-        scale = np.where(-low > high, low, high) / -8
-        scale[scale == 0] = 1e-9
-        x *= (1 / scale)[:, :, None]
-        x += 8.5
-        pairs = np.minimum(x, 15, out=x).astype(np.uint8).reshape(-1, size).view(np.uint16)
-        values[here], scales[here] = pairs | pairs >> 4, scale
-    return Quantized(values, scales, bits=4, block=block)
+    return block if block >= LEAST else 0
 
 
 def dequantize(values: np.ndarray | Quantized, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
@@ -108,9 +155,13 @@ def dequantize(values: np.ndarray | Quantized, rows: np.ndarray | slice = slice(
         return values[rows]
     chosen, scales = values.values[rows], values.scales[rows]
     if values.bits == 4:
-        chosen = np.stack([chosen & 15, chosen >> 4], axis=-1).reshape(*chosen.shape[:-1], -1).astype(np.float32) - 8
-    blocks = chosen.reshape(*chosen.shape[:-1], -1, values.block)
-    return np.asarray((blocks * scales[..., None]).reshape(chosen.shape), np.float32)
+        chosen = np.stack([chosen & 15, chosen >> 4], axis=-1).reshape(*chosen.shape[:-1], -1)
+    blocks = chosen.reshape(*scales.shape, values.block).astype(np.float32)
+    if values.zero_points is not None:
+        blocks -= values.zero_points[rows][..., None]
+    elif values.bits == 4:
+        blocks -= 8
+    return np.asarray((blocks * scales[..., None]).reshape(*scales.shape[:-1], -1), np.float32)
 
 
 def chunks(weight: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

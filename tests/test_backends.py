@@ -14,12 +14,20 @@ from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
-TOLERANCE = 0.08
-"""Mean error of the logits in standard deviations of them: activations are rounded to int8, with one scale a call."""
+TOLERANCE = 0.05
+"""Mean error of the logits in standard deviations of them: the reference has the same rounded weights, but the kernels
+round activations to int8 as well, half a percent of each product; two layers of a random model make up to 4 % of it."""
+EVERYWHERE = ("int8", "int8-128", "int4", "int4-asym", "mxfp4")
+CASES = sorted(path.name for path in GOLDEN.iterdir())
+PAIRS = [
+    (name, case)
+    for name in PRECISIONS
+    for case in (CASES if name in EVERYWHERE else ("gpt2", "llama"))
+    if name != "f32"  # tests/test_families.py
+]
 
 
-@pytest.mark.parametrize("case", sorted(path.name for path in GOLDEN.iterdir()))
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "f32"])
+@pytest.mark.parametrize(("precision", "case"), PAIRS)
 @pytest.mark.parametrize("backend", backends.NAMES)
 def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precision: str, case: str) -> None:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / case)

@@ -44,6 +44,14 @@ def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: st
     lowering.lower(decoder, Rounded(weights, PRECISIONS[precision]), folder, precision)
 
 
+def carrier(precision: str) -> str:
+    """In what ONNX Runtime holds a microscaling format, whose types its kernels do not know; "" for integers."""
+    from backends.quantize import PRECISIONS
+
+    known = PRECISIONS[precision]
+    return {4: "int4", 8: "int8", 16: "the sum of int8 and int4"}[known.bits] if known.format else ""
+
+
 def load(folder: Path, *, device: str = "cpu") -> "Session":
     """Open a lowered decoder."""
     from backends.onnx.session import Session

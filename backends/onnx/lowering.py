@@ -7,7 +7,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
+from backends.onnx import matrices
 from backends.onnx.graph import FUSED, Graph
 
 TOP = 64
@@ -25,38 +26,10 @@ class Ops:
         self.biases: dict[str | tuple[float, ...], str] = {}
 
     def embed(self, table: Weight, index: str) -> str:
-        values = table.values
-        if not isinstance(values, Quantized):
-            return self.node("Gather", self.constant(table.name, np.asarray(values, np.float32)), index)
-        if values.bits == 4:
-            packed = self.constant(table.name, values.values.reshape(*values.scales.shape, -1))
-            rows = self.graph.view(packed, table.name + ".rows", values.values.shape)
-            scales = self.constant(table.name + ".scales", values.scales)
-            how = dict(gather_axis=0, quantize_axis=1, block_size=values.block, bits=4)
-            return self.node("GatherBlockQuantized", rows, index, scales, domain=FUSED, **how)
-        # Columns of the transposed table, which `linear` multiplies by, so that it is stored once.
-        columns = self.node("Gather", self.transposed(table.name, values), index, axis=1)
-        rows = self.node("Cast", self.node("Transpose", columns, perm=[1, 2, 0]), to=TensorProto.FLOAT)
-        scale = self.node("Gather", self.constant(table.name + ".scales", values.scales[:, 0]), index)
-        return self.node("Mul", rows, self.node("Unsqueeze", scale, self.constant("last_axis", np.array([-1]))))
+        return matrices.embed(self.graph, table, index)
 
     def linear(self, x: str, weight: Weight) -> str:
-        name, values = weight.name, weight.values
-        bias = "" if weight.bias is None else self.constant(name + ".bias", weight.bias)
-        if not isinstance(values, Quantized):
-            product = self.node("MatMul", x, self.constant(name + ".transposed", np.asarray(values, np.float32).T))
-            return self.node("Add", product, bias) if bias else product
-        if values.bits == 8:
-            scales = self.constant(name + ".scales", values.scales[:, 0])
-            return self.node("DynamicQuantizeMatMul", x, self.transposed(name, values), scales, "", bias, domain=FUSED)
-        rows, blocks = values.scales.shape
-        packed = self.constant(name, values.values.reshape(rows, blocks, -1))
-        scales = self.constant(name + ".scales", values.scales)
-        how = dict(N=rows, K=blocks * values.block, bits=4, block_size=values.block, accuracy_level=4)
-        return self.node("MatMulNBits", x, packed, scales, "", "", bias, domain=FUSED, **how)
-
-    def transposed(self, name: str, values: Quantized) -> str:
-        return self.constant(name + ".transposed", values.values.T)
+        return matrices.linear(self.graph, x, weight)
 
     def scale(self, x: str, factor: float) -> str:
         return self.node("Mul", x, self.constant(f"scalar_{factor}", np.array(factor, np.float32)))

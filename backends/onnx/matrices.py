@@ -1,0 +1,135 @@
+"""Matrices as ONNX Runtime multiplies by them and looks rows up in them, whatever their precision."""
+
+from dataclasses import replace
+
+import numpy as np
+from onnx import TensorProto
+
+from backends.decoder import Quantized, Weight
+from backends.onnx.graph import FUSED, Graph
+from backends.quantize import block_for, nibbles
+
+BLOCK = 128
+"""Neighbours for which a scale is repeated, where a whole row shares it; the kernels take 16 to 256."""
+LAST = np.array([-1])
+
+
+def linear(graph: Graph, x: str, weight: Weight) -> str:
+    """Append `x` times the transposed matrix, plus its bias."""
+    name, values = weight.name, weight.values
+    bias = "" if weight.bias is None else graph.constant(name + ".bias", weight.bias)
+    if not isinstance(values, Quantized):
+        product = graph.node("MatMul", x, graph.constant(name + ".transposed", np.asarray(values, np.float32).T))
+        return graph.node("Add", product, bias) if bias else product
+    if values.bits == 16:
+        high, low = halves(name, values)
+        return graph.node("Add", linear(graph, x, replace(high, bias=weight.bias)), linear(graph, x, low))
+    if is_whole(values):
+        product = integer_product(graph, x, name, values)
+        return graph.node("Add", product, bias) if bias else product
+    matrix, *rest = packed(graph, name, values)
+    rows, blocks, block = in_blocks(values)
+    how = dict(N=rows, K=blocks * block, bits=values.bits, block_size=block, accuracy_level=4)
+    return graph.node("MatMulNBits", x, matrix, *rest, "", bias, domain=FUSED, **how)
+
+
+def embed(graph: Graph, table: Weight, index: str) -> str:
+    """Append the rows of the table that `index` chooses; what `linear` multiplies by is stored once for both."""
+    name, values = table.name, table.values
+    if not isinstance(values, Quantized):
+        return graph.node("Gather", graph.constant(name, np.asarray(values, np.float32)), index)
+    if values.bits == 16:
+        high, low = halves(name, values)
+        return graph.node("Add", embed(graph, high, index), embed(graph, low, index))
+    if is_whole(values):
+        return embed_columns(graph, name, values, index)
+    matrix, *rest = packed(graph, name, values)
+    rows = graph.view(matrix, name + ".rows", values.values.shape)
+    how = dict(gather_axis=0, quantize_axis=1, block_size=in_blocks(values)[2], bits=values.bits)
+    return graph.node("GatherBlockQuantized", rows, index, *rest, domain=FUSED, **how)
+
+
+def embed_columns(graph: Graph, name: str, values: Quantized, index: str) -> str:
+    """Append columns of the transposed table, turned back into rows."""
+    scales, zeros = per_row(graph, name, values)
+    last = graph.constant("last_axis", LAST)
+
+    def chosen(constant: str) -> str:
+        number = graph.node("Cast", graph.node("Gather", constant, index), to=TensorProto.FLOAT)
+        return graph.node("Unsqueeze", number, last)
+
+    columns = graph.node("Gather", transposed(graph, name, values), index, axis=1)
+    rows = graph.node("Cast", graph.node("Transpose", columns, perm=[1, 2, 0]), to=TensorProto.FLOAT)
+    rows = graph.node("Sub", rows, chosen(zeros)) if zeros else rows
+    return graph.node("Mul", rows, chosen(scales))
+
+
+def is_whole(values: Quantized) -> bool:
+    """Whether the quicker kernel can multiply, which knows no blocks."""
+    return values.bits == 8 and values.block == values.values.shape[1]
+
+
+def integer_product(graph: Graph, x: str, name: str, values: Quantized) -> str:
+    """Append a product of integers; the activations of every token are rounded by a scale of their own.
+
+    DynamicQuantizeMatMul would find one scale for all of them, and a single token's outliers would spoil the others.
+    """
+    least, last = graph.constant("least_extreme", np.array(1e-20, np.float32)), graph.constant("last_axis", LAST)
+    extreme = graph.node("Max", graph.node("ReduceMax", graph.node("Abs", x), last, keepdims=1), least)  # (B, T, 1)
+    step = graph.constant("activation_step", np.array(1 / 127, np.float32))
+    zero = graph.constant("activation_zero", np.array(128, np.uint8))
+    rounded = graph.node("QuantizeLinear", graph.node("Div", x, extreme), step, zero)
+    scales, zeros = per_row(graph, name, values)
+    inputs = rounded, transposed(graph, name, values), step, scales, zero, zeros
+    return graph.node("Mul", graph.node("MatMulIntegerToFloat", *inputs, domain=FUSED), extreme)
+
+
+def transposed(graph: Graph, name: str, values: Quantized) -> str:
+    """The matrix (in, out)."""
+    return graph.constant(name + ".transposed", values.values.T)
+
+
+def per_row(graph: Graph, name: str, values: Quantized) -> tuple[str, str]:
+    """Scales and zero points (out,)."""
+    zeros = values.zero_points
+    scales = graph.constant(name + ".scales", values.scales[:, 0])
+    return scales, "" if zeros is None else graph.constant(name + ".zeros", zeros[:, 0])
+
+
+def packed(graph: Graph, name: str, values: Quantized) -> tuple[str, str, str]:
+    """The matrix (out, blocks, bytes), scales and zero points (out, blocks), as unsigned integers."""
+    rows, blocks, block = in_blocks(values)
+    repeats = blocks // values.scales.shape[1]
+    matrix, zeros = unsigned(values.values, values.bits).reshape(rows, blocks, -1), values.zero_points
+    scales = graph.constant(name + ".scales", values.scales.repeat(repeats, axis=1))
+    matrix_name = graph.constant(name, matrix)
+    if zeros is None:  # 8 or 128
+        return matrix_name, scales, ""
+    zeros = unsigned(zeros, values.bits).repeat(repeats, axis=1)
+    if values.bits == 4:
+        even = np.pad(zeros, ((0, 0), (0, blocks % 2)))
+        zeros = even[:, ::2] | even[:, 1::2] << 4
+    return matrix_name, scales, graph.constant(name + ".zeros", zeros)
+
+
+def in_blocks(values: Quantized) -> tuple[int, int, int]:
+    """Rows, blocks in a row, and values in a block that the kernels take."""
+    rows, blocks = values.scales.shape
+    size = blocks * values.block
+    block = values.block if blocks > 1 else block_for(size, BLOCK)
+    return rows, size // block, block
+
+
+def unsigned(values: np.ndarray, bits: int) -> np.ndarray:
+    """Whole numbers as the kernels take them: int8 moved up by 128, nibbles as they are."""
+    return values if bits == 4 else values.view(np.uint8) ^ np.uint8(128)
+
+
+def halves(name: str, values: Quantized) -> tuple[Weight, Weight]:
+    """Two matrices whose sum is exactly `values`, up to 2039 units: sixteens in int8, and the rest in nibbles."""
+    high = values.values + np.int16(8) >> 4
+    low = nibbles(values.values - (high << 4))
+    return (
+        Weight(name + ".high", Quantized(high.astype(np.int8), values.scales * 16, 8, values.block)),
+        Weight(name + ".low", Quantized(low, values.scales, 4, values.block)),
+    )

@@ -1,0 +1,81 @@
+"""ONNX Runtime multiplies by rounded matrices, and looks rows up in them, without changing a weight."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from backends.decoder import Weight
+from backends.onnx import matrices
+from backends.onnx.graph import Graph
+from backends.quantize import PRECISIONS, dequantize, rounded
+
+ROUNDED = [name for name in PRECISIONS if name != "f32"]
+RANDOM = np.random.default_rng(5)
+BIAS = RANDOM.standard_normal(96).astype(np.float32)
+
+
+def matrix(precision: str, size: int) -> Weight:
+    """A rounded matrix (96, size)."""
+    values = RANDOM.standard_t(5, (96, size)).astype(np.float32)
+    return Weight("weight", rounded(values, PRECISIONS[precision]), BIAS)
+
+
+def run(folder: Path, weight: Weight, x: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What `linear` makes of `x` and `embed` of `index`, with one copy of the matrix in the file."""
+    with Graph(folder) as graph:
+        graph.node_with("Identity", [matrices.linear(graph, "x", weight)], ["product"])
+        graph.node_with("Identity", [matrices.embed(graph, weight, "index")], ["rows"])
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", "T", x.shape[2]])]
+        inputs += [helper.make_tensor_value_info("index", TensorProto.INT64, ["A", "L"])]
+        outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("product", "rows")]
+        graph.save(inputs, outputs, {})
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    product, rows = session.run(None, {"x": x, "index": index})
+    return np.asarray(product), np.asarray(rows)
+
+
+def kept(rows: int, size: int) -> np.ndarray:
+    """Activations (2, rows, size) that every kernel keeps as they are: whole numbers whose blocks all reach 127."""
+    x = RANDOM.integers(-127, 128, (2, rows, size)).astype(np.float32)
+    x[..., ::16] = 127
+    return x * np.exp2(RANDOM.integers(-4, 5, (2, rows, 1))).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [96, 768])
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_weights_are_exactly_those_of_the_precision(tmp_path: Path, precision: str, size: int) -> None:
+    weight, x, index = matrix(precision, size), kept(5, size), np.array([[3, 95], [0, 7]])
+    product, rows = run(tmp_path, weight, x, index)
+    exact = dequantize(weight.values).astype(np.float64)
+    assert rows == pytest.approx(exact[index], rel=1e-6, abs=1e-7)
+    expected = x @ exact.T + BIAS
+    assert np.abs(product - expected).max() < 2e-6 * np.abs(x).max() * np.abs(exact).sum(1).max()
+    first, _ = run(tmp_path, weight, x[:1, :1], index[:, :1])  # one token has kernels of its own
+    assert np.abs(first - expected[:1, :1]).max() < 2e-6 * np.abs(x).max() * np.abs(exact).sum(1).max()
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-asym", "int8-128", "int4", "mx9", "mxfp4"])
+def test_a_token_of_outliers_changes_no_other_token(tmp_path: Path, precision: str) -> None:
+    weight, index = matrix(precision, 512), np.array([[0]])
+    x = RANDOM.standard_normal((1, 4, 512)).astype(np.float32)
+    alone, _ = run(tmp_path, weight, x, index)
+    x[0, 0] *= 1000
+    beside, _ = run(tmp_path, weight, x, index)
+    assert np.array_equal(beside[0, 1:], alone[0, 1:])
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("int8", 0.02), ("int8-128", 0.016), ("int8-32", 0.012)])
+def test_activations_are_rounded_to_eight_bits(tmp_path: Path, precision: str, tolerance: float) -> None:
+    weight, x = matrix(precision, 768), RANDOM.standard_normal((1, 16, 768)).astype(np.float32)
+    product, _ = run(tmp_path, weight, x, np.array([[0]]))
+    expected = x @ dequantize(weight.values).T + BIAS
+    assert np.abs(product - expected).mean() < tolerance * expected.std()
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-32", "int4-channel"])
+def test_tokens_of_zeros_give_the_bias(tmp_path: Path, precision: str) -> None:
+    product, _ = run(tmp_path, matrix(precision, 256), np.zeros((1, 2, 256), np.float32), np.array([[0]]))
+    assert product == pytest.approx(np.broadcast_to(BIAS, (1, 2, 96)), abs=1e-6)
