@@ -25,7 +25,7 @@ def linear(graph: Graph, x: str, weight: Weight) -> str:
         high, low = halves(name, values)
         return graph.node("Add", linear(graph, x, replace(high, bias=weight.bias)), linear(graph, x, low))
     if is_whole(values):
-        product = integer_product(graph, x, name, values)
+        product = product_by_token(graph, x, name, values)
         return graph.node("Add", product, bias) if bias else product
     matrix, *rest = packed(graph, name, values)
     rows, blocks, block = in_blocks(values)
@@ -69,19 +69,17 @@ def is_whole(values: Quantized) -> bool:
     return values.bits == 8 and values.block == values.values.shape[1]
 
 
-def integer_product(graph: Graph, x: str, name: str, values: Quantized) -> str:
-    """Append a product of integers; the activations of every token are rounded by a scale of their own.
+def product_by_token(graph: Graph, x: str, name: str, values: Quantized) -> str:
+    """Append a product whose activations are rounded to eight bits between the extremes of all tokens.
 
-    DynamicQuantizeMatMul would find one scale for all of them, and a single token's outliers would spoil the others.
+    Every token is brought to an extreme of 1 before, and back after: else one token of outliers would leave the
+    others few bits.
     """
     least, last = graph.constant("least_extreme", np.array(1e-20, np.float32)), graph.constant("last_axis", LAST)
     extreme = graph.node("Max", graph.node("ReduceMax", graph.node("Abs", x), last, keepdims=1), least)  # (B, T, 1)
-    step = graph.constant("activation_step", np.array(1 / 127, np.float32))
-    zero = graph.constant("activation_zero", np.array(128, np.uint8))
-    rounded = graph.node("QuantizeLinear", graph.node("Div", x, extreme), step, zero)
-    scales, zeros = per_row(graph, name, values)
-    inputs = rounded, transposed(graph, name, values), step, scales, zero, zeros
-    return graph.node("Mul", graph.node("MatMulIntegerToFloat", *inputs, domain=FUSED), extreme)
+    matrix, (scales, zeros) = transposed(graph, name, values), per_row(graph, name, values)
+    even = graph.node("Div", x, extreme)
+    return graph.node("Mul", graph.node("DynamicQuantizeMatMul", even, matrix, scales, zeros, domain=FUSED), extreme)
 
 
 def transposed(graph: Graph, name: str, values: Quantized) -> str:
