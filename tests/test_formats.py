@@ -1,31 +1,39 @@
-"""The tables of docs/formats.md are true: noise, bits a weight, and what ONNX Runtime holds."""
+"""The table of docs/formats.md is true: noise, divergence, bits a weight, and what ONNX Runtime holds."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
+import model_store
 from backends import onnx
 from backends.decoder import Weight
 from backends.onnx import matrices
 from backends.onnx.graph import Graph
 from backends.quantize import PRECISIONS, dequantize, rounded
+from model_store.convert import convert
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "formats.md"
+ROOT = Path(__file__).parent.parent
+ROUNDED = [name for name in PRECISIONS if name != "f32"]
 SIZE = 1024
+KINDS = ("gaussian", "laplace", "student")
 
 
 def table() -> dict[str, list[str]]:
     """The cells of the table's rows by precision."""
-    rows = [line.strip("| ").split(" | ") for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")]
-    return {row[0].strip("`"): [cell.strip() for cell in row[1:]] for row in rows}
+    lines = (ROOT / "docs" / "formats.md").read_text().splitlines()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    return {row[0]: row[1:] for row in rows if len(row) == 8}
 
 
+@cache
 def matrix(kind: str) -> np.ndarray:
     """A matrix (1024, 1024) whose values are distributed so."""
     random = np.random.default_rng(1)
     draw = {
-        "gauss": lambda: random.standard_normal((SIZE, SIZE)),
+        "gaussian": lambda: random.standard_normal((SIZE, SIZE)),
         "laplace": lambda: random.laplace(size=(SIZE, SIZE)),
         "student": lambda: random.standard_t(5, (SIZE, SIZE)),
     }
@@ -39,25 +47,53 @@ def decibels(values: np.ndarray, precision: str) -> float:
 
 
 def format_bits(precision: str) -> float:
-    """Bits a weight of 1,024 in a row: a microscaling format's own, or an integer's with its scale and zero point."""
+    """Bits a weight in rows of 1,024: a microscaling format's own, or an integer's with its scale and zero point."""
     known = PRECISIONS[precision]
     shared = 32 + (known.bits if "asym" in precision else 0)
     return known.format_bits or known.bits + shared / (known.block or SIZE)
 
 
-def test_every_precision_is_in_the_table() -> None:
-    assert list(table()) == [name for name in PRECISIONS if name != "f32"]
+def held_bits(precision: str, folder: Path) -> float:
+    """Bits a weight of such a matrix in ONNX Runtime's file."""
+    with Graph(folder) as graph:
+        matrices.linear(graph, "x", Weight("weight", rounded(matrix("gaussian"), PRECISIONS[precision])))
+    return (folder / "model.data").stat().st_size * 8 / SIZE**2
 
 
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "f32"])
+def log_probabilities(precision: str, folder: Path) -> np.ndarray:
+    """What the built-in model expects after each of the licence's first 256 tokens, (256, vocab)."""
+    convert(model_store.BUILTIN_FOLDER, folder, backend="onnx", precision=precision)
+    tokenizer = tokenizers.Tokenizer.from_file(str(model_store.BUILTIN_FOLDER / "tokenizer.json"))
+    tokens = tokenizer.encode((ROOT / "LICENSE").read_text()).ids[:256]
+    logits = onnx.load(folder).forward(np.array([tokens]), last=256)[0].astype(np.float64)
+    logits -= logits.max(-1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    """The same in float32."""
+    return log_probabilities("f32", tmp_path_factory.mktemp("f32"))
+
+
+def test_every_precision_is_in_the_table_in_order() -> None:
+    assert list(table()) == ROUNDED
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
 def test_a_row_is_true(tmp_path: Path, precision: str) -> None:
-    noise = [decibels(matrix(kind), precision) for kind in ("gauss", "laplace", "student")]
-    with Graph(tmp_path) as graph:
-        matrices.linear(graph, "x", Weight("weight", rounded(matrix("gauss"), PRECISIONS[precision])))
-    held = (tmp_path / "model.data").stat().st_size * 8 / SIZE**2
-    carrier = onnx.carrier(precision) or "itself"
-    found = [f"{format_bits(precision):.2f}", *(f"{level:.1f}" for level in noise), carrier, f"{held:.2f}"]
-    row = table()[precision]
-    assert row[-2:-1] == found[-2:-1], f"the row should be {' | '.join(found)}"
-    numbers, stated = ([float(cell) for cell in (*cells[:4], cells[5])] for cells in (found, row))
-    assert stated == pytest.approx(numbers, abs=0.11), f"the row should be {' | '.join(found)}"
+    bits, *noise, _, carrier, held = table()[precision]
+    assert float(bits) == pytest.approx(format_bits(precision), abs=0.01)
+    assert [float(cell) for cell in noise] == pytest.approx(
+        [decibels(matrix(kind), precision) for kind in KINDS], abs=0.1
+    )
+    assert (carrier if carrier != "itself" else "") == onnx.carrier(precision)
+    assert float(held) == pytest.approx(held_bits(precision, tmp_path), abs=0.02)
+
+
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_the_built_in_model_diverges_as_stated(tmp_path: Path, precision: str, reference: np.ndarray) -> None:
+    found = log_probabilities(precision, tmp_path)
+    divergence = (np.exp(reference) * (reference - found)).sum(-1).mean()
+    stated = float(table()[precision][4])
+    assert stated / 1.5 < divergence < stated * 1.5  # other processors' kernels add up in another order
