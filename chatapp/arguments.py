@@ -197,7 +197,7 @@ def add_placement(parser: Parser) -> None:
     group.add_argument("--backend", metavar="NAME", type=_backend, help="see `chatapp devices` (default: the best)")
     group.add_argument("--device", metavar="NAME", help="see `chatapp devices` (default: the best)")
     group.add_argument(
-        "--precision", metavar="NAME", type=_precision, help="f32, int8, int4 (default: see `chatapp show`)"
+        "--precision", metavar="NAME", type=_precision, help="f32, int8, int4, mxfp4, ... (default: see `chatapp show`)"
     )
     group.add_argument(
         "--objective",

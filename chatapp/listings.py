@@ -10,7 +10,7 @@ import backends
 from chatapp import __version__
 from chatapp.calibration import Measured
 from chatapp.units import count, milliseconds, size, table
-from model_store import StoredModel
+from model_store import StoredModel, Variant
 
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
 
@@ -46,13 +46,20 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         ("kind", "answers messages" if model.chats else "continues text (base model)"),
         ("precision", f"{model.precision} ({model.precision_reason})"),
         ("checkpoint", f"{model.folder} ({size(model.size)})"),
-        *((f"{one.backend} {one.precision}", f"{one.folder} ({size(one.size)})") for one in model.variants),
+        *((f"{one.backend} {one.precision}", _lowered(model, one)) for one in model.variants),
     ]
     width = max(len(name) for name, _ in rows)
     print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
     card = model.folder / "README.md"
     if card.is_file():
         print(f"\n{_introduction(card.read_text(encoding='utf-8'))}\n\nThe whole card: {card}")
+
+
+def _lowered(model: StoredModel, variant: Variant) -> str:
+    """Where a variant is, how large, and what carries its weights where the runtime has no type for them."""
+    held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
+    carrier = backends.get(variant.backend).carrier(variant.precision)
+    return f"{variant.folder} ({held}{f'; weights exactly so, carried by {carrier}' if carrier else ''})"
 
 
 def _introduction(card: str) -> str:
@@ -66,7 +73,7 @@ def _introduction(card: str) -> str:
 
 
 def _facts(model: StoredModel) -> dict[str, object]:
-    return asdict(model) | {"precision": model.precision}
+    return asdict(model) | {"precision": model.precision, "precision_reason": model.precision_reason}
 
 
 def print_devices(*, as_json: bool) -> None:

@@ -76,8 +76,8 @@ class StoredModel:
     def precision_reason(self) -> str:
         """Why, in a sentence."""
         if self.parameters >= LARGE:
-            return "a large model is limited by memory, and 4 bits a weight halve what each token must read"
-        return "small models lose quality at 4 bits a weight, and at 8 they run as fast as memory allows"
+            return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
+        return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"
 
 
 class Store:

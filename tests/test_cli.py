@@ -147,7 +147,16 @@ def test_listings_name_the_built_in_model_first(chatapp: Run, checkpoint: MakeCh
 def test_show_tells_what_a_model_is(chatapp: Run) -> None:
     facts = json.loads(chatapp("show", "builtin", "--json").stdout)
     assert facts["family"] == "llama"
-    assert facts["precision"] in chatapp("show", "builtin").stdout
+    text = chatapp("show", "builtin").stdout
+    assert f"{facts['precision']} ({facts['precision_reason']})" in text
+
+
+def test_show_tells_what_carries_the_weights_and_at_what_size(chatapp: Run) -> None:
+    for precision in ("int8", "mxfp4"):
+        chatapp("run", "builtin", "x", "--max-tokens", "1", "--backend", "onnx", "--precision", precision)
+    lines = {line[:12].strip(): line for line in chatapp("show", "builtin").stdout.splitlines()}
+    assert re.search(r"MB, 8\.\d bits a weight\)$", lines["onnx int8"])
+    assert re.search(r"MB, 9\.\d bits a weight; weights exactly so, carried by int8\)$", lines["onnx mxfp4"])
 
 
 def test_rm_frees_what_was_made_and_leaves_the_checkpoint(chatapp: Run, checkpoint: MakeCheckpoint, home: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models
 
-from model_store import ModelNotFound, Store, StoreError, UnsupportedCheckpoint, Variant
+from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint, Variant
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -149,3 +149,13 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoi
         path.write_text(text)
         with pytest.raises(StoreError, match=r"my-gpt2/model\.json .*delete the folder"):
             store.list()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "precision", "reason"),
+    [(999_999_999, "int8", "below a billion parameters"), (1_000_000_000, "int4", "from a billion parameters on")],
+)
+def test_the_size_of_a_model_decides_on_its_precision(parameters: int, precision: str, reason: str) -> None:
+    model = StoredModel("any", Path(), "llama", parameters, 1024, chats=True, size=1)
+    assert model.precision == precision
+    assert model.precision_reason.startswith(reason)
