@@ -103,8 +103,8 @@ def measured(
     known = [] if anew else recorded(path)
     lowering = 0.0
     found: list[Measured] = []
-    # A precision that no backend computes rightly is given up for the exact one.
-    for precision in [wish.precision] if wish.precision else dict.fromkeys((model.precision, "f32")):
+    # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
+    for precision in [wish.precision] if wish.precision else dict.fromkeys((model.precision, "int8-128", "f32")):
         every = [one for one in known if one.candidate.precision == precision]
         if not every:
             ways = [Candidate(backend, device, precision) for backend, device in places()]

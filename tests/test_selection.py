@@ -116,12 +116,13 @@ def test_another_version_of_a_runtime_is_measured_anew(
     assert len(calibrate.asked) == 4
 
 
-def test_where_the_usual_precision_fails_everywhere_the_exact_one_is_taken(store: Store, model: StoredModel) -> None:
+def test_where_the_usual_precision_fails_everywhere_a_finer_one_is_taken(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations(lambda candidate: None if candidate.precision == "f32" else "its logits are wrong")
     found, _ = measured(store, model, Wish(), calibrate=calibrate)
     assert {one.candidate.precision for one in found} == {"f32"}
     record = json.loads((store.root / model.name / "calibration.json").read_text())
-    assert {one["candidate"]["precision"] for one in record["measured"]} == {"int8", "f32"}
+    assert {one["candidate"]["precision"] for one in record["measured"]} == {"int8", "int8-128", "f32"}
+    assert list(dict.fromkeys(one.precision for one in calibrate.asked)) == ["int8", "int8-128", "f32"]
 
 
 def test_what_fails_everywhere_is_tried_again_next_time(store: Store, model: StoredModel) -> None:
