@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from backends import Placement, check_call, check_parents, check_rewind
-from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.quantize import dequantize
 
+PART = 1 << 24
+"""Values of a matrix that are float32 at once, so that a large vocabulary does not fill the memory."""
 ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
@@ -50,7 +52,13 @@ class Ops:
         return self.norm(x + y, weight), x + y
 
     def linear(self, x: np.ndarray, weight: Weight) -> np.ndarray:
-        y = x @ np.asarray(dequantize(weight.values), np.float32).T
+        rows = len(weight.values.scales if isinstance(weight.values, Quantized) else weight.values)
+        step = max(1, PART // x.shape[-1])
+        parts = [
+            x @ np.asarray(dequantize(weight.values, slice(start, start + step)), np.float32).T
+            for start in range(0, rows, step)
+        ]
+        y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         return y if weight.bias is None else y + weight.bias
 
     def attention(

@@ -34,6 +34,14 @@ is offered first; a shorter match is, where the model is unsure (its tokens' mea
 WHY = """\
 A model is timed and checked on every backend and device when it is first used, and runs on the best one.
 """
+VERIFY = """\
+Reads fixed prompts with the backend, device and precision that would run, in prefill, token by token and in
+batches, and compares the logits with the NumPy decoder's on the original checkpoint. The verdict is kept with the
+lowered model, and what failed is not chosen by itself any more. The exit code is 1 if it failed.
+
+FILE is a reference made elsewhere: .npz or .safetensors with `tokens` (rows, length) and `logits`
+(rows, positions, vocabulary); --write makes one.
+"""
 REMOVE = "A checkpoint folder of your own is never touched."
 STATS_FORMATS = ("text", "json")
 
@@ -168,6 +176,15 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     why.add_argument("--json", action="store_true", help="print JSON")
     add_placement(why)
 
+    verify = command("verify", "compare a model's logits with a reference", details=VERIFY)
+    verify.add_argument("model", metavar="MODEL")
+    verify.add_argument(
+        "--against", metavar="torch|FILE", type=_reference, help="PyTorch, or a file (default: the NumPy decoder)"
+    )
+    verify.add_argument("--write", metavar="FILE", type=_npz, help="keep the reference as .npz, for use elsewhere")
+    verify.add_argument("--json", action="store_true", help="print JSON")
+    add_placement(verify)
+
     command("version", "tell the versions of chatapp and of what it runs on")
     return parser, dict(commands.choices)
 
@@ -240,6 +257,18 @@ def _bias(text: str) -> tuple[int, float]:
         return int(token), float(bias)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 50256=-100") from None
+
+
+def _reference(text: str) -> str:
+    if text != "torch" and not text.endswith((".npz", ".safetensors")):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a file called .npz or .safetensors")
+    return text
+
+
+def _npz(text: str) -> str:
+    if not text.endswith(".npz"):
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .npz")
+    return text
 
 
 def _backend(text: str) -> str:

@@ -173,6 +173,27 @@ def why(given: Namespace) -> int:
     return 0
 
 
+def verify(given: Namespace) -> int:
+    """Compare a model's logits with a reference."""
+    import json
+    from dataclasses import asdict
+
+    from chatapp import selection
+    from chatapp.verify import reference_file, report, sources, verdict
+
+    models, wish = store(), wish_of(given)
+    model = models.get(given.model)
+    with progress(model.name) as on_progress:
+        way = selection.expected(models, model, wish)
+        reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
+        if given.write:
+            reference_file.write(reference, model, Path(given.write))
+        variant = models.lowered(model, way.backend, way.precision, on_progress)
+        found = verdict.verify(models, model, variant, device=way.device, reference=reference, on_progress=on_progress)
+    print(json.dumps(asdict(found), indent=2) if given.json else report.describe(found))
+    return 0 if found.passed else 1
+
+
 def version(given: Namespace) -> int:
     """Tell the versions of chatapp and of what it runs on."""
     from chatapp import listings
@@ -192,6 +213,7 @@ COMMANDS = {
     "devices": devices,
     "bench": bench,
     "why": why,
+    "verify": verify,
     "version": version,
 }
 

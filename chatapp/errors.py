@@ -10,9 +10,10 @@ def user_errors() -> tuple[type[Exception], ...]:
     from backends import BackendError
     from chatapp.generation import GenerationError, OptionError
     from chatapp.settings import SettingsError
+    from chatapp.verify.errors import VerifyError
     from model_store import StoreError
 
-    return BackendError, GenerationError, InputError, OptionError, SettingsError, StoreError
+    return BackendError, GenerationError, InputError, OptionError, SettingsError, StoreError, VerifyError
 
 
 def one_line(error: BaseException) -> str | None:

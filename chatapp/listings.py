@@ -3,13 +3,15 @@
 import importlib.metadata
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import backends
 from chatapp import __version__
 from chatapp.calibration import Measured
 from chatapp.units import count, milliseconds, size, table
+from chatapp.verify import ORIGINAL
 from model_store import StoredModel, Variant
 
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
@@ -27,7 +29,7 @@ def print_models(models: Sequence[StoredModel], *, as_json: bool) -> None:
             f"{model.context_length:,}",
             "chat" if model.chats else "base",
             size(model.size + sum(variant.size for variant in model.variants)),
-            ", ".join(f"{variant.backend}-{variant.precision}" for variant in model.variants) or "-",
+            ", ".join(f"{one.backend}-{one.precision}{_badge(one)}" for one in model.variants) or "-",
         )
         for model in models
     ]
@@ -46,8 +48,12 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         ("kind", "answers messages" if model.chats else "continues text (base model)"),
         ("precision", f"{model.precision} ({model.precision_reason})"),
         ("checkpoint", f"{model.folder} ({size(model.size)})"),
-        *((f"{one.backend} {one.precision}", _lowered(model, one)) for one in model.variants),
     ]
+    for one in model.variants:
+        rows.append((f"{one.backend} {one.precision}", _lowered(model, one)))
+        rows += [("", line) for device, verdict in one.verdicts.items() for line in _verdict(device, verdict)]
+        if not one.verdicts:
+            rows.append(("", f"not verified; chatapp verify {model.name} --precision {one.precision} does it"))
     width = max(len(name) for name, _ in rows)
     print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
     card = model.folder / "README.md"
@@ -60,6 +66,29 @@ def _lowered(model: StoredModel, variant: Variant) -> str:
     held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
     carrier = backends.get(variant.backend).carrier(variant.precision)
     return f"{variant.folder} ({held}{f'; weights exactly so, carried by {carrier}' if carrier else ''})"
+
+
+def _badge(variant: Variant) -> str:
+    """Whether a variant was verified, in a word."""
+    if not variant.verdicts:
+        return ""
+    return " (verified)" if all(verdict["passed"] for verdict in variant.verdicts.values()) else " (failed)"
+
+
+def _verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON, as chatapp.verify wrote it
+    """What verification found on a device: how far the logits are from the original's at most, and what failed."""
+    original = [one for one in verdict.get("comparisons", []) if one.get("against") == ORIGINAL]
+    figures = [
+        f"{words} {max(values):.2g}"
+        for name, words in (("max_error", "max |Δ|"), ("mean_kl", "mean KL"))
+        if (values := [one[name] for one in original if one.get(name) is not None])
+    ]
+    agreement = [one["top1"] for one in original if one.get("top1") is not None]
+    figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
+    word = "verified" if verdict["passed"] else "FAILED"
+    day, reference = verdict.get("date", "")[:10], verdict.get("reference", "")
+    line = f"{word} on {device}, {day}, against {reference}: {', '.join(figures)}"
+    return [line, *(f"  {failure}" for failure in verdict.get("failures", []))]
 
 
 def _introduction(card: str) -> str:

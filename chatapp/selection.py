@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import backends
@@ -21,6 +21,9 @@ WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "battery": (256, 128)}
 """For each objective, the tokens of the prompt and of the answer that are to be quick, or little work."""
 TIE = 0.03
 """Difference below which two ways count as equally good, and the usual one is taken."""
+
+LESS_ROUNDED = ("int8-128", "f32")
+"""What takes the place, in turn, of a model's own precision that fails."""
 
 Calibrate = Callable[..., Measured]
 
@@ -51,12 +54,17 @@ def open_engine(
     model = store.get(name)
 
     if wish.backend:
-        ranking, lowering = [wished(model, wish, wish.backend)], 0.0
+        ranking, lowering = [wished(store, model, wish, wish.backend)], 0.0
     else:
         found, lowering = measured(store, model, wish, on_progress=on_progress)
         ranking = [one.candidate for one in ranked(found, wish.objective)]
         if not ranking:
             raise BackendError(f"{model.name} runs nowhere here: {failures(found)}; see chatapp devices")
+    chosen = ranking[0].precision
+    if not wish.precision and chosen != model.precision:
+        on_fallback(
+            f"{model.name} fails at {model.precision} here and runs at {chosen} (see: chatapp show {model.name})"
+        )
     variants: list[Variant] = []
 
     def opener(candidate: Candidate) -> Callable[[], Session]:
@@ -75,15 +83,51 @@ def open_engine(
     return engine
 
 
-def wished(model: StoredModel, wish: Wish, name: str) -> Candidate:
-    """The one way that a user leaves who names a backend."""
+def wished(store: Store, model: StoredModel, wish: Wish, name: str) -> Candidate:
+    """The one way that a user leaves who names a backend; a precision that failed verification must be named too."""
     backend = backends.get(name)
     devices = backend.devices()
     if not devices:
         raise BackendError(f"{name} cannot run here: {backend.missing()}")
     if wish.device and wish.device not in devices:
         raise BackendError(f"{name} has no device {wish.device!r} here; choose from {', '.join(devices)}")
-    return Candidate(name, wish.device or devices[0], wish.precision or model.precision)
+    device = wish.device or devices[0]
+    ways = [Candidate(name, device, precision) for precision in precisions(model, wish)]
+    usable = [way for way in ways if wish.precision or not rejection(store, model, way)]
+    if not usable:
+        raise BackendError(
+            f"{model.name} failed verification on {name} {device} at {', '.join(way.precision for way in ways)}; "
+            f"chatapp show {model.name} tells more, and --precision {model.precision} runs it all the same"
+        )
+    return usable[0]
+
+
+def precisions(model: StoredModel, wish: Wish) -> list[str]:
+    """What may be chosen, in this order."""
+    return [wish.precision] if wish.precision else list(dict.fromkeys((model.precision, *LESS_ROUNDED)))
+
+
+def rejection(store: Store, model: StoredModel, candidate: Candidate) -> str | None:
+    """Why a candidate must not be chosen, if `chatapp verify` has found its logits wrong."""
+    variant = store.found(model, candidate.backend, candidate.precision)
+    verdict = variant.verdicts.get(candidate.device) if variant else None
+    if not verdict or verdict["passed"]:
+        return None
+    return f"it failed verification: {'; '.join(verdict.get('failures', ()))}"
+
+
+def expected(store: Store, model: StoredModel, wish: Wish) -> Candidate:
+    """What will run, as far as that is known without measuring; a precision that failed before counts as well."""
+    precision = wish.precision or model.precision
+    if wish.backend:
+        return wished(store, model, replace(wish, precision=precision), wish.backend)
+    known = recorded(store.root / model.name / "calibration.json")
+    ways = [one.candidate for one in ranked(known, wish.objective)]
+    ways += [Candidate(backend, device, precision) for backend, device in places()]
+    ways = [way for way in ways if way.precision == precision and wish.device in (None, way.device)]
+    if not ways:
+        raise BackendError(f"no backend has a device {wish.device!r} here; see chatapp devices")
+    return ways[0]
 
 
 def measured(
@@ -104,7 +148,7 @@ def measured(
     lowering = 0.0
     found: list[Measured] = []
     # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
-    for precision in [wish.precision] if wish.precision else dict.fromkeys((model.precision, "int8-128", "f32")):
+    for precision in precisions(model, wish):
         every = [one for one in known if one.candidate.precision == precision]
         if not every:
             ways = [Candidate(backend, device, precision) for backend, device in places()]
@@ -116,9 +160,11 @@ def measured(
         found = [one for one in every if wish.device in (None, one.candidate.device)]
         if not found:
             raise BackendError(f"no backend has a device {wish.device!r} here; see chatapp devices")
-        if any(not one.failure for one in found):
-            break
-    return found, lowering
+        judged = [replace(one, failure=one.failure or rejection(store, model, one.candidate)) for one in found]
+        if any(not one.failure for one in judged):
+            return judged, lowering
+    # Who names a precision gets it, right or wrong.
+    return (found if wish.precision else judged), lowering
 
 
 def places() -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ class Variant:
     """Bytes on disk."""
     seconds: float
     """How long lowering took; 0 when it was there already."""
+    verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What verification found, by device: `passed`, `date` and all that `chatapp verify --json` prints."""
+
+    def failed(self, device: str) -> bool:
+        """Whether it was verified on a device and must not be chosen there."""
+        return not self.verdicts.get(device, {"passed": True})["passed"]
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,20 @@ class Store:
                 if lowered_for(target) != signature:
                     raise not_writable(self.root, error) from error
         return replace(read_variant(target), seconds=seconds)
+
+    def found(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
+        """The variant that `lowered` would give without lowering."""
+        target = self.root / model.name / f"{backend}-{precision}"
+        return read_variant(target) if lowered_for(target) == backends.get(backend).signature() else None
+
+    def keep_verdict(self, variant: Variant, device: str, verdict: Mapping[str, Any]) -> None:
+        """Keep what verification found with the variant, until it is lowered anew."""
+        path = variant.folder / "variant.json"
+        facts = read_json(path)
+        try:
+            write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
+        except OSError as error:
+            raise not_writable(self.root, error) from error
 
     def remove(self, name: str) -> int:
         """Delete what was made for a model and return the bytes freed; its checkpoint stays where it is."""
@@ -243,7 +263,13 @@ def read_variant(folder: Path) -> Variant:
     """The variant in `folder`."""
     backend, precision = folder.name.split("-", 1)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    return Variant(backend, precision, folder, size, float(read_json(folder / "variant.json")["seconds"]))
+    facts = read_json(folder / "variant.json")
+    verdicts = facts.get("verdicts", {})
+    if not isinstance(verdicts, dict) or not all(
+        isinstance(verdict, dict) and isinstance(verdict.get("passed"), bool) for verdict in verdicts.values()
+    ):
+        raise StoreError(f"{folder}/variant.json was altered (its verdicts); delete the folder {folder}")
+    return Variant(backend, precision, folder, size, float(facts["seconds"]), verdicts)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -255,7 +281,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write `path` whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(value, indent=2) + "\n", "utf-8")

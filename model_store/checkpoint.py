@@ -94,8 +94,8 @@ def indexed(index: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def tensors(path: Path) -> dict[str, np.ndarray]:
-    """The floating-point tensors of one safetensors file, as views of the mapped file.
+def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[str, np.ndarray]:
+    """The tensors of one safetensors file that are of the given types, as views of the mapped file.
 
     Every entry is checked first: its shape against its size, and that the entries cover the file without gap or
     overlap, so that a truncated or altered file is refused by the name of the tensor
@@ -124,9 +124,9 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
     if start + end != size:
         raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
     return {
-        name: data[start + begin : start + stop].view(DTYPES[header[name]["dtype"]]).reshape(header[name]["shape"])
+        name: data[start + begin : start + stop].view(dtypes[header[name]["dtype"]]).reshape(header[name]["shape"])
         for name, (begin, stop, _) in spans.items()
-        if header[name]["dtype"] in DTYPES
+        if header[name]["dtype"] in dtypes
     }
 
 

@@ -57,8 +57,8 @@ def convert(
 class Watched(Mapping[str, Weight]):
     """The same weights, telling how many of them have been read."""
 
-    def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None]):
-        self.weights, self.on_progress = weights, on_progress
+    def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None], step: str = "lowering"):
+        self.weights, self.on_progress, self.step = weights, on_progress, step
         self.read: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
@@ -73,5 +73,5 @@ class Watched(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         weight = self.weights[name]
         self.read.add(name)
-        self.on_progress("lowering", len(self.read) / len(self))
+        self.on_progress(self.step, len(self.read) / len(self))
         return weight

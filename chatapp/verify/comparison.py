@@ -1,0 +1,149 @@
+"""How far logits are from those of a reference: what is measured, position by position."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+LIMITED = {"peak": "max |Δ| in spreads", "error": "error in spreads", "lost": "share lost"}
+"""What the figures that may have limits are called."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first position where greedy choice differs, the texts before it being the same."""
+
+    prompt: int
+    """Counted from 1."""
+    position: int
+    """Of the last token that was read, from 1."""
+    expected: int
+    found: int
+    margin: float
+    """By how much the reference prefers its own choice, in logits; where it is small, rounding alone may turn it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Figures of one comparison, and the limits that it was held to.
+
+    The numbers are None where nothing finite was found.
+    """
+
+    what: str
+    against: str
+    positions: int
+    nonfinite: int
+    """Positions with a logit that is no number or infinite."""
+    misranked: int
+    """Positions where what the runtime itself gives as the largest logits is not that."""
+    max_error: float | None
+    """The largest difference of a logit."""
+    peak: float | None
+    """The same as a share of the spread: the reference's standard deviation within a position."""
+    error: float | None
+    """The root mean square difference as a share of the spread."""
+    mean_kl: float | None
+    """Kullback-Leibler divergence from the reference, in nats, of all positions on average."""
+    max_kl: float | None
+    lost: float | None
+    """The mean divergence as a share of that of a model which knows nothing: one to which all tokens are alike."""
+    top1: float | None
+    """Share of the positions where the likeliest token is the same."""
+    first_difference: Difference | None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """What the named figures may be at most."""
+
+    @property
+    def broken(self) -> list[str]:
+        """The figures that are over their limits."""
+        return [name for name, limit in self.limits.items() if (value := getattr(self, name)) is None or value > limit]
+
+    @property
+    def failures(self) -> list[str]:
+        """What is wrong, in words."""
+        name = f"{self.what}, with {self.against}"
+        found = []
+        if self.nonfinite:
+            found.append(f"{name}: {self.nonfinite} of {self.positions} positions have logits that are not finite")
+        if self.misranked:
+            found.append(f"{name}: in {self.misranked} positions the runtime does not find its own largest logits")
+        for figure in self.broken:
+            value: float | None = getattr(self, figure)
+            if value is not None:
+                found.append(f"{name}: {LIMITED[figure]} {value:.2g}, allowed {self.limits[figure]:g}")
+        return found
+
+    @property
+    def passed(self) -> bool:
+        return not self.nonfinite and not self.misranked and not self.broken
+
+
+class Tally:
+    """Collects positions of one comparison."""
+
+    def __init__(self, what: str, against: str, limits: Mapping[str, float]):
+        self.what, self.against, self.limits = what, against, limits
+        self.nonfinite = self.misranked = 0
+        self.figures: list[np.ndarray] = []  # (positions, 6): largest error, its square, variance, KL, known, agreement
+        self.first_difference: Difference | None = None
+
+    def add(self, expected: np.ndarray, found: np.ndarray, prompt: int, start: int) -> None:
+        """Compare logits (positions, vocab) of successive positions; prompt and first position count from 0."""
+        finite = np.isfinite(found).all(-1)
+        self.nonfinite += int((~finite).sum())
+        starts = start + np.flatnonzero(finite)
+        expected, found = expected[finite].astype(np.float64), found[finite].astype(np.float64)
+        if not len(expected):
+            return
+        error = np.abs(found - expected)
+        likelihood = log_softmax(expected)
+        probability = np.exp(likelihood)
+        kl = (probability * (likelihood - log_softmax(found))).sum(-1)
+        known = (probability * likelihood).sum(-1) + math.log(expected.shape[-1])
+        likeliest, chosen = expected.argmax(-1), found.argmax(-1)
+        same = likeliest == chosen
+        columns = error.max(-1), (error**2).mean(-1), expected.var(-1), np.maximum(kl, 0), known, same
+        self.figures.append(np.stack(columns, axis=1))
+        if self.first_difference is None and not same.all():
+            i = int(same.argmin())
+            margin = float(expected[i, likeliest[i]] - expected[i, chosen[i]])
+            place = prompt + 1, int(starts[i]) + 1
+            self.first_difference = Difference(*place, int(likeliest[i]), int(chosen[i]), margin)
+
+    @property
+    def comparison(self) -> Comparison:
+        """What all positions show."""
+        figures = np.concatenate(self.figures or [np.zeros((0, 6))])
+        max_error = peak = error = mean_kl = max_kl = lost = top1 = None
+        if len(figures):
+            squares, variances = figures[:, 1].mean(), figures[:, 2].mean()
+            spread = max(float(np.sqrt(variances)), 1e-30)
+            max_error, error = float(figures[:, 0].max()), float(np.sqrt(squares)) / spread
+            peak = max_error / spread
+            mean_kl, max_kl, top1 = float(figures[:, 3].mean()), float(figures[:, 3].max()), float(figures[:, 5].mean())
+            lost = mean_kl / max(float(figures[:, 4].mean()), 1e-30)
+        return Comparison(
+            what=self.what,
+            against=self.against,
+            positions=len(figures) + self.nonfinite,
+            nonfinite=self.nonfinite,
+            misranked=self.misranked,
+            max_error=max_error,
+            peak=peak,
+            error=error,
+            mean_kl=mean_kl,
+            max_kl=max_kl,
+            lost=lost,
+            top1=top1,
+            first_difference=self.first_difference,
+            limits=self.limits,
+        )
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logarithms of the probabilities along the last axis."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    found: np.ndarray = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return found

@@ -1,0 +1,5 @@
+"""What cannot be verified, in words for the user."""
+
+
+class VerifyError(Exception):
+    """There is nothing to compare with, or it does not belong to the model; the message says what to do."""
