@@ -94,9 +94,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
         if path.suffix == ".safetensors":
             arrays = {name: np.asarray(tensor) for name, tensor in tensors(path, NUMBERS).items()}
         else:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, BadZipFile, AttributeError, StoreError) as error:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, TypeError, EOFError, BadZipFile, AttributeError, StoreError) as error:
         raise VerifyError(f"{path} is no reference file ({error}); make one with: chatapp verify --write") from error
     for name, array in arrays.items():
         wanted = np.floating if "logits" in name else np.integer

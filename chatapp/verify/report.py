@@ -2,12 +2,13 @@
 
 from chatapp.units import table
 from chatapp.verify.comparison import LIMITED, Comparison
+from chatapp.verify.reference import NUMPY
 from chatapp.verify.verdict import Verdict
 
 HEADS = ("COMPARED", "WITH", "POSITIONS", "MAX |Δ|", "ERROR", "MEAN KL", "LOST", "TOP-1", "DIFFERS", "")
 EXPLANATION = """\
 ERROR: root mean square, as a share of the logits' spread. KL: divergence in nats; LOST: as a share of that of a
-model which knows nothing. TOP-1: the likeliest token is the same. DIFFERS: after which prompt:token not."""
+model which knows nothing. TOP-1: the likeliest token is the same. DIFFERS: the first prompt:token where it is not."""
 
 
 def describe(verdict: Verdict) -> str:
@@ -62,12 +63,15 @@ def turning_points(verdict: Verdict) -> list[str]:
 
 def advice(verdict: Verdict) -> str:
     """What to do about a failure."""
-    if any(not one.passed and one.what.startswith("NumPy") for one in verdict.comparisons):
-        return "The checkpoint is not understood as its publisher's code understands it; please report it."
-    again = "try another --precision" if verdict.precision != "f32" else "try another --backend or --device"
+    if any(not one.passed and one.what == NUMPY for one in verdict.comparisons):
+        return (
+            f"chatapp reads the checkpoint otherwise than {verdict.reference} did. If that was of this model and in "
+            f"float32, please report it; if not: chatapp verify {verdict.model}"
+        )
+    again = "another --backend or --device" if verdict.precision == "f32" else "--precision f32, or another --backend"
     return (
-        f"{verdict.precision} will not be chosen on {verdict.backend} {verdict.device} unless --precision names it; "
-        f"{again}, or lower it anew: chatapp rm {verdict.model}"
+        f"{verdict.precision} is not chosen on {verdict.backend} {verdict.device} any more, unless --precision names "
+        f"it. Try {again}; chatapp rm {verdict.model} lets it be lowered anew."
     )
 
 
