@@ -250,7 +250,7 @@ def test_a_closed_pipe_ends_quietly(checkpoint: MakeCheckpoint) -> None:
         assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize("command", ["run", "complete", "list", "show", "rm", "devices", "bench", "version"])
+@pytest.mark.parametrize("command", ["run", "complete", "list", "show", "rm", "devices", "bench", "verify", "version"])
 def test_the_readme_tells_every_option(chatapp: Run, command: str) -> None:
     readme = (ROOT / "README.md").read_text()
     options = set(re.findall(r"--[a-z][a-z-]*", chatapp(command, "--help").stdout)) - {"--help"}

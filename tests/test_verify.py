@@ -95,7 +95,7 @@ def turned(by: float) -> Fault:
 FAULTS: dict[str, tuple[str, Fault]] = {
     "the other GELU": ("gpt2", lambda decoder: replace(decoder, activation="gelu")),
     "another activation": ("gpt2", lambda decoder: replace(decoder, activation="relu")),
-    "another epsilon": ("llama", lambda decoder: replace(decoder, epsilon=1e-3)),
+    "another epsilon": ("llama", lambda decoder: replace(decoder, epsilon=10 * decoder.epsilon)),
     "rope 1 % too fast": ("llama", turned(1.01)),
     "no window": ("gemma2", every_layer(lambda a: {"window": 0})),
     "a window one too long": ("gpt_neo", every_layer(lambda a: {"window": a.window and a.window + 1})),
