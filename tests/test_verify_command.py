@@ -235,8 +235,13 @@ def test_what_failed_is_not_chosen_and_the_user_is_told(
     told: list[str] = []
     for wish in Wish("onnx"), Wish():
         engine = open_engine(store, "tiny", wish, on_fallback=told.append)
-        assert engine.placement.precision == "f32"
-    assert told == ["tiny fails at int8 here and runs at f32 (see: chatapp show tiny)"] * 2
+        assert engine.placement.precision == "int8-128"
+    fail("int8-128")
+    assert open_engine(store, "tiny", Wish("onnx"), on_fallback=told.append).placement.precision == "f32"
+    other, last = (
+        f"tiny fails at int8 here and runs at {name} (see: chatapp show tiny)" for name in ("int8-128", "f32")
+    )
+    assert told == [other, other, last]
 
 
 def test_who_names_the_precision_gets_it(store: Store, model: StoredModel, fail: Callable[[str], None]) -> None:
@@ -248,9 +253,9 @@ def test_who_names_the_precision_gets_it(store: Store, model: StoredModel, fail:
 def test_where_everything_failed_nothing_is_chosen(
     store: Store, model: StoredModel, fail: Callable[[str], None]
 ) -> None:
-    fail("int8")
-    fail("f32")
-    with pytest.raises(BackendError, match="failed verification on onnx cpu at int8, f32; chatapp show tiny"):
+    for precision in "int8", "int8-128", "f32":
+        fail(precision)
+    with pytest.raises(BackendError, match="failed verification on onnx cpu at int8, int8-128, f32; chatapp show tiny"):
         wished(store, model, Wish(), "onnx")
     with pytest.raises(BackendError, match="it failed verification: decode: far off"):
         open_engine(store, "tiny", Wish())
