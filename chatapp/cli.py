@@ -183,11 +183,12 @@ def verify(given: Namespace) -> int:
 
     models, wish = store(), wish_of(given)
     model = models.get(given.model)
+    destination = reference_file.destination(given.write) if given.write else None
     with progress(model.name) as on_progress:
         way = selection.expected(models, model, wish)
         reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
-        if given.write:
-            reference_file.write(reference, model, Path(given.write))
+        if destination:
+            reference_file.write(reference, model, destination)
         variant = models.lowered(model, way.backend, way.precision, on_progress)
         found = verdict.verify(models, model, variant, device=way.device, reference=reference, on_progress=on_progress)
     print(json.dumps(asdict(found), indent=2) if given.json else report.describe(found))

@@ -208,6 +208,13 @@ def test_a_damaged_file_is_refused_by_its_name(
         from_file(tmp_path / name, model, "int8")
 
 
+def test_a_place_that_is_not_there_is_refused_before_anything_is_computed(chatapp: Run, home: Path) -> None:
+    done = chatapp("verify", "builtin", "--write", str(home / "nowhere" / "file.npz"))
+    assert done.returncode == 1
+    assert f"there is no folder {home / 'nowhere'}" in done.stderr
+    assert not list(home.glob("models/*/onnx-*"))
+
+
 def test_a_file_that_is_not_there_is_named(chatapp: Run, model: StoredModel) -> None:
     done = chatapp("verify", "tiny", "--against", "nowhere.npz")
     assert done.returncode == 1

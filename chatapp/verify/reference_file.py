@@ -106,6 +106,14 @@ def read(path: Path) -> dict[str, np.ndarray]:
     return {name: array.astype(np.float32) if "logits" in name else array for name, array in arrays.items()}
 
 
+def destination(text: str) -> Path:
+    """Where a reference is to be written, refused before anything is computed if there is no such folder."""
+    path = Path(text)
+    if not path.absolute().parent.is_dir():
+        raise VerifyError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    return path
+
+
 def write(reference: Reference, model: StoredModel, path: Path) -> None:
     """Keep a reference for use elsewhere; the file is written whole."""
     arrays: dict[str, np.ndarray] = {"model": digest(open_checkpoint(model.folder)[0])}
@@ -122,8 +130,9 @@ def write(reference: Reference, model: StoredModel, path: Path) -> None:
             np.savez(file, allow_pickle=False, **arrays)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise VerifyError(f"cannot write {path} ({error.strerror or error}); choose another place") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def digest(checkpoint: Checkpoint) -> np.ndarray:
@@ -132,9 +141,9 @@ def digest(checkpoint: Checkpoint) -> np.ndarray:
     As 32 bytes, of little enough for a large checkpoint too.
     """
     found = hashlib.sha256()
-    tensors = sorted(checkpoint.tensors.items())
-    smallest = min(tensors, key=lambda item: (len(item[1].shape) < 2, item[1].size))[0]
-    for name, tensor in tensors:
+    parts = sorted(checkpoint.tensors.items())
+    smallest = min(parts, key=lambda part: (len(part[1].shape) < 2, part[1].size))[0]
+    for name, tensor in parts:
         found.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
         if len(tensor.shape) < 2 or name == smallest:
             found.update(np.ascontiguousarray(tensor).tobytes())
