@@ -13,9 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from model_store import Progress, Store
+from model_store import Progress, Store, StoredModel, Variant
+
+if TYPE_CHECKING:
+    from chatapp.verify.verdict import Verdict
 
 PROMPTS = (32, 256)
 """Lengths of the prompts that are timed, in tokens, as far as the context holds them."""
@@ -66,12 +69,17 @@ def calibrate(
     model: str,
     candidate: Candidate,
     *,
+    reference: Path | None = None,
     on_progress: Progress | None = None,
     command: Sequence[str] = COMMAND,
     patience: float = PATIENCE,
 ) -> Measured:
-    """Measure a candidate in a child process; whatever goes wrong there is the result's `failure`."""
-    request = {"root": str(store.root), "model": model, **asdict(candidate)}
+    """Measure and verify a candidate in a child process; whatever goes wrong there is the result's `failure`.
+
+    What its logits are compared with is kept in the file `reference`, for the next candidate.
+    """
+    request = {"root": str(store.root), "model": model, "candidate": asdict(candidate)}
+    request["reference"] = str(reference) if reference else ""
     with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
         assert process.stdin
         with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
@@ -144,8 +152,8 @@ def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
 # In the child process
 
 
-def measure(store: Store, name: str, candidate: Candidate, on_progress: Progress) -> Measured:
-    """Lower, load, verify and time, in this process."""
+def measure(store: Store, name: str, candidate: Candidate, reference: Path | None, on_progress: Progress) -> Measured:
+    """Lower, load, time and verify, in this process."""
     import backends
     from chatapp.generation.memory import peak_memory
     from chatapp.timing import CONTEXT, REPEATS, time_decode, time_prefill
@@ -168,7 +176,7 @@ def measure(store: Store, name: str, candidate: Candidate, on_progress: Progress
     begun = time.process_time()
     decode = time_decode(session, 1, STEPS)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
-    return replace(
+    found = replace(
         found,
         first_token=tuple(first_token),
         p50=decode.p50,
@@ -177,6 +185,26 @@ def measure(store: Store, name: str, candidate: Candidate, on_progress: Progress
         step_work=max(0.0, decoding) / (STEPS + 1),
         peak_memory=peak_memory(),
     )
+    del session  # before another is loaded for the comparison
+    verdict = check(store, model, variant, candidate.device, reference, on_progress)
+    return replace(found, verdict="passed" if verdict.passed else "failed")
+
+
+def check(
+    store: Store, model: StoredModel, variant: Variant, device: str, reference: Path | None, on_progress: Progress
+) -> "Verdict":
+    """Verify a variant against the NumPy decoder's logits, which are computed once and kept in a file."""
+    from chatapp.verify import reference_file
+    from chatapp.verify.reference import NUMPY, from_numpy
+    from chatapp.verify.verdict import verify
+
+    if reference and reference.exists():
+        known = replace(reference_file.from_file(reference, model, variant.precision, on_progress), name=NUMPY)
+    else:
+        known = from_numpy(model, variant.precision, on_progress)
+        if reference:
+            reference_file.write(known, model, reference)
+    return verify(store, model, variant, device=device, reference=known, on_progress=on_progress)
 
 
 def main() -> None:
@@ -188,12 +216,12 @@ def main() -> None:
     def tell(message: dict[str, object]) -> None:
         print(json.dumps(message), file=output, flush=True)
 
-    candidate = Candidate(request["backend"], request["device"], request["precision"])
     try:
         found = measure(
             Store(Path(request["root"])),
             request["model"],
-            candidate,
+            Candidate(**request["candidate"]),
+            Path(request["reference"]) if request["reference"] else None,
             lambda step, share: tell({"step": step, "share": share}),
         )
         tell({"measured": asdict(found)})

@@ -152,7 +152,13 @@ def measured(
         every = [one for one in known if one.candidate.precision == precision]
         if not every:
             ways = [Candidate(backend, device, precision) for backend, device in places()]
-            every = [calibrate(store, model.name, one, on_progress=on_progress) for one in ways]
+            reference = path.with_name(f".reference-{os.getpid()}.npz")
+            try:
+                every = [
+                    calibrate(store, model.name, way, reference=reference, on_progress=on_progress) for way in ways
+                ]
+            finally:
+                reference.unlink(missing_ok=True)
             lowering += sum(one.lowering for one in every)
             known += every
             if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends

@@ -41,7 +41,22 @@ def test_everything_is_measured_with_visible_progress(store: Store, model: str) 
     assert found.peak_memory > 10_000_000
     assert steps[0].startswith("trying onnx cpu int8: lowering")
     assert any("timing" in step for step in steps)
+    assert found.verdict == "passed"
     assert calibrate(store, model, Candidate("onnx", "cpu", "int8")).lowering == 0
+    verdict = store.get(model).variants[0].verdicts["cpu"]
+    assert verdict["passed"] and verdict["reference"] == "NumPy decoder"
+
+
+def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> None:
+    reference = store.root / model / "reference.npz"
+    right = calibrate(store, model, Candidate("onnx", "cpu", "f32"), reference=reference)
+    assert right.verdict == "passed"
+    assert reference.exists()
+    wrong = calibrate(store, model, Candidate("drill", "lies", "f32"), reference=reference, command=DRILL)
+    assert (wrong.failure, wrong.verdict) == (None, "failed")
+    verdicts = next(variant.verdicts for variant in store.get(model).variants if variant.backend == "drill")
+    assert not verdicts["lies"]["passed"]
+    assert any("max |Δ|" in failure for failure in verdicts["lies"]["failures"])
 
 
 @UNIX

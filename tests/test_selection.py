@@ -67,7 +67,7 @@ class Calibrations:
     def __init__(self, failing: Callable[[Candidate], str | None] = lambda candidate: None):
         self.failing, self.asked = failing, list[Candidate]()
 
-    def __call__(self, store: Store, model: str, candidate: Candidate, on_progress: object = None) -> Measured:
+    def __call__(self, store: Store, model: str, candidate: Candidate, **rest: object) -> Measured:
         self.asked.append(candidate)
         return replace(ONNX, candidate=candidate, failure=self.failing(candidate), lowering=0.5)
 
