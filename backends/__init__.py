@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # numpy takes 70 ms to import, and the command line only need
 
     from backends.decoder import Decoder, Weights
 
-NAMES = ("onnx",)
+NAMES = ("onnx", "openvino")
 """Backends in the order in which they are tried."""
 
 

@@ -27,16 +27,35 @@ MEASUREMENTS = "decode", "first_token", "decode_5"
 PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "int4": {
         "chatapp": ("int4", "int4-32"),
+        "chatapp-openvino": ("int4",),
         "llama.cpp": ("q4_0p", "q4_0"),
         "onnxruntime-genai": ("int4",),
         "openvino-genai": ("int4",),
     },
-    "int8": {"chatapp": ("int8",), "llama.cpp": ("q8_0",), "openvino-genai": ("int8",), "ctranslate2": ("int8",)},
-    "f32": {"chatapp": ("f32",), "transformers": ("f32",)},
+    "int8": {
+        "chatapp": ("int8",),
+        "chatapp-openvino": ("int8",),
+        "llama.cpp": ("q8_0",),
+        "openvino-genai": ("int8",),
+        "ctranslate2": ("int8",),
+    },
+    "f32": {"chatapp": ("f32",), "chatapp-openvino": ("f32",), "transformers": ("f32",)},
 }
 """What each engine calls the precision; the first of each is the one that is held against the others."""
 NEIGHBOURS = {"pinned neighbour": last_core(), "free neighbour": None}
 """The core that each holds, or any."""
+STARTS = {"onnx": ("int4", 0.45), "openvino": ("int8", 0.75)}
+"""For each backend whose second start is timed: the precision, and the seconds it may take."""
+TARGETS = (
+    ("chatapp", "llama.cpp", "int4", "decode", 1.25),
+    ("chatapp", "llama.cpp", "int8", "decode", 1.05),
+    ("chatapp", "llama.cpp", "int8", "first_token", 2.5),
+    ("chatapp-openvino", "openvino-genai", "int4", "decode", 1.1),
+    ("chatapp-openvino", "openvino-genai", "int8", "decode", 1.1),
+    ("chatapp-openvino", "openvino-genai", "int4", "first_token", 1.2),
+    ("chatapp-openvino", "openvino-genai", "int8", "first_token", 1.2),
+)
+"""How many times as fast as a peer an engine has to be, in what."""
 PROMPT = "The quick brown fox jumps over"
 
 
@@ -116,10 +135,10 @@ def merge(rounds: Iterable[Samples]) -> list[Samples]:
     return list(merged.values())
 
 
-def start(folder: Path, model: str, precision: str) -> tuple[float, float]:
+def start(folder: Path, model: str, precision: str, backend: str) -> tuple[float, float]:
     """Seconds from the start of `chatapp run` to the first character of its answer, and its peak memory in MB."""
     command = [sys.executable, "-m", "chatapp", "run", str(folder / model), PROMPT]
-    command += ["--precision", precision, "--temperature", "0", "--max-tokens", "8"]
+    command += ["--backend", backend, "--precision", precision, "--temperature", "0", "--max-tokens", "8"]
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=HERE.parent)
     assert process.stdout
@@ -148,10 +167,10 @@ def crowded(folder: Path, table: Sequence[Entry], repeats: int) -> dict[str, dic
     return speeds
 
 
-def ratios(samples: Sequence[Samples], model: str, precision: str, name: str, peer: str = "llama.cpp") -> list[float]:
-    """How many times as fast chatapp is as the peer, pair by pair."""
+def ratios(samples: Sequence[Samples], model: str, precision: str, name: str, engines: tuple[str, str]) -> list[float]:
+    """How many times as fast the first engine is as the second, pair by pair."""
     found = {sample.entry: sample.values[name] for sample in samples}
-    entries = [Entry(model, engine, PRECISIONS[precision][engine][0]) for engine in ("chatapp", peer)]
+    entries = [Entry(model, engine, PRECISIONS[precision][engine][0]) for engine in engines]
     ours, theirs = (found.get(entry, []) for entry in entries)
     return [b / a if name == "first_token" else a / b for a, b in zip(ours, theirs, strict=False)]
 
@@ -160,16 +179,17 @@ def targets(report: Report) -> list[Target]:
     """What chatapp has to reach, with what it reached; only what was measured."""
     found = []
     for model in report.models:
-        for name, precision, measurement, goal in (
-            ("decode at int4", "int4", "decode", 1.25),
-            ("decode at int8", "int8", "decode", 1.05),
-            ("prefill at int8", "int8", "first_token", 2.5),
-        ):
-            values = ratios(report.samples, model, precision, measurement)
-            found.append(Target(f"{model}: {name}, times llama.cpp", values, goal, at_least=True))
-    run = f"{report.models[0]} int4: chatapp run"
-    found.append(Target(f"{run}, start to first token, second start, s", report.start_seconds, 0.45))
-    found.append(Target(f"{run}, peak memory, MB", report.start_memory, 180))
+        for engine, peer, precision, measurement, goal in TARGETS:
+            values = ratios(report.samples, model, precision, measurement, (engine, peer))
+            what = "prefill" if measurement == "first_token" else measurement
+            name = f"{model}: {engine}, {what} at {precision}, times {peer}"
+            found.append(Target(name, values, goal, at_least=True))
+    for backend, (precision, goal) in STARTS.items():
+        run = f"{report.models[0]} {precision}: chatapp run on {backend}"
+        seconds, memory = report.start_seconds.get(backend, []), report.start_memory.get(backend, [])
+        found.append(Target(f"{run}, start to first token, second start, s", seconds, goal))
+        if backend == "onnx":
+            found.append(Target(f"{run}, peak memory, MB", memory, 180))
     for label, speeds in report.crowded.items():
         if "chatapp" in label:
             for kind in NEIGHBOURS:
@@ -198,12 +218,13 @@ def measure(arguments: argparse.Namespace) -> Report:
                 print(f"round {number + 1}: {model} {precision}", file=sys.stderr)
     report.samples = merge(rounds)
     first = arguments.models[0]
+    for engine, backend in ("chatapp", "onnx"), ("chatapp-openvino", "openvino"):
+        precision, _ = STARTS[backend]
+        if engine in arguments.engines and precision in arguments.precisions:
+            start(folder, first, precision, backend)
+            runs = [start(folder, first, precision, backend) for _ in range(2 * arguments.rounds * arguments.repeats)]
+            report.start_seconds[backend], report.start_memory[backend] = map(list, zip(*runs, strict=True))
     if "chatapp" in arguments.engines and "int4" in arguments.precisions:
-        start(folder, first, "int4")
-        for _ in range(2 * arguments.rounds * arguments.repeats):
-            seconds, memory = start(folder, first, "int4")
-            report.start_seconds.append(seconds)
-            report.start_memory.append(memory)
         pair = [Entry(first, engine, PRECISIONS["int4"][engine][0]) for engine in ("chatapp", "llama.cpp")]
         timed = [sample.entry for sample in report.samples]
         report.crowded = crowded(folder, [entry for entry in pair if entry in timed], arguments.repeats + 1)
@@ -217,7 +238,7 @@ def usable(folder: Path, entry: Entry) -> bool:
         with Worker(folder, entry):
             return True
     except RuntimeError:
-        if entry.engine == "chatapp":
+        if entry.engine.startswith("chatapp"):
             raise
         return False
 
@@ -226,7 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the folder given to checkpoints.py")
     parser.add_argument("--models", nargs="+", default=FULL_SIZE, choices=SHAPES)
-    parser.add_argument("--engines", nargs="+", default=["chatapp", "llama.cpp"], help="or `all`")
+    parser.add_argument("--engines", nargs="+", default=["chatapp", "chatapp-openvino", "llama.cpp"], help="or `all`")
     parser.add_argument("--precisions", nargs="+", default=["int4", "int8"], choices=PRECISIONS)
     parser.add_argument("--rounds", type=int, default=2, help="times the processes are started anew")
     parser.add_argument("--repeats", type=int, default=2, help="samples per process")

@@ -17,6 +17,7 @@ import resource  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
 from importlib.metadata import version  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
@@ -40,16 +41,16 @@ class Engine(Protocol):
 class Chatapp:
     """The bare session: no tokenizer, no sampler, no screen."""
 
-    def __init__(self, folder: Path, model: str, precision: str):
+    def __init__(self, folder: Path, model: str, precision: str, *, backend: str, runtime: str):
         import backends
         from chatapp import settings
         from model_store import Store
 
         store = Store(settings.models())
-        variant = store.lowered(store.get(str(folder / model)), "onnx", precision)
+        variant = store.lowered(store.get(str(folder / model)), backend, precision)
         self.session = backends.get(variant.backend).load(variant.folder, device="cpu")
         self.files = variant.folder
-        self.version = f"chatapp on onnxruntime {version('onnxruntime')}"
+        self.version = f"chatapp on {runtime} {version(runtime)}"
 
     def generate(self, prompt: list[int], count: int, rows: int) -> None:
         import numpy as np
@@ -209,7 +210,8 @@ class Transformers:
 
 
 ENGINES: dict[str, Callable[[Path, str, str], Engine]] = {
-    "chatapp": Chatapp,
+    "chatapp": partial(Chatapp, backend="onnx", runtime="onnxruntime"),
+    "chatapp-openvino": partial(Chatapp, backend="openvino", runtime="openvino"),
     "llama.cpp": LlamaCpp,
     "onnxruntime-genai": OnnxRuntimeGenai,
     "openvino-genai": OpenVINOGenai,

@@ -77,9 +77,9 @@ class Report:
     samples: list[Samples] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     """Entries that could not be timed."""
-    start_seconds: list[float] = field(default_factory=list)
-    """From the start of `chatapp run` to the first character of its answer, the first start left out."""
-    start_memory: list[float] = field(default_factory=list)
+    start_seconds: dict[str, list[float]] = field(default_factory=dict)
+    """From the start of `chatapp run` to the first character of its answer, the first start left out, by backend."""
+    start_memory: dict[str, list[float]] = field(default_factory=dict)
     """Megabytes at most, of the same runs."""
     crowded: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """Tokens per second of an entry alone, and beside a busy neighbour."""

@@ -262,7 +262,7 @@ def lowered_for(folder: Path) -> str | None:
 def read_variant(folder: Path) -> Variant:
     """The variant in `folder`."""
     backend, precision = folder.name.split("-", 1)
-    size = sum(path.stat().st_size for path in folder.iterdir())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     facts = read_json(folder / "variant.json")
     verdicts = facts.get("verdicts", {})
     if not isinstance(verdicts, dict) or not all(

@@ -13,8 +13,12 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+import backends
+
 ROOT = Path(__file__).parent.parent
 OFFLINE = ROOT / "tests" / "offline"
+HERE = tuple(name for name in backends.NAMES if "cpu" in backends.get(name).devices())
+"""Backends that run on this machine's processor."""
 VOCABULARY = 320
 LLAMA = {
     "model_type": "llama",

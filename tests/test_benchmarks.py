@@ -62,10 +62,10 @@ def test_the_comparison_ends_with_a_report(folder: Path) -> None:
     assert [sample["entry"]["precision"] for sample in report["samples"]] == ["int4", "int4-32"]
     assert all(len(sample["values"]["decode"]) == 1 for sample in report["samples"])
     assert report["bandwidth"][0] > 0.1
-    assert len(report["start_seconds"]) == 2
+    assert len(report["start_seconds"]["onnx"]) == 2
     assert {kind for speeds in report["crowded"].values() for kind in speeds} >= {"alone", "free neighbour"}
     assert printed.strip() == output.with_suffix(".md").read_text().strip()
-    assert "tiny-gpt2 int4: chatapp run, peak memory, MB" in printed
+    assert "tiny-gpt2 int4: chatapp run on onnx, peak memory, MB" in printed
 
 
 def test_overhead_and_sampling_are_measured(folder: Path) -> None:

@@ -1,0 +1,76 @@
+"""OpenVINO: Intel's processors, graphics and NPUs, with caches that stay in the runtime."""
+
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backends import BackendError, Session
+
+if TYPE_CHECKING:
+    from backends.decoder import Decoder, Weights
+
+GRAPH = 1
+"""Counts the changes of what `lower` writes."""
+KINDS = ("CPU", "GPU", "NPU")
+"""Devices in the order in which they are offered."""
+ACCELERATORS = Path("/dev/dri"), Path("/dev/accel")
+"""Where Linux shows graphics and NPUs."""
+
+
+@cache
+def devices() -> list[str]:
+    """The processor first, then what the runtime finds, where OpenVINO is installed."""
+    if missing():
+        return []
+    if sys.platform == "linux" and not any(path.exists() for path in ACCELERATORS):
+        return ["cpu"]  # known without loading the runtime
+
+    import openvino
+
+    found = openvino.Core().available_devices
+    return [name.lower() for kind in KINDS for name in sorted(found) if name.partition(".")[0] == kind]
+
+
+def missing() -> str:
+    """What keeps it from running."""
+    return "" if find_spec("openvino") else "openvino is not installed; run: pip install openvino"
+
+
+def signature() -> str:
+    """The graph's version and the runtime's; what depends on the processor is checked when it is loaded."""
+    try:
+        return f"graph {GRAPH}, openvino {version('openvino')}"
+    except PackageNotFoundError:
+        raise BackendError(missing()) from None
+
+
+def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
+    """Write the graph of `decoder` to `folder`."""
+    from backends.openvino import lowering
+    from backends.quantize import PRECISIONS, Rounded
+
+    lowering.lower(decoder, Rounded(weights, PRECISIONS[precision]), folder, precision)
+
+
+def carrier(precision: str) -> str:
+    """In what OpenVINO holds a microscaling format, of which it knows mxfp4 only; "" for that and for integers."""
+    from backends.quantize import PRECISIONS
+
+    known = PRECISIONS[precision]
+    return {4: "int4", 8: "int8", 16: "f32"}[known.bits] if known.format not in ("", "mxfp4") else ""
+
+
+def load(folder: Path, *, device: str = "cpu") -> Session:
+    """Open a lowered decoder and warm it up; an NPU gets fixed shapes."""
+    usable = devices()
+    if device not in usable:
+        raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
+
+    from backends.openvino.fixed import FixedSession
+    from backends.openvino.session import StatefulSession
+
+    kind = FixedSession if device.startswith("npu") else StatefulSession
+    return kind(folder, device.upper())

@@ -1,0 +1,247 @@
+"""Lower a decoder to OpenVINO operations, its caches kept as states of the model."""
+
+import json
+from collections.abc import Callable, Hashable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino
+from openvino import PartialShape, Type
+from openvino import opset15 as op
+
+from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
+from backends.openvino.matrix import matrix
+from backends.openvino.runtime import Facts
+
+Node = Any
+"""A node or one of its outputs: the types of `openvino` say little."""
+UNSEEN = -65504.0
+"""What is added to the score of a key that must not be seen: the lowest float16."""
+
+
+class Ops:
+    """Operations return nodes; `matrices` are those of all parts of a model, each stored once."""
+
+    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: dict[str, Node]):
+        self.decoder, self.inputs, self.matrices = decoder, inputs, matrices
+        self.tokens, self.positions = inputs["tokens"], inputs["positions"]
+        self.assigned: list[Node] = []
+        self.shared: dict[Hashable, Node] = {}
+
+    def embed(self, table: Weight, index: Node) -> Node:
+        return op.gather(self.matrix(table), op.convert(index, "i32"), op.constant(np.int32(0)))
+
+    def linear(self, x: Node, weight: Weight) -> Node:
+        y = op.matmul(x, self.matrix(weight), False, True)
+        return y if weight.bias is None else op.add(y, vector(weight.bias))
+
+    def matrix(self, weight: Weight) -> Node:
+        if weight.name not in self.matrices:
+            self.matrices[weight.name] = matrix(weight.values)
+        return self.matrices[weight.name]
+
+    def scale(self, x: Node, factor: float) -> Node:
+        return op.multiply(x, op.constant(np.float32(factor)))
+
+    def add(self, x: Node, y: Node) -> Node:
+        return op.add(x, y)
+
+    def norm(self, x: Node, weight: Weight) -> Node:
+        assert isinstance(weight.values, np.ndarray)  # norms are never rounded
+        if self.decoder.norm == "layer":
+            y = op.mvn(x, integers(-1), True, self.decoder.epsilon, "INSIDE_SQRT")
+        else:  # in this form the plugin finds and fuses it
+            square = op.reduce_mean(op.power(x, op.constant(np.float32(2))), integers(-1), True)
+            root = op.sqrt(op.add(square, op.constant(np.float32(self.decoder.epsilon))))
+            y = op.multiply(x, op.divide(op.constant(np.float32(1)), root))
+        y = op.multiply(y, vector(weight.values))
+        return y if weight.bias is None else op.add(y, vector(weight.bias))
+
+    def add_norm(self, x: Node, y: Node, weight: Weight) -> tuple[Node, Node]:
+        total = op.add(x, y)
+        return self.norm(total, weight), total
+
+    def attention(
+        self, qkv: Node, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+    ) -> Node:
+        a = self.decoder.layers[layer]
+        sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
+        q, k, v = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
+        if q_norm and k_norm:
+            q, k = (self.norm(heads(x, a), norm) for x, norm in ((q, q_norm), (k, k_norm)))
+        q, k, v = (by_head(x, a) for x in (q, k, v))
+        if a.rope:
+            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        if a.causal:
+            k, v = self.cached(k, f"key_{layer}", a), self.cached(v, f"value_{layer}", a)
+        mask = self.once(("mask", a.causal, a.window, a.alibi, a.buckets), lambda: self.mask(a, bias))
+        return self.attend(q, k, v, a, mask)
+
+    def cross_attention(self, q: Node, layer: int) -> Node:
+        a = self.decoder.layers[layer]
+        names = f"memory_key_{layer}", f"memory_value_{layer}"
+        k, v = (parameter(name, np.float32, -1, a.kv_heads, -1, a.head_dim) for name in names)
+        self.inputs |= zip(names, (k, v), strict=True)
+        return self.attend(by_head(q, a), k, v, a, op.constant(np.float32(0)))
+
+    def attend(self, q: Node, k: Node, v: Node, a: Attention, mask: Node) -> Node:
+        """From heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
+        k, v = repeat(k, a), repeat(v, a)
+        if a.softcap:
+            scores = self.softcap(self.scale(op.matmul(q, k, False, True), a.scale), a.softcap)
+            y = op.matmul(op.softmax(op.add(scores, mask), -1), v, False, False)
+        else:
+            y = op.scaled_dot_product_attention(q, k, v, mask, op.constant(np.float32(a.scale)), causal=False)
+        return op.reshape(op.transpose(y, integers(0, 2, 1, 3)), integers(0, 0, a.heads * a.head_dim), True)
+
+    def mask(self, a: Attention, bias: Weight | None) -> Node:
+        """What is added to the scores, (1, 1 or heads, T, S)."""
+        queries = op.unsqueeze(self.positions, integers(0, 1, 3))
+        keys = op.unsqueeze(self.inputs["key_positions"], integers(0, 1, 2))
+        distance = op.subtract(queries, keys)
+        added = op.constant(np.float32(0))
+        if a.alibi:
+            added = op.multiply(op.convert(distance, "f32"), vector(-np.array(a.alibi)[None, :, None, None]))
+        if bias:
+            assert isinstance(bias.values, np.ndarray)  # never rounded
+            last, before = len(a.buckets) - 1, 0 if a.causal else len(a.buckets) // 2
+            place = op.clamp(op.convert(op.add(distance, integers(before)), "f32"), 0.0, float(last))
+            table = vector(bias.values[list(a.buckets)].T[None])  # (1, heads, distances)
+            place = op.squeeze(op.convert(place, "i32"), integers(0, 1))  # (T, S)
+            added = op.gather(table, place, op.constant(np.int32(2)))
+        if not a.causal:
+            return added
+        visible = op.greater_equal(distance, integers(0))
+        if a.window:
+            visible = op.logical_and(visible, op.less(distance, integers(a.window)))
+        return op.select(visible, added, op.constant(np.float32(UNSEEN)))
+
+    def rotate(self, x: Node, rope: Rope) -> Node:
+        cos, sin = self.once(rope, lambda: self.rotation(rope))
+        half, end, axis = integers(len(rope.inverse_frequencies)), integers(2**62), integers(3)
+        first, second = (op.slice(x, *part, integers(1), axis) for part in ((integers(0), half), (half, end)))
+        turned = op.concat([op.multiply(second, op.constant(np.float32(-1))), first], -1)
+        return op.add(op.multiply(x, cos), op.multiply(turned, sin))
+
+    def rotation(self, rope: Rope) -> tuple[Node, Node]:
+        """Cosines and sines, (1, 1, T, head_dim): with fewer dimensions the plugin would not fuse them."""
+        positions = op.unsqueeze(op.convert(self.positions, "f32"), integers(0, 1, 3))
+        angle = op.multiply(positions, vector(np.array(rope.inverse_frequencies)))
+        angle = op.concat([angle, angle], -1)
+        return self.scale(op.cos(angle), rope.amplitude), self.scale(op.sin(angle), rope.amplitude)
+
+    def cached(self, x: Node, name: str, a: Attention) -> Node:
+        """Append x (B, kv_heads, T, head_dim) to the state `name`, whose rows follow `parents`."""
+        empty = self.once(("empty", a.kv_heads, a.head_dim), lambda: self.empty(a))
+        past = op.read_value(empty, name, Type.f32, PartialShape([-1, a.kv_heads, -1, a.head_dim]))
+        whole = op.concat([op.gather(past, self.inputs["parents"], op.constant(np.int32(0))), x], 2)
+        self.assigned.append(op.assign(whole, name))
+        return whole
+
+    def empty(self, a: Attention) -> Node:
+        batch = op.gather(op.shape_of(self.tokens), integers(0), op.constant(np.int64(0)))
+        return op.broadcast(op.constant(np.float32(0)), op.concat([batch, integers(a.kv_heads, 0, a.head_dim)], 0))
+
+    def once(self, key: Hashable, build: Callable[[], Node]) -> Node:
+        """What several layers share is built by the first."""
+        if key not in self.shared:
+            self.shared[key] = build()
+        return self.shared[key]
+
+    def activate(self, x: Node, kind: Activation) -> Node:
+        if kind in ("relu", "silu"):
+            return op.relu(x) if kind == "relu" else op.swish(x)
+        return op.gelu(x, "tanh" if kind == "gelu_tanh" else "erf")
+
+    def gate(self, gate_up: Node, kind: Activation) -> Node:
+        gate, up = op.split(gate_up, op.constant(np.int64(-1)), 2).outputs()
+        return op.multiply(self.activate(gate, kind), up)
+
+    def last(self, x: Node) -> Node:
+        start = op.multiply(self.inputs["last"], integers(-1))
+        return op.slice(x, start, integers(2**62), integers(1), integers(1))
+
+    def softcap(self, x: Node, cap: float) -> Node:
+        return self.scale(op.tanh(self.scale(x, 1 / cap)), cap)
+
+
+def parameter(name: str, dtype: type, *shape: int) -> Node:
+    return named(op.parameter(PartialShape(list(shape)), dtype, name=name), name)
+
+
+def named(node: Node, name: str) -> Node:
+    node.output(0).get_tensor().set_names({name})
+    return node
+
+
+def integers(*values: int) -> Node:
+    return op.constant(np.array(values, np.int64))
+
+
+def vector(values: np.ndarray) -> Node:
+    return op.constant(np.asarray(values, np.float32))
+
+
+def heads(x: Node, a: Attention) -> Node:
+    """From (B, T, heads head_dim) to (B, T, heads, head_dim)."""
+    return op.reshape(x, integers(0, 0, -1, a.head_dim), True)
+
+
+def by_head(x: Node, a: Attention) -> Node:
+    """From (B, T, heads head_dim), divided or not, to (B, heads, T, head_dim)."""
+    return op.transpose(heads(x, a), integers(0, 2, 1, 3))
+
+
+def repeat(x: Node, a: Attention) -> Node:
+    """Each key-value head for its group of queries.
+
+    The target shape is constant: where it reads the cache's shape, the plugin does not fuse cache and attention.
+    """
+    times = a.heads // a.kv_heads
+    if times == 1:
+        return x
+    spread = op.broadcast(op.unsqueeze(x, integers(2)), integers(1, 1, times, 1, 1), None, "BIDIRECTIONAL")
+    return op.reshape(spread, integers(0, a.heads, -1, a.head_dim), True)
+
+
+def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
+    """Write model.xml, model.bin and facts.json to `folder`.
+
+    Inputs: `tokens` (B, T), `positions` (T,), `key_positions` (S,) of what the cache holds and of the tokens,
+    `parents` (B,), the row that each row continues, `last` (1,). Output: `logits` (B, last, vocab).
+    With an encoder, beside it: from `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim); the decoder takes these
+    as `memory_...`.
+    """
+    inputs = {
+        "tokens": parameter("tokens", np.int64, -1, -1),
+        "positions": parameter("positions", np.int64, -1),
+        "key_positions": parameter("key_positions", np.int64, -1),
+        "parents": parameter("parents", np.int32, -1),
+        "last": parameter("last", np.int64, 1),
+    }
+    matrices: dict[str, Node] = {}
+    ops = Ops(decoder, inputs, matrices)
+    outputs = [op.result(named(forward(decoder, weights, ops), "logits"))]
+    if decoder.encoder:
+        inputs["prompt"] = parameter("prompt", np.int64, -1, -1)
+        outputs += encoder(decoder, weights, inputs["prompt"], matrices)
+    model = openvino.Model(outputs, ops.assigned, list(inputs.values()), "decoder")
+    start_token = decoder.start_token if decoder.encoder else None
+    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token)
+    (folder / "facts.json").write_text(json.dumps(asdict(facts)))
+    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+
+
+def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: dict[str, Node]) -> list[Node]:
+    """What each layer of the decoder attends to, as outputs of the model."""
+    count = op.gather(op.shape_of(prompt), integers(1), op.constant(np.int64(0)))
+    positions = op.range(op.constant(np.int64(0)), op.squeeze(count), op.constant(np.int64(1)), "i64")
+    ops = Ops(decoder.reader, dict(tokens=prompt, positions=positions, key_positions=positions), matrices)
+    outputs = []
+    for layer, kv in enumerate(encode(decoder, weights, ops)):
+        halves = op.split(kv, op.constant(np.int64(-1)), 2).outputs()
+        for name, half in zip((f"read_key_{layer}", f"read_value_{layer}"), halves, strict=True):
+            outputs.append(op.result(named(by_head(half, decoder.layers[layer]), name)))
+    return outputs

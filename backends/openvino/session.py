@@ -1,0 +1,127 @@
+"""Run a lowered decoder whose caches are states of the runtime."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import openvino
+from openvino import Tensor
+
+from backends import check_call, check_parents, check_rewind
+from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
+
+HIDDEN = 1 << 30
+"""The position of a cached token that nobody sees."""
+SPARE = 256
+"""Hidden tokens that are left in the cache, however few are seen."""
+
+
+class StatefulSession:
+    """A loaded decoder. What is rewound stays in the runtime's cache, hidden, until it is worth moving the rest.
+
+    Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
+    """
+
+    top = None
+
+    def __init__(self, folder: Path, device: str):
+        facts, name = read_facts(folder), device.lower()
+        config = properties(device, facts)
+        self.whole_prompts = facts.start_token is not None
+        self.start_token = facts.start_token or 0
+        change = only_decoder if self.whole_prompts else None
+        compiled = compile_model(folder, device, config, name=name, change=change)
+        self.request = compiled.create_infer_request()
+        if self.whole_prompts:
+            encoder = compile_model(folder, device, config, name=name + "-encoder", change=only_encoder)
+            self.encoder = encoder.create_infer_request()
+        self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
+        self.placement = placement(compiled, facts)
+        self.cached = 0
+        """Tokens that the decoder sees."""
+        self.read_ahead = 0
+        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
+        self.memory: dict[str, np.ndarray] = {}
+        """Keys and values of the prompt that the encoder has read."""
+        self.parents = np.zeros(1, np.int32)
+        """The row of the runtime's cache that each row continues."""
+        self.slots = np.empty(0, np.int64)
+        """The position of every token in the runtime's cache."""
+        self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
+        self.rewind(0)
+
+    @property
+    def length(self) -> int:
+        return self.cached + self.read_ahead
+
+    @property
+    def batch(self) -> int:
+        return len(self.parents) if self.cached else 0
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        ahead = self.read_ahead
+        if not self.cached:
+            self.parents, self.slots = np.arange(batch, dtype=np.int32), self.slots[:0]
+            if self.whole_prompts:
+                infer(self.encoder, {"prompt": tokens})
+                ports = self.encoder.model_outputs
+                self.remember({port.any_name: self.encoder.get_tensor(port).data.copy() for port in ports})
+                tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
+        positions = np.arange(self.cached, self.cached + count)
+        slots = np.concatenate([self.slots, positions])
+        feeds = dict(tokens=tokens, positions=positions, key_positions=slots, parents=self.parents)
+        if not self.cached:
+            self.request.reset_state()
+        infer(self.request, {**feeds, "last": np.array([last])})
+        self.slots, self.parents = slots, np.arange(batch, dtype=np.int32)
+        self.cached, self.read_ahead = self.cached + count, ahead
+        logits: np.ndarray = self.request.get_tensor("logits").data
+        return logits
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length, self.read_ahead + 1)
+        self.read_ahead = self.read_ahead if length else 0
+        self.cached = length - self.read_ahead
+        self.slots[self.slots >= self.cached] = HIDDEN
+        if self.cached and len(self.slots) > 2 * self.cached + SPARE:
+            self.compact()
+
+    def compact(self) -> None:
+        """Keep only what is seen: a copy of it, which costs as much as reading a few tokens."""
+        seen = np.flatnonzero(self.slots != HIDDEN)
+        for state in self.request.query_state():
+            state.state = Tensor(np.ascontiguousarray(state.state.data[:, :, seen]))
+        self.slots = self.slots[seen]
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.parents = self.parents[list(parents)]
+        self.remember({name: values[list(parents)] for name, values in self.memory.items()})
+
+    def remember(self, memory: dict[str, np.ndarray]) -> None:
+        """Let the decoder attend to these keys and values, which the encoder calls `read_...`."""
+        self.memory = memory
+        for name, values in memory.items():
+            self.request.set_tensor(name.replace("read_", "memory_"), Tensor(values, shared_memory=True))
+
+
+def only_decoder(model: openvino.Model) -> None:
+    """Leave out the encoder of a model."""
+    for result in model.get_results():
+        if not result.input_value(0).get_names() & {"logits"}:
+            model.remove_result(result)
+    model.remove_parameter(next(node for node in model.get_parameters() if node.get_friendly_name() == "prompt"))
+
+
+def only_encoder(model: openvino.Model) -> None:
+    """Leave out the decoder of a model."""
+    for sink in model.get_sinks():
+        model.remove_sink(sink)
+    for result in model.get_results():
+        if result.input_value(0).get_names() & {"logits"}:
+            model.remove_result(result)
+    for node in model.get_parameters():
+        if node.get_friendly_name() != "prompt":
+            model.remove_parameter(node)

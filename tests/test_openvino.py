@@ -1,0 +1,202 @@
+"""OpenVINO: fixed shapes, what the plugin fuses and keeps compressed, rewinding, the cache of compiled models."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import MakeCheckpoint
+
+import backends
+from model_store import Store
+from model_store.convert import open_checkpoint
+from model_store.weights import Canonical
+
+pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
+
+from backends.openvino.fixed import CHUNK, FixedSession
+from backends.openvino.session import SPARE, StatefulSession
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+
+
+def lower(checkpoint: Path, folder: Path, precision: str = "f32") -> Path:
+    opened, family, decoder = open_checkpoint(checkpoint)
+    backends.get("openvino").lower(decoder, Canonical(opened, family, decoder), folder, precision=precision)
+    return folder
+
+
+def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (3, 24) and their logits (3, 24, vocab)."""
+    arrays = np.load(GOLDEN / case / "golden.npz")
+    return arrays["tokens"], arrays["logits"]
+
+
+def compiled(session: StatefulSession) -> Any:  # Any: openvino has no types
+    return session.request.get_compiled_model()
+
+
+def kinds(session: StatefulSession) -> Counter[str]:
+    """How many operations of each kind the plugin runs, those with weights with the weights' type."""
+    found: Counter[str] = Counter()
+    for node in compiled(session).get_runtime_model().get_ops():
+        facts = node.get_rt_info()
+        kind = facts["layerType"].astype(str)
+        found[f"{kind} {facts['runtimePrecision'].astype(str)}" if kind == "FullyConnected" else kind] += 1
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fixed_shapes_give_the_same_logits(case: str, tmp_path: Path) -> None:
+    session = FixedSession(lower(GOLDEN / case, tmp_path), "CPU")
+    tokens, logits = golden(case)
+    assert session.forward(tokens[:1, :10], last=2) == pytest.approx(logits[:1, 8:10], abs=1e-4)
+    session.rewind(3)
+    assert session.forward(tokens[:1, 3:16]) == pytest.approx(logits[:1, 15:16], abs=1e-4)
+    assert session.forward(tokens[:1, 16:17]) == pytest.approx(logits[:1, 16:17], abs=1e-4)
+    session.rewind(0)
+    session.forward(tokens[1:, :7])
+    session.reorder([1, 0, 1])
+    assert session.forward(tokens[[2, 1, 2], 7:9]) == pytest.approx(logits[[2, 1, 2], 8:9], abs=1e-4)
+
+
+def test_a_prompt_longer_than_a_chunk_is_read_in_parts(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    folder = lower(checkpoint(max_position_embeddings=300), tmp_path)
+    fixed, stateful = FixedSession(folder, "CPU"), StatefulSession(folder, "CPU")
+    tokens = np.random.default_rng(0).integers(0, 320, (2, 2 * CHUNK + 20))
+    assert fixed.forward(tokens, last=3) == pytest.approx(stateful.forward(tokens, last=3), abs=1e-4)
+    assert fixed.length == tokens.shape[1]
+    for request in fixed.requests.values():
+        nodes = request.get_compiled_model().get_runtime_model().get_ops()
+        assert not any(output.get_partial_shape().is_dynamic for node in nodes for output in node.outputs())
+
+
+@pytest.mark.parametrize("case", ["gpt2", "llama", "bloom", "mistral", "gemma3_text"])
+def test_caches_and_rotations_are_fused_into_the_attention(case: str, tmp_path: Path) -> None:
+    session = StatefulSession(lower(GOLDEN / case, tmp_path), "CPU")
+    decoder = open_checkpoint(GOLDEN / case)[2]
+    found = kinds(session)
+    assert found["ScaledDotProductAttention"] == len(decoder.layers)
+    assert found["RoPE"] == 2 * sum(layer.rope is not None for layer in decoder.layers)
+    rotations = {layer.rope for layer in decoder.layers if layer.rope}
+    assert found["Concatenation"] == 1 + len(rotations)  # of shapes and angles: none is left of a cache
+    assert found["Subgraph"] + found["Softmax"] == 0
+
+
+def test_an_attention_with_softcap_is_not_fused(tmp_path: Path) -> None:
+    session = StatefulSession(lower(GOLDEN / "gemma2", tmp_path), "CPU")
+    found, layers = kinds(session), len(open_checkpoint(GOLDEN / "gemma2")[2].layers)
+    assert found["ScaledDotProductAttention"] == 0
+    assert found["Concatenation"] >= 2 * layers
+
+
+@pytest.mark.parametrize(("precision", "held"), [("f32", "f32"), ("int8", "u8"), ("int4-32", "i4")])
+def test_matrices_stay_compressed(precision: str, held: str, checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    folder = lower(checkpoint(), tmp_path, precision)
+    session = StatefulSession(folder, "CPU")
+    found = kinds(session)
+    assert {kind for kind in found if kind.startswith("FullyConnected")} == {f"FullyConnected {held}"}
+    weights = sum(path.stat().st_size for path in folder.glob("model.bin"))
+    values = open_checkpoint(tmp_path / "tiny")[0].tensors.values()
+    numbers = sum(int(np.prod(tensor.shape)) for tensor in values)
+    assert weights < numbers * {"f32": 4.1, "int8": 1.3, "int4-32": 0.9}[precision]  # the head is the embedding
+
+
+def test_exact_means_exact(tmp_path: Path) -> None:
+    model = compiled(StatefulSession(lower(GOLDEN / "gpt2", tmp_path), "CPU"))
+    assert model.get_property("INFERENCE_PRECISION_HINT").get_type_name() == "f32"
+    assert model.get_property("KV_CACHE_PRECISION").get_type_name() == "f32"
+    assert model.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE") == 0
+
+
+def test_what_is_rewound_again_and_again_leaves_the_cache(tmp_path: Path) -> None:
+    session = StatefulSession(lower(GOLDEN / "gpt2", tmp_path), "CPU")
+    tokens, logits = golden("gpt2")
+    session.forward(tokens[:2, :5])
+    session.reorder([1, 0])
+    most = 0
+    for _ in range(40):
+        session.forward(tokens[[1, 0], 5:20])
+        session.rewind(5)
+        most = max(most, len(session.slots))
+    assert SPARE < most < SPARE + 40
+    assert len(session.slots) < SPARE
+    found = session.forward(tokens[[1, 0], 5:12])
+    assert found == pytest.approx(logits[[1, 0], 11:12], abs=1e-4)
+
+
+def test_a_failure_is_told_and_after_it_the_session_can_begin_anew(tmp_path: Path) -> None:
+    session = StatefulSession(lower(GOLDEN / "gpt2", tmp_path), "CPU")
+    tokens, logits = golden("gpt2")
+    session.forward(tokens[:1, :5])
+    with pytest.raises(backends.BackendError, match="OpenVINO failed: "):
+        session.forward(np.zeros((1, 2), np.float32))
+    session.rewind(0)
+    assert session.forward(tokens[:1, :6]) == pytest.approx(logits[:1, 5:6], abs=1e-4)
+
+
+def test_a_compiled_model_is_kept_in_the_folder_of_its_variant(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models")
+    model = store.get(str(checkpoint()))
+    variant = store.lowered(model, "openvino", "int8")
+    session = StatefulSession(variant.folder, "CPU")
+    assert not compiled(session).get_property("LOADED_FROM_CACHE")
+    [blob] = (variant.folder / "compiled-cpu").iterdir()
+    with_cache = store.get(model.name).variants[0].size
+    assert with_cache >= variant.size + blob.stat().st_size
+    again = StatefulSession(variant.folder, "CPU")
+    assert compiled(again).get_property("LOADED_FROM_CACHE")
+    assert again.forward(np.array([[5, 6]])).tolist() == session.forward(np.array([[5, 6]])).tolist()
+    assert store.remove(model.name) > with_cache
+    assert not blob.exists()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "of another version"])
+def test_a_compiled_model_that_does_not_fit_is_compiled_anew(damage: str, tmp_path: Path) -> None:
+    tokens, logits = golden("llama")
+    StatefulSession(lower(GOLDEN / "llama", tmp_path), "CPU")
+    [blob] = (tmp_path / "compiled-cpu").iterdir()
+    whole = blob.read_bytes()
+    damaged = {"truncated": whole[: len(whole) // 2], "empty": b"", "of another version": older(whole)}[damage]
+    blob.unlink()  # it is read-only
+    blob.write_bytes(damaged)
+    session = StatefulSession(tmp_path, "CPU")
+    assert not compiled(session).get_property("LOADED_FROM_CACHE")
+    assert session.forward(tokens[:1, :9]) == pytest.approx(logits[:1, 8:9], abs=1e-4)
+    [replaced] = (tmp_path / "compiled-cpu").iterdir()
+    assert replaced.stat().st_size >= len(whole)
+    assert compiled(StatefulSession(tmp_path, "CPU")).get_property("LOADED_FROM_CACHE")
+
+
+def older(blob: bytes) -> bytes:
+    """The same compiled model as an older version would have marked it."""
+    version = blob.partition(b'ie_version="')[2].partition(b"-")[0]
+    return blob.replace(version, b"2025" + version[4:])
+
+
+def test_compiled_models_of_other_properties_are_deleted(tmp_path: Path) -> None:
+    lower(GOLDEN / "llama", tmp_path)
+    (tmp_path / "compiled-cpu").mkdir()
+    stale = tmp_path / "compiled-cpu" / "123.blob"
+    stale.write_bytes(b"stale")
+    StatefulSession(tmp_path, "CPU")
+    [blob] = (tmp_path / "compiled-cpu").iterdir()
+    assert blob != stale
+
+
+def test_a_runtime_that_cannot_compile_says_why(tmp_path: Path) -> None:
+    folder = lower(GOLDEN / "llama", tmp_path)
+    (folder / "model.xml").write_text((folder / "model.xml").read_text().replace('type="MatMul"', 'type="MatMuk"', 1))
+    with pytest.raises(backends.BackendError, match=rf"cannot load {tmp_path} on CPU: .*MatMuk") as caught:
+        StatefulSession(folder, "CPU")
+    assert "Exception from" not in str(caught.value)
+
+
+def test_only_devices_that_are_there_are_opened(tmp_path: Path) -> None:
+    backend = backends.get("openvino")
+    assert backend.devices()[0] == "cpu"
+    assert backend.load(lower(GOLDEN / "gpt2", tmp_path), device="cpu").placement.device == "cpu"
+    with pytest.raises(backends.BackendError, match="openvino has no device 'tpu' here; choose from cpu"):
+        backend.load(tmp_path, device="tpu")
