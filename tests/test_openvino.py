@@ -92,16 +92,29 @@ def test_an_attention_with_softcap_is_not_fused(tmp_path: Path) -> None:
     assert found["Concatenation"] >= 2 * layers
 
 
-@pytest.mark.parametrize(("precision", "held"), [("f32", "f32"), ("int8", "u8"), ("int4-32", "i4")])
-def test_matrices_stay_compressed(precision: str, held: str, checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("precision", "held", "most"),
+    [
+        ("f32", "f32", 4.1),
+        ("int8", "u8", 1.3),
+        ("int8-asym-32", "u8", 1.4),
+        ("int4-32", "i4", 0.9),
+        ("int4-asym", "u4", 0.8),
+        ("mxfp4", "f4e2m1", 0.8),
+        ("mxfp6-e2m3", "u8", 1.4),
+        ("mx9", "f32", 4.1),
+    ],
+)
+def test_matrices_stay_as_they_are_held(
+    precision: str, held: str, most: float, checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
     folder = lower(checkpoint(), tmp_path, precision)
-    session = StatefulSession(folder, "CPU")
-    found = kinds(session)
+    found = kinds(StatefulSession(folder, "CPU"))
     assert {kind for kind in found if kind.startswith("FullyConnected")} == {f"FullyConnected {held}"}
-    weights = sum(path.stat().st_size for path in folder.glob("model.bin"))
-    values = open_checkpoint(tmp_path / "tiny")[0].tensors.values()
-    numbers = sum(int(np.prod(tensor.shape)) for tensor in values)
-    assert weights < numbers * {"f32": 4.1, "int8": 1.3, "int4-32": 0.9}[precision]  # the head is the embedding
+    numbers = sum(tensor.size for tensor in open_checkpoint(tmp_path / "tiny")[0].tensors.values())
+    assert (folder / "model.bin").stat().st_size < most * numbers  # the head is the embedding
+    carrier = backends.get("openvino").carrier(precision)
+    assert carrier == {"mxfp6-e2m3": "int8", "mx9": "f32"}.get(precision, "")
 
 
 def test_exact_means_exact(tmp_path: Path) -> None:

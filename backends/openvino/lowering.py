@@ -11,7 +11,7 @@ import openvino
 from openvino import PartialShape, Type
 from openvino import opset15 as op
 
-from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.openvino.matrix import matrix
 from backends.openvino.runtime import Facts
 
@@ -31,7 +31,10 @@ class Ops:
         self.shared: dict[Hashable, Node] = {}
 
     def embed(self, table: Weight, index: Node) -> Node:
-        return op.gather(self.matrix(table), op.convert(index, "i32"), op.constant(np.int32(0)))
+        rows = self.matrix(table)
+        if isinstance(table.values, Quantized) and table.values.format:
+            rows = matrix(table.values)  # the plugin looks rows up in float32, and would multiply by these too
+        return op.gather(rows, op.convert(index, "i32"), op.constant(np.int32(0)))
 
     def linear(self, x: Node, weight: Weight) -> Node:
         y = op.matmul(x, self.matrix(weight), False, True)
