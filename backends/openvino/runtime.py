@@ -44,6 +44,7 @@ def properties(device: str, facts: Facts) -> Properties:
     if device == "CPU":
         if cores():
             chosen["INFERENCE_NUM_THREADS"] = cores()  # a second thread on the same core slows the first
+        chosen["ENABLE_CPU_PINNING"] = False  # a thread bound to a core waits for whoever else works there
         # A cache in bytes is half the traffic of one in 16 bits; activations that share a scale by 128 are
         # multiplied a quarter faster than by 32, the default.
         chosen["KV_CACHE_PRECISION"] = "f32" if exact else "u8"
