@@ -199,6 +199,14 @@ def test_compiled_models_of_other_properties_are_deleted(tmp_path: Path) -> None
     assert blob != stale
 
 
+def test_where_nothing_can_be_kept_it_is_compiled_each_time(tmp_path: Path) -> None:
+    lower(GOLDEN / "llama", tmp_path)
+    (tmp_path / "compiled-cpu").write_text("a file where the folder would be")
+    tokens, logits = golden("llama")
+    session = StatefulSession(tmp_path, "CPU")
+    assert session.forward(tokens[:1, :9]) == pytest.approx(logits[:1, 8:9], abs=1e-4)
+
+
 def test_a_runtime_that_cannot_compile_says_why(tmp_path: Path) -> None:
     folder = lower(GOLDEN / "llama", tmp_path)
     (folder / "model.xml").write_text((folder / "model.xml").read_text().replace('type="MatMul"', 'type="MatMuk"', 1))

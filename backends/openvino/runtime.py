@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,21 +68,29 @@ def compile_model(
         if change:
             model = core.read_model(model)
             change(model)
-        if (folder / "model.bin").stat().st_size <= CACHED:
-            config = config | {"CACHE_DIR": str(cache)}
-        compiled = core.compile_model(model, device, config)
-        if "CACHE_DIR" in config and not compiled.get_property("LOADED_FROM_CACHE"):
+        kept = (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
+        compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(cache)} if kept else {}))
+        if kept and not compiled.get_property("LOADED_FROM_CACHE"):
             keep_newest(cache)
         return compiled
     except Exception as error:  # openvino raises RuntimeError, and others
         raise BackendError(f"OpenVINO cannot load {folder} on {device}: {reason(error)}") from error
 
 
+def can_hold(cache: Path) -> bool:
+    """Whether there is a folder `cache`, made now if need be: one can do without."""
+    with suppress(OSError):
+        cache.mkdir(exist_ok=True)
+        return True
+    return False
+
+
 def keep_newest(cache: Path) -> None:
     """Delete what was compiled for other properties."""
-    written = sorted(cache.iterdir(), key=lambda path: path.stat().st_mtime)
-    for path in written[:-1]:
-        path.unlink(missing_ok=True)
+    with suppress(OSError):  # Windows keeps what another process has open
+        written = sorted(cache.iterdir(), key=lambda path: path.stat().st_mtime)
+        for path in written[:-1]:
+            path.unlink(missing_ok=True)
 
 
 def reason(error: Exception) -> str:
