@@ -215,6 +215,14 @@ def test_a_runtime_that_cannot_compile_says_why(tmp_path: Path) -> None:
     assert "Exception from" not in str(caught.value)
 
 
+def test_an_encoder_decoder_is_refused_where_shapes_must_be_fixed(tmp_path: Path) -> None:
+    folder = lower(GOLDEN.with_name("golden_answers") / "t5", tmp_path)
+    with pytest.raises(
+        backends.BackendError, match="cannot run an encoder-decoder on the NPU yet; choose the device cpu"
+    ):
+        FixedSession(folder, "NPU")
+
+
 def test_only_devices_that_are_there_are_opened(tmp_path: Path) -> None:
     backend = backends.get("openvino")
     assert backend.devices()[0] == "cpu"
