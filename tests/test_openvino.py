@@ -1,12 +1,14 @@
 """OpenVINO: fixed shapes, what the plugin fuses and keeps compressed, rewinding, the cache of compiled models."""
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import MakeCheckpoint
+from conftest import ROOT, MakeCheckpoint
 
 import backends
 from model_store import Store
@@ -229,3 +231,12 @@ def test_only_devices_that_are_there_are_opened(tmp_path: Path) -> None:
     assert backend.load(lower(GOLDEN / "gpt2", tmp_path), device="cpu").placement.device == "cpu"
     with pytest.raises(backends.BackendError, match="openvino has no device 'tpu' here; choose from cpu"):
         backend.load(tmp_path, device="tpu")
+
+
+def test_the_runtime_is_imported_without_its_converter_and_telemetry(tmp_path: Path) -> None:
+    lower(GOLDEN / "gpt2", tmp_path)
+    code = "import sys; from pathlib import Path; import backends; "
+    code += f"backends.get('openvino').load(Path({str(tmp_path)!r}), device='cpu'); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "openvino" in done.stdout
+    assert "ovc" not in done.stdout and "telemetry" not in done.stdout

@@ -2,6 +2,7 @@
 
 import sys
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,8 @@ GRAPH = 1
 """Counts the changes of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""
+CONVERTER = "openvino.tools.ovc"
+"""What `openvino` imports too if it can: its converter of other frameworks' models, with telemetry."""
 ACCELERATORS = Path("/dev/dri"), Path("/dev/accel")
 """Where Linux shows graphics and NPUs."""
 
@@ -28,6 +31,7 @@ def devices() -> list[str]:
     if sys.platform == "linux" and not any(path.exists() for path in ACCELERATORS):
         return ["cpu"]  # known without loading the runtime
 
+    import_runtime()
     import openvino
 
     found = openvino.Core().available_devices
@@ -49,6 +53,7 @@ def signature() -> str:
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
     """Write the graph of `decoder` to `folder`."""
+    import_runtime()
     from backends.openvino import lowering
     from backends.quantize import PRECISIONS, Rounded
 
@@ -69,8 +74,19 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     if device not in usable:
         raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
 
+    import_runtime()
     from backends.openvino.fixed import FixedSession
     from backends.openvino.session import StatefulSession
 
     kind = FixedSession if device.startswith("npu") else StatefulSession
     return kind(folder, device.upper())
+
+
+def import_runtime() -> None:
+    """Import openvino without its converter, which nobody needs here and takes half of the import's time."""
+    if "openvino" not in sys.modules:
+        sys.modules[CONVERTER] = None  # type: ignore[assignment]  # this is how Python is told to find no module
+        try:
+            import_module("openvino")
+        finally:
+            del sys.modules[CONVERTER]
