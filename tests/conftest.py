@@ -13,9 +13,13 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+import backends
+
 ROOT = Path(__file__).parent.parent
 OFFLINE = ROOT / "tests" / "offline"
 VOCABULARY = 320
+LOADABLE = tuple(name for name in backends.NAMES if name != "coreml")
+"""Backends that run on every system; tests/test_coreml.py interprets what the other one makes."""
 LLAMA = {
     "model_type": "llama",
     "vocab_size": VOCABULARY,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import LOADABLE
 
 import backends
 from backends.onnx.session import Session as OnnxSession
@@ -28,7 +29,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("precision", "case"), PAIRS)
-@pytest.mark.parametrize("backend", backends.NAMES)
+@pytest.mark.parametrize("backend", LOADABLE)
 def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precision: str, case: str) -> None:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
     weights = Canonical(checkpoint, family, decoder)

@@ -19,7 +19,7 @@ from conftest import MakeCheckpoint
 
 import backends
 from backends import BackendError, ContextExceeded, coreml
-from backends.coreml import choice, device, trial
+from backends.coreml import choice, device, report, trial
 from backends.coreml.inputs import Package
 from backends.coreml.interpreter import DATA, Interpreter, open_functions, program_of, stored
 from backends.coreml.packages import ALL, WEIGHTS, contents, lower
@@ -263,6 +263,9 @@ class TestPackages:
         large = dict(weights) | {"norm": replace(weights["norm"], values=values)}
         with pytest.raises(BackendError, match="the weight norm has values that float16 cannot hold"):
             coreml.lower(decoder, large, tmp_path, precision="f16")
+        checkpoint, family, t5 = open_checkpoint(GOLDEN.with_name("golden_answers") / "t5")
+        with pytest.raises(BackendError, match="cannot run models with an encoder, such as T5, yet"):
+            coreml.lower(t5, Canonical(checkpoint, family, t5), tmp_path, precision="f16")
         uneven = replace(decoder, layers=(decoder.layers[0], replace(decoder.layers[1], kv_heads=1)))
         with pytest.raises(BackendError, match="heads of different sizes"):
             coreml.lower(uneven, weights, tmp_path, precision="f16")
@@ -400,6 +403,8 @@ class TestTrials:
         assert not found[1].reason and found[1].error < CLOSE and found[1].decode_seconds > 0
         assert ("preparing plain-slice for gpu, once", 0.0) in steps
         assert choice.recorded(folder) == {"gpu": found}
+        told = json.loads(json.dumps(report.report(folder, ["gpu"], module="faulty")))
+        assert told["trials"][0]["reason"] == found[0].reason and told["precision"] == "f16"
         session = choice.open_session(folder, "gpu", module="faulty")
         assert session.package == Package("plain", "io")
         assert session.placement == backends.Placement("coreml", "gpu 75%, cpu 25%", "f16")
@@ -485,6 +490,10 @@ def test_off_the_mac_there_are_no_devices_and_the_reason_is_told(lowered: Lowere
     assert coreml.missing() == "Core ML is part of macOS"
     with pytest.raises(BackendError, match="no device 'npu' here: Core ML is part of macOS"):
         coreml.load(lowered("gpt2"), device="npu")
+    with pytest.raises(BackendError, match="no device 'npu' here: Core ML is part of macOS"):
+        backends.prepare("coreml", lowered("gpt2"), device="npu")
+    with pytest.raises(SystemExit, match="nothing to report: Core ML is part of macOS"):
+        report.main([str(lowered("gpt2"))])
     with pytest.raises(BackendError, match="Core ML cannot compile"):
         device.open_functions(lowered("gpt2"), SLICE, "npu")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import LOADABLE
 from test_backends import Crowd
 
 import backends
@@ -25,7 +26,7 @@ TOLERANCE = 1e-4
 """Absolute, in float32."""
 ROUNDED_TOLERANCE = 0.12
 """Mean error in standard deviations, as in test_backends; a gate multiplies two rounded halves."""
-BACKENDS = ("reference", *backends.NAMES)
+BACKENDS = ("reference", *LOADABLE)
 
 
 def open_case(case: str, backend: str, folder: Path) -> Session:
@@ -194,9 +195,9 @@ def test_each_part_of_the_description_matters(case: str, wrong: str, golden: Gol
     assert np.abs(found - golden.logits[:1]).max() > 10 * TOLERANCE
 
 
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "f32"])
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if PRECISIONS[name].round])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("backend", backends.NAMES)
+@pytest.mark.parametrize("backend", LOADABLE)
 def test_rounded_weights_are_computed_with(
     tmp_path: Path, backend: str, precision: str, case: str, golden: Golden
 ) -> None:

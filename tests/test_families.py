@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import LOADABLE
 
 import backends
 from backends import Session
@@ -38,7 +39,7 @@ def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
     return arrays["tokens"], arrays["logits"]
 
 
-@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+@pytest.mark.parametrize("backend", ["reference", *LOADABLE])
 @pytest.mark.parametrize("case", CASES)
 class TestLogits:
     @pytest.fixture
@@ -91,7 +92,7 @@ class TestLogits:
         assert session.forward(tokens[:1, :4]) == pytest.approx(logits[:1, 3:4], abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+@pytest.mark.parametrize("backend", ["reference", *LOADABLE])
 def test_positions_that_no_table_ends_are_right_far_from_the_start(backend: str, tmp_path: Path) -> None:
     arrays = np.load(GOLDEN / "bloom" / "golden.npz")
     tokens, logits = arrays["long_tokens"], arrays["long_logits"]
@@ -101,7 +102,7 @@ def test_positions_that_no_table_ends_are_right_far_from_the_start(backend: str,
         assert session.forward(tokens[:, i : i + 1]) == pytest.approx(logits[:, i : i + 1], abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+@pytest.mark.parametrize("backend", ["reference", *LOADABLE])
 def test_impossible_calls_are_refused_and_change_nothing(backend: str, tmp_path: Path) -> None:
     session = open_case("llama", backend, tmp_path)
     tokens, logits = golden("llama")

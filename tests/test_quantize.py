@@ -84,5 +84,5 @@ def test_chosen_rows_are_the_rows_of_the_whole(name: str) -> None:
 
 
 def test_an_unknown_precision_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BackendError, match="'int5'.*f32, int8, int8-128.*int4-asym-32.*mxfp6-e2m3.*mx4"):
+    with pytest.raises(BackendError, match="'int5'.*f32, f16, int8, int8-128.*int4-asym-32.*mxfp6-e2m3.*mx4"):
         precision("int5")

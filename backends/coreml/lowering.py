@@ -17,6 +17,7 @@ from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, We
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
+ENCODER = "coreml cannot run models with an encoder, such as T5, yet; choose another backend"
 Value = Var
 """A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
 
@@ -101,7 +102,9 @@ class Ops:
         constants = {part: self.constant(f"{name}.{part}", self.layout.shape(array)) for part, array in parts.items()}
         return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
 
-    def attention(self, qkv: Value, layer: int, q_norm: Weight | None, k_norm: Weight | None) -> Value:
+    def attention(
+        self, qkv: Value, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+    ) -> Value:
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
         q, k, v = (self.layout.heads(x, count, a.head_dim) for x, count in zip(qkv, counts, strict=True))
@@ -126,6 +129,9 @@ class Ops:
         if shared > 1:
             attended = mb.reshape(x=attended, shape=[1, a.heads, length, a.head_dim])
         return self.layout.joined(attended)
+
+    def cross_attention(self, q: Value, layer: int) -> Value:
+        raise BackendError(ENCODER)
 
     def masked(self, scores: Value, a: Attention) -> Value:
         """Scores (1, heads, T, S) with what depends on positions."""

@@ -57,6 +57,8 @@ def lower(
 
     if precision_name == "f32":
         raise BackendError("coreml computes in float16; choose the precision f16, or one with fewer bits")
+    if decoder.encoder:
+        raise BackendError(lowering.ENCODER)
     rounded = Rounded(weights, precision(precision_name))
     context = min(decoder.context_length, LONGEST)
     fixed = rounded_constants(decoder, context)

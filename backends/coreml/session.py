@@ -15,7 +15,7 @@ from backends.coreml.runtime import Functions
 class Session:
     """A loaded decoder; every row has a cache of its own, since the functions take one row."""
 
-    top = None
+    top, whole_prompts = None, False
 
     def __init__(self, folder: Path, package: Package, functions: Functions, *, device: str):
         found = contents(folder)

@@ -45,7 +45,9 @@ class Trial:
     reason: str = ""
     """Why it must not be used; "" where it may."""
     load_seconds: float = 0.0
-    """Seconds to compile and load it."""
+    """Seconds to compile and load it, the first time."""
+    reload_seconds: float = 0.0
+    """Seconds to load it again."""
     prefill_seconds: float = 0.0
     """Seconds for a prompt of one chunk."""
     decode_seconds: float = 0.0
@@ -143,13 +145,17 @@ def run(folder: Path, package: Package, device: str, used: Runtime) -> Trial:
     reason, error = compared(session, folder)
     if reason:
         return Trial(package.layout, package.policy, device, reason, load_seconds, error=error)
+    tell(stage="loading again")
+    start = time.perf_counter()
+    session = Session(folder, package, used.open_functions(folder, package, device), device=device)
+    reload_seconds = time.perf_counter() - start
     prefill_seconds, decode_seconds = timed(session)
     tell(stage="reading the compute plan")
     try:
         placement = used.placement(folder, package, device)
     except BackendError:
         placement = {}
-    times = load_seconds, prefill_seconds, decode_seconds
+    times = load_seconds, reload_seconds, prefill_seconds, decode_seconds
     return Trial(package.layout, package.policy, device, "", *times, error=error, placement=placement)
 
 
