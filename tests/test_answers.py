@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Run
+from conftest import LOADABLE, Run
 from scripted_session import text_of, usage_of
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Vocabulary
@@ -78,7 +78,7 @@ def greedy(session: Session, prompt: list[int], count: int) -> list[int]:
         logits = session.forward(np.array([tokens[-1:]]))
 
 
-@pytest.mark.parametrize("backend", ["reference", *backends.NAMES])
+@pytest.mark.parametrize("backend", ["reference", *LOADABLE])
 def test_the_encoder_reads_the_prompt_as_the_tokenizer_frames_it(
     folder: Path, tokenizer: Tokenizer, backend: str, tmp_path: Path
 ) -> None:
