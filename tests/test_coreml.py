@@ -22,7 +22,7 @@ from backends import BackendError, ContextExceeded, coreml
 from backends.coreml import choice, device, report, trial
 from backends.coreml.inputs import Package
 from backends.coreml.interpreter import DATA, Interpreter, open_functions, program_of, stored
-from backends.coreml.packages import ALL, WEIGHTS, contents, lower
+from backends.coreml.packages import ALL, WEIGHTS, contents, lower, present
 from backends.coreml.runtime import Functions
 from backends.coreml.session import Session
 from backends.coreml.stored import Stored, rounded_constants
@@ -36,6 +36,7 @@ from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
+ANSWERS = GOLDEN.with_name("golden_answers")
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
@@ -49,7 +50,7 @@ Lowered = Callable[..., Path]
 
 def open_case(case: str) -> tuple[Decoder, Weights]:
     """The decoder of a golden checkpoint, and its weights."""
-    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    checkpoint, family, decoder = open_checkpoint((GOLDEN if case in CASES else ANSWERS) / case)
     return decoder, Canonical(checkpoint, family, decoder)
 
 
@@ -130,6 +131,49 @@ def test_every_cache_policy_and_layout(case: str, package: Package, lowered: Low
     assert distance(session.forward(tokens[[2, 2], 9:20], last=2), expected[[2, 2], 18:20]) < EXACT
     session.reorder([1])
     assert distance(session.forward(tokens[2:, 20:21]), expected[2:, 20:21]) < EXACT
+
+
+@pytest.mark.parametrize("package", [Package("channels", "io"), Package("plain", "io")], ids=str)
+@pytest.mark.parametrize("case", sorted(path.name for path in ANSWERS.iterdir()))
+class TestEncoders:
+    def test_prompts_are_read_whole_and_answered(self, case: str, package: Package, lowered: Lowered) -> None:
+        arrays = np.load(ANSWERS / case / "golden.npz")
+        prompts, answers = arrays["prompts"], arrays["answers"]
+        session, right = interpreted(lowered(case, packages=(package,)), package), reference(case)
+        assert session.whole_prompts
+        with pytest.raises(BackendError, match="only the answer's first token has logits"):
+            session.forward(prompts, last=2)
+        assert distance(session.forward(prompts), right.forward(prompts)) < EXACT
+        expected = right.forward(answers[:, :24], last=24)
+        assert distance(session.forward(answers[:, :14], last=2), expected[:, 12:14]) < EXACT
+        assert session.length == prompts.shape[1] + 14
+        with pytest.raises(BackendError, match="an encoder has read the first"):
+            session.rewind(5)
+        session.rewind(prompts.shape[1] + 9)
+        assert distance(session.forward(answers[:, 9:15]), expected[:, 14:15]) < EXACT
+        session.reorder([2, 0, 2])
+        assert distance(session.forward(answers[[2, 0, 2], 15:16]), expected[[2, 0, 2], 15:16]) < EXACT
+        session.rewind(0)
+        assert (session.length, session.batch) == (0, 0)
+        right.rewind(0)
+        assert distance(session.forward(prompts[1:2, :7]), right.forward(prompts[1:2, :7])) < EXACT
+
+    def test_the_context_holds_prompt_and_answer(self, case: str, package: Package, lowered: Lowered) -> None:
+        arrays = np.load(ANSWERS / case / "golden.npz")
+        session, right = interpreted(lowered(case, packages=(package,)), package), reference(case)
+        size = session.context_length - 4
+        prompt, answer = np.resize(arrays["prompts"][:1], (1, size)), arrays["answers"][:1, :4]
+        for one in session, right:
+            one.forward(prompt)
+        assert distance(session.forward(answer), right.forward(answer)) < EXACT
+        with pytest.raises(ContextExceeded, match="do not fit the context"):
+            session.forward(answer[:, :1])
+
+    def test_trials_compare_and_time_it_too(self, case: str, package: Package, lowered: Lowered) -> None:
+        session = interpreted(lowered(case, packages=(package,)), package)
+        reason, error = trial.compared(session, lowered(case, packages=(package,)))
+        assert not reason and error < CLOSE
+        assert min(trial.timed(session)) > 0
 
 
 @pytest.mark.parametrize("package", [SLICE, Package("plain", "io")], ids=str)
@@ -254,6 +298,12 @@ class TestPackages:
         lower(replace(decoder, context_length=5000), weights, tmp_path, precision_name="f16", packages=[SLICE])
         session = interpreted(tmp_path)
         assert (session.context_length, session.lowered.capacity, session.lowered.chunk) == (2048, 2048, 64)
+        decoder, weights = open_case("t5-flan")
+        (tmp_path / "t5").mkdir()
+        lower(replace(decoder, context_length=5000), weights, tmp_path / "t5", precision_name="f16")
+        session = interpreted(tmp_path / "t5", Package("plain", "io"))
+        assert (session.context_length, session.lowered.capacity, session.lowered.prompt) == (512, 512, 512)
+        assert present(tmp_path / "t5", "npu") == [Package("channels", "io")]
 
     def test_what_cannot_be_lowered_is_refused_by_name(self, tmp_path: Path) -> None:
         decoder, weights = open_case("gpt2")
@@ -263,9 +313,6 @@ class TestPackages:
         large = dict(weights) | {"norm": replace(weights["norm"], values=values)}
         with pytest.raises(BackendError, match="the weight norm has values that float16 cannot hold"):
             coreml.lower(decoder, large, tmp_path, precision="f16")
-        checkpoint, family, t5 = open_checkpoint(GOLDEN.with_name("golden_answers") / "t5")
-        with pytest.raises(BackendError, match="cannot run models with an encoder, such as T5, yet"):
-            coreml.lower(t5, Canonical(checkpoint, family, t5), tmp_path, precision="f16")
         uneven = replace(decoder, layers=(decoder.layers[0], replace(decoder.layers[1], kv_heads=1)))
         with pytest.raises(BackendError, match="heads of different sizes"):
             coreml.lower(uneven, weights, tmp_path, precision="f16")
@@ -345,7 +392,7 @@ def weights_apart(model: Model_pb2.Model) -> None:
     ("change", "complaint"),
     [
         (change_version, "specification's version"),
-        (drop_function, "other functions than prefill and decode"),
+        (drop_function, "other functions than decode, prefill"),
         (drop_write, "writes the states"),
         (unknown_operation, "has the operation softplus"),
         (drop_state, "does not describe its states"),

@@ -27,6 +27,10 @@ class Cache:
         """What `extend` returns."""
         raise NotImplementedError
 
+    def prompt(self, layer: int) -> tuple[Var, Var]:
+        """A layer's keys and values of the prompt, where an encoder has read it."""
+        raise NotImplementedError
+
     def outputs(self) -> list[Var]:
         """What a prefill returns: the last thing that it must compute."""
         return [named(self.fresh["value"][-1], "last_value")]
@@ -64,16 +68,33 @@ class OneHot(Cache):
 
 
 class InAndOut(Cache):
-    """No states: the past of all layers comes in, and this step's keys and values go out."""
+    """No states: the past of all layers comes in, and this step's keys and values go out.
+
+    With an encoder, what it made of the prompt comes in too.
+    """
 
     def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
-        a = self.layers[layer]
-        end = [layer + 1, a.kv_heads, self.capacity, a.head_dim]
-        past = mb.slice_by_index(x=self.inputs[f"past_{kind}s"], begin=[layer, 0, 0, 0], end=end)
+        past = self.layer_of(f"past_{kind}s", layer)
         return mb.concat(values=[past, fresh], axis=2)  # (1, kv_heads, capacity + count, head_dim)
+
+    def layer_of(self, name: str, layer: int) -> Var:
+        """One layer's part of an input of all layers."""
+        whole = self.inputs[name]
+        return mb.slice_by_index(x=whole, begin=[layer, 0, 0, 0], end=[layer + 1, *whole.shape[1:]])
+
+    def prompt(self, layer: int) -> tuple[Var, Var]:
+        """A layer's keys and values of the prompt."""
+        return self.layer_of("memory_keys", layer), self.layer_of("memory_values", layer)
 
     def outputs(self) -> list[Var]:
         return [mb.concat(values=self.fresh[kind], axis=0, name=f"new_{kind}s") for kind in KINDS]
+
+
+class Reading(Cache):
+    """An encoder's: every token sees every other, and nothing is kept."""
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        return fresh
 
 
 CACHES: Mapping[Policy, type[Cache]] = {"slice": Slices, "onehot": OneHot, "io": InAndOut}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backends import BackendError, Progress
 from backends.coreml.inputs import Package
-from backends.coreml.packages import PACKAGES
+from backends.coreml.packages import PACKAGES, present
 from backends.coreml.runtime import runtime
 from backends.coreml.session import Session
 from backends.coreml.trial import LIMIT, Trial, try_out
@@ -31,7 +31,7 @@ def trials(
     folder: Path, device: str, *, module: str = CORE_ML, limit: float = LIMIT, on_progress: Progress | None = None
 ) -> list[Trial]:
     """Try every package that is meant for a device, one after the other, and record what came of it."""
-    found, packages = [], PACKAGES[device]
+    found, packages = [], present(folder, device)
     for i, package in enumerate(packages):
         beat = partial(on_progress or silent, f"preparing {package} for {device}, once", i / len(packages))
         beat()

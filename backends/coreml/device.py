@@ -6,6 +6,7 @@ from pathlib import Path
 
 from backends import BackendError
 from backends.coreml.inputs import Package
+from backends.coreml.packages import contents
 from backends.coreml.runtime import Functions
 from backends.coreml.tools import Var, coremltools
 
@@ -45,15 +46,14 @@ def compile_package(folder: Path, package: Package) -> Path:
 
 def open_functions(folder: Path, package: Package, device: str) -> Functions:
     """Load both functions of a package for a device, compiling it first where that has not been done."""
+    names = ["prefill", "decode", *(["encode"] if contents(folder).lowered.prompt else [])]
     path = str(compile_package(folder, package))
     load = coremltools.models.CompiledMLModel
     try:
-        prefill, decode = (
-            load(path, compute_units=units(device), function_name=name) for name in ("prefill", "decode")
-        )
+        functions = {name: load(path, compute_units=units(device), function_name=name) for name in names}
     except Exception as error:  # coremltools has no base class of its own errors
         raise BackendError(f"Core ML cannot load {path} for {device}: {error}") from error
-    return Functions(prefill, decode)
+    return Functions(**functions)
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:

@@ -20,6 +20,10 @@ Kind = Literal["key", "value"]
 KINDS: tuple[Kind, Kind] = ("key", "value")
 """What is cached."""
 
+EMBEDDINGS = "embedding", "position_embedding"
+BIASES = "relative_bias", "encoder.relative_bias"
+"""What the host looks up, by canonical name."""
+
 MASKED = -1e4
 """Added to the scores of what must not be seen; infinity would make 0 * infinity possible."""
 NEVER = 1 << 30
@@ -48,6 +52,11 @@ class Lowered:
     chunk: int
     """Tokens that the function `prefill` reads at once."""
 
+    @property
+    def prompt(self) -> int:
+        """Tokens that the function `encode` reads, padded: all that the context can hold; 0 without an encoder."""
+        return self.decoder.context_length if self.decoder.encoder else 0
+
     def to_json(self) -> dict[str, Any]:
         """The same as JSON's types."""
         return asdict(self)
@@ -55,7 +64,8 @@ class Lowered:
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Lowered":
         """What `to_json` told."""
-        facts["decoder"]["layers"] = tuple(attention(layer) for layer in facts["decoder"]["layers"])
+        for part in "layers", "encoder":
+            facts["decoder"][part] = tuple(attention(layer) for layer in facts["decoder"][part])
         return cls(**{**facts, "decoder": Decoder(**facts["decoder"])})
 
 
@@ -64,7 +74,7 @@ def attention(facts: dict[str, Any]) -> Attention:
     rope = facts["rope"]
     if rope:
         rope = Rope(tuple(rope["inverse_frequencies"]), rope["amplitude"])
-    return Attention(**{**facts, "rope": rope, "alibi": tuple(facts["alibi"])})
+    return Attention(**{**facts, "rope": rope, "alibi": tuple(facts["alibi"]), "buckets": tuple(facts["buckets"])})
 
 
 def ropes(decoder: Decoder) -> list[Rope]:
@@ -74,7 +84,7 @@ def ropes(decoder: Decoder) -> list[Rope]:
 
 def attending_layers(decoder: Decoder, count: int) -> tuple[Attention, ...]:
     """The layers that attend in a function of `count` tokens: a prefill ends with the last layer's keys and values."""
-    return decoder.layers if count == 1 else decoder.layers[:-1]
+    return decoder.layers if count == 1 or not decoder.layers[0].causal else decoder.layers[:-1]
 
 
 def stacked_shape(layers: Sequence[Attention], capacity: int) -> tuple[int, int, int, int]:
@@ -87,19 +97,41 @@ def stacked_shape(layers: Sequence[Attention], capacity: int) -> tuple[int, int,
 
 
 class Inputs:
-    """Makes the inputs of a package's functions, of which none depends on the weights but the embeddings.
+    """Makes the inputs of a package's functions, of which none depends on the weights but by the `tables`.
 
-    `tables` are the embeddings (rows, hidden) by canonical name.
+    These are embeddings (rows, hidden) and biases (buckets, heads) by canonical name.
     """
 
     def __init__(self, lowered: Lowered, package: Package, tables: Mapping[str, np.ndarray | Quantized]):
-        self.decoder, self.capacity = lowered.decoder, lowered.capacity
+        self.decoder, self.capacity, self.longest = lowered.decoder, lowered.capacity, lowered.prompt
         self.package, self.tables = package, tables
+        self.reading_bias: np.ndarray | None = None
+        """The bias of the encoder's scores, alike for every prompt."""
 
-    def arrays(self, tokens: np.ndarray, start: int, count: int) -> dict[str, np.ndarray]:
-        """Inputs for `tokens` (n,) at position `start`, padded to `count` of them."""
+    def prompt(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs of the encoder for `tokens` (n,), padded."""
+        positions = np.arange(self.longest)
+        if self.reading_bias is None:
+            distance = positions[:, None] - positions
+            self.reading_bias = self.bias("encoder.relative_bias", self.decoder.encoder[0], distance)
+        embedded = self.embedded("embedding", tokens, positions)
+        return {"embedding": embedded, "bias": self.reading_bias, "prompt_mask": self.prompt_mask(len(tokens))}
+
+    def prompt_mask(self, length: int) -> np.ndarray:
+        """What hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
+        return np.where(np.arange(self.longest) < length, 0, MASKED)[None, None, None].astype(np.float32)
+
+    def bias(self, name: str, a: Attention, distance: np.ndarray) -> np.ndarray:
+        """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table of this name."""
+        place = np.clip(distance + (0 if a.causal else len(a.buckets) // 2), 0, len(a.buckets) - 1)
+        table = np.asarray(dequantize(self.tables[name]), np.float32)
+        chosen: np.ndarray = table[np.array(a.buckets)[place]]  # (T, S, heads)
+        return chosen.transpose(2, 0, 1)[None]
+
+    def arrays(self, tokens: np.ndarray, start: int, count: int, prompt: int = 0) -> dict[str, np.ndarray]:
+        """Inputs for `tokens` (n,) at position `start`, padded to `count` of them, after a prompt for an encoder."""
         positions = np.arange(start, start + count)
-        found = {name: self.embedded(name, tokens, positions) for name in self.tables}
+        found = {name: self.embedded(name, tokens, positions) for name in EMBEDDINGS if name in self.tables}
         for i, rope in enumerate(ropes(self.decoder)):
             angle = np.outer(positions, rope.inverse_frequencies)  # (T, head_dim / 2)
             cos, sin = np.cos(angle) * rope.amplitude, np.sin(angle) * rope.amplitude
@@ -112,6 +144,10 @@ class Inputs:
             found[f"mask_{window}"] = np.where(visible, 0, MASKED)[None, None]
         if any(a.alibi for a in attending):
             found["distance"] = -np.maximum(distance, 0)[None, None]
+        if "relative_bias" in self.tables:
+            found["bias"] = self.bias("relative_bias", self.decoder.layers[0], distance)
+        if self.longest:
+            found["prompt_mask"] = self.prompt_mask(prompt)
         if self.package.policy == "onehot":
             found["place"] = np.zeros((1, 1, self.capacity, count))
             found["place"][0, 0, positions[: len(tokens)], range(len(tokens))] = 1

@@ -182,7 +182,8 @@ def listed(found: np.ndarray | list[np.ndarray]) -> list[np.ndarray]:
 def open_functions(folder: Path, package: Package, device: str) -> Functions:
     """A package's functions, computed exactly, on whatever device."""
     path = folder / f"{package}.mlpackage"
-    return Functions(Interpreter(path, "prefill"), Interpreter(path, "decode"))
+    names = program_of(path)[0].mlProgram.functions
+    return Functions(**{name: Interpreter(path, name) for name in names})
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:

@@ -9,15 +9,14 @@ import numpy as np
 
 from backends import BackendError
 from backends.coreml import tools
-from backends.coreml.cache import CACHES, Cache, named
+from backends.coreml.cache import CACHES, Cache, Reading, named
 from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, attending_layers, ropes, stacked_shape
 from backends.coreml.layouts import LAYOUTS
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
-ENCODER = "coreml cannot run models with an encoder, such as T5, yet; choose another backend"
 Value = Var
 """A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
 
@@ -77,9 +76,9 @@ class Ops:
         """The rows of a matrix that are multiplied apart."""
         kind, rows = weight.name.rpartition(".")[2], len(matrix(weight))
         if kind == "qkv_proj":
-            a = self.decoder.layers[int(weight.name.split(".")[1])]
+            a = self.decoder.layers[int(weight.name.split(".")[-2])]
             ends = np.cumsum([0, a.heads, a.kv_heads, a.kv_heads]) * a.head_dim
-        elif kind == "gate_up_proj":
+        elif kind in ("gate_up_proj", "cross_kv_proj"):
             ends = np.array([0, rows // 2, rows])
         elif kind in ("lm_head", "embedding"):
             ends = np.array([*range(0, rows, WIDEST), rows])
@@ -115,14 +114,25 @@ class Ops:
         k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
         if layer >= len(attending_layers(self.decoder, self.cache.count)):
             return self.layout.joined(q)  # stands for what nobody will use
+        mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
+        return self.attend(q, k, v, a, [*([self.inputs["bias"]] if bias else []), mask])
 
+    def cross_attention(self, q: Value, layer: int) -> Value:
+        a = self.decoder.layers[layer]
+        bare = replace(a, softcap=0.0, alibi=())
+        return self.attend(
+            self.layout.heads(q, a.heads, a.head_dim), *self.cache.prompt(layer), bare, [self.inputs["prompt_mask"]]
+        )
+
+    def attend(self, q: Value, k: Value, v: Value, a: Attention, terms: list[Value]) -> Value:
+        """What queries (1, heads, T, head_dim) find; `terms` are added to their scores."""
         shared, length = a.heads // a.kv_heads, q.shape[2]
         if shared > 1:  # queries that share a head are rows of one matrix
             q = mb.reshape(x=q, shape=[1, a.kv_heads, shared * length, a.head_dim])
         scores = mb.matmul(x=self.scale(q, a.scale), y=k, transpose_y=True)
         if shared > 1:
             scores = mb.reshape(x=scores, shape=[1, a.heads, length, k.shape[2]])
-        probabilities = mb.softmax(x=self.masked(scores, a), axis=-1)  # (1, heads, T, S)
+        probabilities = mb.softmax(x=self.masked(scores, a, terms), axis=-1)  # (1, heads, T, S)
         if shared > 1:
             probabilities = mb.reshape(x=probabilities, shape=[1, a.kv_heads, shared * length, k.shape[2]])
         attended = mb.matmul(x=probabilities, y=v)
@@ -130,17 +140,16 @@ class Ops:
             attended = mb.reshape(x=attended, shape=[1, a.heads, length, a.head_dim])
         return self.layout.joined(attended)
 
-    def cross_attention(self, q: Value, layer: int) -> Value:
-        raise BackendError(ENCODER)
-
-    def masked(self, scores: Value, a: Attention) -> Value:
+    def masked(self, scores: Value, a: Attention, terms: list[Value]) -> Value:
         """Scores (1, heads, T, S) with what depends on positions."""
         if a.softcap:
             scores = self.softcap(scores, a.softcap)
         if a.alibi:
             slopes = self.constant(f"slopes.{abs(hash(a.alibi))}", np.array(a.alibi, np.float16)[None, :, None, None])
             scores = mb.add(x=scores, y=mb.mul(x=self.inputs["distance"], y=slopes))
-        return mb.add(x=scores, y=self.inputs[f"mask_{a.window}"])
+        for term in terms:
+            scores = mb.add(x=scores, y=term)
+        return scores
 
     def rotate(self, x: Value, rope: Rope) -> Value:
         i = self.ropes.index(rope)
@@ -193,12 +202,13 @@ def integers(values: Quantized, rows: slice) -> np.ndarray:
 def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> Function:
     """The graph for `count` tokens: with logits, in pieces, for one token, and else only what fills the cache."""
     decoder, package = lowered.decoder, inputs.package
-    arrays = inputs.arrays(np.zeros(0, np.int64), 0, count)
-    kinds = {name: types.int32 if array.dtype == np.int32 else types.fp16 for name, array in arrays.items()}
-    specs = {name: mb.TensorSpec(array.shape, kinds[name]) for name, array in arrays.items()}
+    specs = specifications(inputs.arrays(np.zeros(0, np.int64), 0, count))
     layers, *shape = stacked_shape(decoder.layers, lowered.capacity)
     if package.policy == "io":
         specs |= {f"past_{kind}s": mb.TensorSpec((layers, *shape), types.fp16) for kind in KINDS}
+        if decoder.encoder:
+            shape[1] = lowered.prompt
+            specs |= {f"memory_{kind}s": mb.TensorSpec((layers, *shape), types.fp16) for kind in KINDS}
     else:
         states = [f"{kind}_{i}" for i in range(layers) for kind in KINDS]
         specs |= {name: tools.StateTensorPlaceholder((1, *shape), types.fp16) for name in states}
@@ -216,9 +226,32 @@ def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> 
     return built
 
 
+def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
+    """The graph of the encoder: a padded prompt to keys and values for every layer of the decoder."""
+    decoder, none = lowered.decoder, np.zeros(0, np.int64)
+    with Function(specifications(inputs.prompt(none)), opset_version=tools.coremltools.target.iOS18) as built:
+        cache = Reading(lowered, built.inputs, lowered.prompt)
+        ops = Ops(decoder.reader, inputs.package, built.inputs, cache)
+        found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host has multiplied by it
+        outputs = []
+        for kind, parts in zip(KINDS, zip(*found, strict=True), strict=True):
+            heads = [ops.layout.heads(x, a.kv_heads, a.head_dim) for x, a in zip(parts, decoder.layers, strict=True)]
+            outputs.append(mb.concat(values=heads, axis=0, name=f"memory_{kind}s"))
+        built.set_outputs(outputs)
+    return built
+
+
+def specifications(arrays: Mapping[str, np.ndarray]) -> dict[str, Var]:
+    """Inputs of a function as these arrays, in float16 but for whole numbers."""
+    kinds = {name: types.int32 if array.dtype == np.int32 else types.fp16 for name, array in arrays.items()}
+    return {name: mb.TensorSpec(array.shape, kinds[name]) for name, array in arrays.items()}
+
+
 def program(lowered: Lowered, weights: Weights, inputs: Inputs) -> Program:
-    """The functions `prefill`, of a whole chunk, and `decode`, of one token, with the same weights."""
+    """The functions `prefill`, of a whole chunk, and `decode`, of one token, with the same weights, and perhaps `encode`."""
     built = Program()
+    if lowered.prompt:
+        built.add_function("encode", reading(lowered, weights, inputs))
     for name, count in ("prefill", lowered.chunk), ("decode", 1):
         built.add_function(name, function(lowered, weights, inputs, count))
     built.default_function_name = "decode"

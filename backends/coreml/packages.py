@@ -11,8 +11,8 @@ import numpy as np
 
 from backends import BackendError
 from backends.coreml import tables
-from backends.coreml.inputs import Inputs, Lowered, Package
-from backends.coreml.stored import TABLES, Stored, rounded_constants
+from backends.coreml.inputs import BIASES, EMBEDDINGS, Inputs, Lowered, Package
+from backends.coreml.stored import Stored, rounded_constants
 from backends.decoder import Decoder, Weights
 from backends.quantize import Rounded, precision
 from backends.reference import Session as ReferenceSession
@@ -21,6 +21,8 @@ CHUNK = 64
 """Tokens of a prefill: convolutions of fewer waste the Neural Engine."""
 LONGEST = 2048
 """Tokens of context, at most: shapes are fixed, so that every step reads the whole cache."""
+LONGEST_WITH_ENCODER = 512
+"""The same for models with an encoder, which reads the whole of it, padded, for every prompt."""
 STEP = 64
 """The cache's capacity is a multiple of this; some Neural Engines want states of a multiple of 32."""
 PACKAGES: dict[str, tuple[Package, ...]] = {
@@ -57,14 +59,13 @@ def lower(
 
     if precision_name == "f32":
         raise BackendError("coreml computes in float16; choose the precision f16, or one with fewer bits")
-    if decoder.encoder:
-        raise BackendError(lowering.ENCODER)
     rounded = Rounded(weights, precision(precision_name))
-    context = min(decoder.context_length, LONGEST)
+    context = min(decoder.context_length, LONGEST_WITH_ENCODER if decoder.encoder else LONGEST)
+    packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
     fixed = rounded_constants(decoder, context)
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
     stored = Stored(rounded)
-    found = {name: stored[name].values for name in TABLES if name in stored}
+    found = {name: stored[name].values for name in (*EMBEDDINGS, *BIASES) if name in stored}
     for package in packages:
         program = lowering.program(lowered, stored, Inputs(lowered, package, found))
         path = folder / f"{package}.mlpackage"
@@ -94,9 +95,10 @@ def write_expected(decoder: Decoder, weights: Weights, folder: Path, *, context:
     """Write tokens, and the reference's logits of the last of them."""
     count = min(context, chunk + chunk // 2 + PROBED)
     tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, count)
-    last = min(PROBED, count)
-    logits = ReferenceSession(decoder, weights).forward(tokens[None], last=last)[0]  # (last, vocab)
-    np.savez(folder / "expected.npz", tokens=tokens, logits=logits)
+    before, session = count - min(PROBED, count - 1), ReferenceSession(decoder, weights)
+    logits = [session.forward(tokens[None, :before])[0]]
+    logits.append(session.forward(tokens[None, before:], last=count - before)[0])
+    np.savez(folder / "expected.npz", tokens=tokens, logits=np.concatenate(logits))
 
 
 def expected(folder: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -115,6 +117,11 @@ def contents(folder: Path) -> Contents:
         return Contents(Lowered.from_json(facts["lowered"]), tables.read(folder, facts["tables"]))
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise unreadable(folder, error) from error
+
+
+def present(folder: Path, device: str) -> list[Package]:
+    """What may run on a device, of the packages in `folder`."""
+    return [package for package in PACKAGES[device] if (folder / f"{package}.mlpackage").exists()]
 
 
 def unreadable(folder: Path, error: Exception) -> BackendError:

@@ -44,24 +44,27 @@ class HostRow:
     They are float32, as coremltools wants all numbers that it is given: float16 it would convert at every step.
     """
 
-    def __init__(self, shape: tuple[int, ...]):
+    def __init__(self, shape: tuple[int, ...], memory: Arrays):
         self.past = {kind: np.zeros(shape, np.float32) for kind in KINDS}
+        self.memory = memory
+        """What an encoder made of the prompt, (layers, kv_heads, prompt, head_dim) by input."""
 
     def step(self, function: Function, inputs: Arrays, start: int, count: int) -> Arrays:
-        outputs = function.predict(inputs | {f"past_{kind}s": past for kind, past in self.past.items()})
+        past_inputs = {f"past_{kind}s": past for kind, past in self.past.items()}
+        outputs = function.predict(inputs | past_inputs | self.memory)
         for kind, past in self.past.items():
             past[:, :, start : start + count] = outputs[f"new_{kind}s"][:, :, :count]
         return outputs
 
     def copy(self, length: int) -> "HostRow":
-        twin = HostRow(self.past["key"].shape)
+        twin = HostRow(self.past["key"].shape, self.memory)
         for kind, past in self.past.items():
             twin.past[kind][:, :, :length] = past[:, :, :length]
         return twin
 
 
-def new_row(lowered: Lowered, package: Package, functions: Functions) -> Row:
-    """An empty row."""
+def new_row(lowered: Lowered, package: Package, functions: Functions, memory: Arrays) -> Row:
+    """An empty row, with what an encoder made of its prompt."""
     if package.policy == "io":
-        return HostRow(stacked_shape(lowered.decoder.layers, lowered.capacity))
+        return HostRow(stacked_shape(lowered.decoder.layers, lowered.capacity), memory)
     return StateRow(functions, [f"{kind}_{i}" for i in range(len(lowered.decoder.layers)) for kind in KINDS])

@@ -26,10 +26,11 @@ class Function(Protocol):
 
 @dataclass(frozen=True)
 class Functions:
-    """The two functions of a package; a state made by one serves the other."""
+    """The functions of a package; a state made by one serves the other."""
 
     prefill: Function
     decode: Function
+    encode: Function | None = None
 
 
 class Runtime(Protocol):

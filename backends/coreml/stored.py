@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Decoder, Quantized, Weight, Weights
+from backends.coreml.inputs import EMBEDDINGS
+from backends.decoder import Attention, Decoder, Quantized, Weight, Weights
 from backends.quantize import dequantize, half
-
-TABLES = "embedding", "position_embedding"
-"""Weights that the host looks up."""
 
 
 class Stored(Mapping[str, Weight]):
@@ -43,7 +41,7 @@ def stored(weight: Weight, name: str) -> np.ndarray | Quantized:
         return half(values, weight.name)
     if values.bits > 8:
         return half(dequantize(values), weight.name)
-    if name in TABLES:  # the host multiplies by the scales as they are
+    if name in EMBEDDINGS:  # the host multiplies by the scales as they are
         return values
     return replace(values, scales=half(values.scales, weight.name))
 
@@ -54,13 +52,14 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
     def near(number: float) -> float:
         return float(np.float16(number))
 
-    layers = (
-        replace(a, scale=near(a.scale), softcap=near(a.softcap), alibi=tuple(near(slope) for slope in a.alibi))
-        for a in decoder.layers
-    )
+    def near_layer(a: Attention) -> Attention:
+        return replace(a, scale=near(a.scale), softcap=near(a.softcap), alibi=tuple(near(slope) for slope in a.alibi))
+
     return replace(
         decoder,
-        layers=tuple(layers),
+        layers=tuple(near_layer(a) for a in decoder.layers),
+        encoder=tuple(near_layer(a) for a in decoder.encoder),
+        output_scale=near(decoder.output_scale),
         context_length=context_length,
         epsilon=near(decoder.epsilon),
         logit_softcap=near(decoder.logit_softcap),

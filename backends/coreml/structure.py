@@ -21,7 +21,8 @@ def check(path: Path, lowered: Lowered, package: Package) -> None:
     specification, _ = program_of(path)
     functions = specification.mlProgram.functions
     require(specification.specificationVersion == VERSION, path, "has another specification's version")
-    require(set(functions) == {"prefill", "decode"}, path, "has other functions than prefill and decode")
+    names = {"prefill", "decode", *(["encode"] if lowered.prompt else [])}
+    require(set(functions) == names, path, f"has other functions than {', '.join(sorted(names))}")
     prefill, decode = weights_of(functions["prefill"]), weights_of(functions["decode"])
     require(len({name for name, _ in decode}) == 1, path, "has not one file of weights")
     require(prefill <= decode, path, "stores weights of its two functions apart")
