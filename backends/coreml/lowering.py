@@ -248,7 +248,7 @@ def specifications(arrays: Mapping[str, np.ndarray]) -> dict[str, Var]:
 
 
 def program(lowered: Lowered, weights: Weights, inputs: Inputs) -> Program:
-    """The functions `prefill`, of a whole chunk, and `decode`, of one token, with the same weights, and perhaps `encode`."""
+    """The functions `prefill`, of a chunk, and `decode`, of one token, with the same weights; `encode` where needed."""
     built = Program()
     if lowered.prompt:
         built.add_function("encode", reading(lowered, weights, inputs))

@@ -64,10 +64,10 @@ def lower(
     packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
     fixed = rounded_constants(decoder, context)
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
-    stored = Stored(rounded)
-    found = {name: stored[name].values for name in (*EMBEDDINGS, *BIASES) if name in stored}
+    found = {name: Stored(rounded)[name].values for name in (*EMBEDDINGS, *BIASES) if name in rounded}
     for package in packages:
-        program = lowering.program(lowered, stored, Inputs(lowered, package, found))
+        weights_once = Stored(rounded)  # read again for each package, which shows whoever watches that work goes on
+        program = lowering.program(lowered, weights_once, Inputs(lowered, package, found))
         path = folder / f"{package}.mlpackage"
         lowering.convert(program, path)
         structure.check(path, lowered, package)

@@ -11,7 +11,7 @@ from backends.quantize import dequantize, half
 
 
 class Stored(Mapping[str, Weight]):
-    """The same weights as they will be stored, each read once and kept for all functions and packages."""
+    """The same weights as they will be stored, each read once and kept for all functions."""
 
     def __init__(self, weights: Weights):
         self.weights = weights
