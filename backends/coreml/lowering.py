@@ -17,6 +17,8 @@ from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, We
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
+HEADS = "lm_head", "embedding"
+"""The head's names; the second one where it is the embedding."""
 Value = Var
 """A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
 
@@ -69,6 +71,8 @@ class Ops:
         return self.norm(total, weight), total
 
     def linear(self, x: Value, weight: Weight) -> Value:
+        if weight.name in HEADS and self.cache.count > 1:
+            return x  # a prefill has no logits
         products = [self.rows_times(x, weight, rows) for rows in self.cuts(weight)]
         return products[0] if len(products) == 1 else products
 
@@ -80,7 +84,7 @@ class Ops:
             ends = np.cumsum([0, a.heads, a.kv_heads, a.kv_heads]) * a.head_dim
         elif kind in ("gate_up_proj", "cross_kv_proj"):
             ends = np.array([0, rows // 2, rows])
-        elif kind in ("lm_head", "embedding"):
+        elif kind in HEADS:
             ends = np.array([*range(0, rows, WIDEST), rows])
         else:
             ends = np.array([0, rows])
