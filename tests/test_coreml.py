@@ -304,10 +304,14 @@ class TestPackages:
         assert (session.context_length, session.lowered.capacity, session.lowered.prompt) == (512, 512, 512)
         assert present(tmp_path / "t5", "npu") == [Package("channels", "io")]
 
+    def test_what_is_asked_for_at_f32_is_called_f16(self, lowered: Lowered) -> None:
+        session = interpreted(lowered("gpt2", "f32"))
+        assert session.placement.precision == "f16"
+        tokens = tokens_of("gpt2")[:1]
+        assert distance(session.forward(tokens), reference("gpt2").forward(tokens)) < EXACT
+
     def test_what_cannot_be_lowered_is_refused_by_name(self, tmp_path: Path) -> None:
         decoder, weights = open_case("gpt2")
-        with pytest.raises(BackendError, match="float16; choose the precision f16"):
-            coreml.lower(decoder, weights, tmp_path, precision="f32")
         values = np.full((decoder.hidden_size,), 1e5, np.float32)
         large = dict(weights) | {"norm": replace(weights["norm"], values=values)}
         with pytest.raises(BackendError, match="the weight norm has values that float16 cannot hold"):

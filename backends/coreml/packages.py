@@ -54,11 +54,13 @@ def lower(
     packages: Sequence[Package] = ALL,
     chunk: int = CHUNK,
 ) -> None:
-    """Write packages of `decoder` to `folder`, and check each as far as that can be done without running it."""
+    """Write packages of `decoder` to `folder`, and check each as far as that can be done without running it.
+
+    Core ML computes in float16, so that what is asked for at f32 is, and is called, f16.
+    """
     from backends.coreml import lowering, structure
 
-    if precision_name == "f32":
-        raise BackendError("coreml computes in float16; choose the precision f16, or one with fewer bits")
+    precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))
     context = min(decoder.context_length, LONGEST_WITH_ENCODER if decoder.encoder else LONGEST)
     packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
