@@ -1,6 +1,6 @@
 """Run decoders on this machine's accelerators: what every backend offers, and which there are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,8 +11,12 @@ if TYPE_CHECKING:  # numpy takes 70 ms to import, and the command line only need
 
     from backends.decoder import Decoder, Weights
 
-NAMES = ("onnx", "openvino")
+NAMES = ("onnx", "openvino", "coreml")
 """Backends in the order in which they are tried."""
+
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and what share of it is."""
 
 
 class BackendError(Exception):
@@ -123,6 +127,17 @@ def get(name: str) -> Backend:
     if name not in NAMES:
         raise BackendError(f"there is no backend called {name!r}; choose from {', '.join(NAMES)}")
     return cast(Backend, import_module(f"backends.{name}"))  # a module that meets the protocol
+
+
+def prepare(name: str, folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
+    """Do what a backend must do once on a machine before it loads `folder`: Core ML has something to try, minutes long.
+
+    Without this `load` does it, and nobody is told how far it is.
+    """
+    if name == "coreml":
+        from backends.coreml import prepare
+
+        prepare(folder, device=device, on_progress=on_progress)
 
 
 def check_call(session: Session, batch: int, count: int, last: int) -> None:

@@ -71,6 +71,7 @@ def integers(bits: int, default: int) -> Iterator[tuple[str, Precision]]:
 
 PRECISIONS: Mapping[str, Precision] = {
     "f32": Precision(),
+    "f16": Precision(16),
     **dict(integers(8, default=0)),
     **dict(integers(4, default=128)),
     "mxint8": Precision(8, 32, partial(one_level, top=127, mantissa=6), 8.25, "mxint8"),
@@ -112,9 +113,19 @@ class Rounded(Mapping[str, Weight]):
     def __getitem__(self, name: str) -> Weight:
         weight = self.weights[name]
         values = weight.values
-        if not self.to.round or isinstance(values, Quantized) or values.ndim != 2 or name.endswith(EXACT):
+        if self.to.bits == 32 or isinstance(values, Quantized) or values.ndim != 2 or name.endswith(EXACT):
             return weight
-        return Weight(weight.name, rounded(values, self.to), weight.bias)
+        to = rounded(values, self.to) if self.to.round else half(values, weight.name)
+        return Weight(weight.name, to, weight.bias)
+
+
+def half(values: np.ndarray, name: str) -> np.ndarray:
+    """The values of the weight called `name` in float16."""
+    with np.errstate(over="ignore"):
+        found = np.asarray(values, np.float16)
+    if not np.isfinite(found).all():
+        raise BackendError(f"the weight {name} has values that float16 cannot hold; try another backend or precision")
+    return found
 
 
 def rounded(values: np.ndarray, to: Precision) -> Quantized:
@@ -124,7 +135,7 @@ def rounded(values: np.ndarray, to: Precision) -> Quantized:
     block = block_for(size, to.block) if to.block else whole_rows
     if not block:
         return rounded(values, PRECISIONS["int8"])
-    assert to.round is not None  # f32 is not rounded to
+    assert to.round is not None  # f32 and f16 do not come here
     held = np.empty((rows, size // 2 if to.bits == 4 else size), HELD[to.bits])
     scales, zero_points = np.empty((rows, size // block), np.float32), None
     for here, x in chunks(values):

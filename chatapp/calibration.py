@@ -160,6 +160,7 @@ def measure(store: Store, name: str, candidate: Candidate, reference: Path | Non
 
     model, backend = store.get(name), backends.get(candidate.backend)
     variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
+    backends.prepare(candidate.backend, variant.folder, device=candidate.device, on_progress=on_progress)
     on_progress("loading", 0.0)
     start = time.perf_counter()
     session = backend.load(variant.folder, device=candidate.device)

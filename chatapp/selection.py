@@ -70,7 +70,9 @@ def open_engine(
     def opener(candidate: Candidate) -> Callable[[], Session]:
         def open_candidate() -> Session:
             variants.append(store.lowered(model, candidate.backend, candidate.precision, on_progress))
-            return backends.get(candidate.backend).load(variants[-1].folder, device=candidate.device)
+            folder, device = variants[-1].folder, candidate.device
+            backends.prepare(candidate.backend, folder, device=device, on_progress=on_progress)
+            return backends.get(candidate.backend).load(folder, device=device)
 
         return open_candidate
 

@@ -262,7 +262,8 @@ def lowered_for(folder: Path) -> str | None:
 def read_variant(folder: Path) -> Variant:
     """The variant in `folder`."""
     backend, precision = folder.name.split("-", 1)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    size = sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())  # some have two names
     facts = read_json(folder / "variant.json")
     verdicts = facts.get("verdicts", {})
     if not isinstance(verdicts, dict) or not all(

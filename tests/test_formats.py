@@ -16,7 +16,7 @@ from backends.quantize import PRECISIONS, dequantize, rounded
 from model_store.convert import convert
 
 ROOT = Path(__file__).parent.parent
-ROUNDED = [name for name in PRECISIONS if name != "f32"]
+ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]
 SIZE = 1024
 KINDS = ("gaussian", "laplace", "student")
 

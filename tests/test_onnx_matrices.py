@@ -12,7 +12,7 @@ from backends.onnx import matrices
 from backends.onnx.graph import Graph
 from backends.quantize import PRECISIONS, dequantize, rounded
 
-ROUNDED = [name for name in PRECISIONS if name != "f32"]
+ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]
 RANDOM = np.random.default_rng(5)
 BIAS = RANDOM.standard_normal(96).astype(np.float32)
 

@@ -45,9 +45,11 @@ def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: st
 
 
 def carrier(precision: str) -> str:
-    """In what ONNX Runtime holds a microscaling format, whose types its kernels do not know; "" for integers."""
+    """In what ONNX Runtime holds f16 and microscaling formats, which its kernels do not know; "" for others."""
     from backends.quantize import PRECISIONS
 
+    if precision == "f16":
+        return "f32"
     known = PRECISIONS[precision]
     return {4: "int4", 8: "int8", 16: "the sum of int8 and int4"}[known.bits] if known.format else ""
 

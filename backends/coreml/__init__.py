@@ -1,0 +1,88 @@
+"""Core ML: Apple's Neural Engine, graphics and processors, each package tried on the machine before it is used."""
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backends import BackendError, Progress
+
+if TYPE_CHECKING:
+    from backends.coreml.session import Session
+    from backends.decoder import Decoder, Weights
+
+GRAPH = 1
+"""Counts the changes of what `lower` writes."""
+OLDEST = 15
+"""The first macOS with states."""
+
+
+def devices() -> list[str]:
+    """The Neural Engine, where the Mac has one, its graphics and its processor; none where `missing` says why."""
+    if missing():
+        return []
+    return ["npu", "gpu", "cpu"] if platform.machine() == "arm64" else ["gpu", "cpu"]
+
+
+def missing() -> str:
+    """Why there are no devices; "" where there are."""
+    if sys.platform != "darwin":
+        return "Core ML is part of macOS"
+    release = platform.mac_ver()[0]
+    if int(release.partition(".")[0] or 0) < OLDEST:
+        return f"Core ML has had what is needed since macOS {OLDEST}, and this is {release}"
+    if not find_spec("coremltools"):
+        return "coremltools is not installed; run: pip install coremltools"
+    return ""
+
+
+def signature() -> str:
+    """The graph's version, that of coremltools, and that of macOS, for which packages are compiled and tried."""
+    try:
+        return f"graph {GRAPH}, coremltools {version('coremltools')}, macOS {platform.mac_ver()[0] or 'none'}"
+    except PackageNotFoundError:
+        raise BackendError("coremltools is not installed; run: pip install coremltools") from None
+
+
+def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
+    """Write every package that may run on a Mac to `folder`; that works on any system."""
+    from backends.coreml import packages
+
+    packages.lower(decoder, weights, folder, precision_name=precision)
+
+
+def carrier(precision: str) -> str:
+    """In what Core ML holds the formats whose numbers are too large for int8: float16; "" for others."""
+    from backends.quantize import PRECISIONS
+
+    known = PRECISIONS[precision]
+    return {4: "int4", 8: "int8", 16: "f16"}[known.bits] if known.format else ""
+
+
+def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
+    """Try the packages that are meant for a device, each in a process of its own, where that has not been done."""
+    refuse_unknown(device)
+
+    from backends.coreml.choice import recorded, trials
+
+    if device not in recorded(folder):
+        trials(folder, device, on_progress=on_progress)
+
+
+def load(folder: Path, *, device: str = "npu") -> "Session":
+    """Open the package that is best for a device here, which takes minutes the first time."""
+    refuse_unknown(device)
+
+    from backends.coreml.choice import open_session
+
+    return open_session(folder, device)
+
+
+def refuse_unknown(device: str) -> None:
+    """Raise BackendError for a device that is not here."""
+    usable = devices()
+    if device not in usable:
+        reason = missing() or f"choose from {', '.join(usable)}"
+        raise BackendError(f"coreml has no device {device!r} here: {reason}")

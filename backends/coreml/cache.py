@@ -1,0 +1,106 @@
+"""The graph's side of the three ways to keep keys and values."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from backends.coreml.inputs import KINDS, Kind, Lowered, Policy, stacked_shape
+from backends.coreml.tools import Var, mb
+
+
+class Cache:
+    """Keys and values of one function of `count` tokens, each (1, kv_heads, capacity, head_dim) and float16."""
+
+    def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
+        self.layers, self.capacity = lowered.decoder.layers, lowered.capacity
+        self.inputs, self.count = inputs, count
+        self.fresh: dict[Kind, list[Var]] = {kind: [] for kind in KINDS}
+        """What each layer has added, (1, kv_heads, count, head_dim)."""
+
+    def extend(self, kind: Kind, fresh: Var) -> Var:
+        """Append the next layer's keys or values and return all that can be seen."""
+        layer = len(self.fresh[kind])
+        self.fresh[kind].append(fresh)
+        return self.extended(kind, layer, fresh)
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        """What `extend` returns."""
+        raise NotImplementedError
+
+    def prompt(self, layer: int) -> tuple[Var, Var]:
+        """A layer's keys and values of the prompt, where an encoder has read it."""
+        raise NotImplementedError
+
+    def outputs(self) -> list[Var]:
+        """What a prefill returns: the last thing that it must compute."""
+        return [named(self.fresh["value"][-1], "last_value")]
+
+
+class Slices(Cache):
+    """States in which a run-time slice is replaced."""
+
+    def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
+        super().__init__(lowered, inputs, count)
+        _, heads, _, head_dim = stacked_shape(self.layers, self.capacity)
+        start, stop = inputs["start"], mb.add(x=inputs["start"], y=np.int32(count))
+        self.begin = mb.concat(values=[np.array([0, 0], np.int32), start, np.array([0], np.int32)], axis=0)
+        self.end = mb.concat(values=[np.array([1, heads], np.int32), stop, np.array([head_dim], np.int32)], axis=0)
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        state = self.inputs[f"{kind}_{layer}"]
+        updated = mb.slice_update(x=mb.read_state(input=state), update=fresh, begin=self.begin, end=self.end)
+        return mb.coreml_update_state(state=state, value=updated)
+
+
+class OneHot(Cache):
+    """States rewritten whole: what is there times 0 or 1, plus what is new times 1 or 0."""
+
+    def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
+        super().__init__(lowered, inputs, count)
+        taken = mb.reduce_sum(x=inputs["place"], axes=[-1], keep_dims=True)  # (1, 1, capacity, 1)
+        self.kept = mb.sub(x=np.float16(1), y=taken)
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        state = self.inputs[f"{kind}_{layer}"]
+        kept = mb.mul(x=mb.read_state(input=state), y=self.kept)
+        placed = mb.matmul(x=self.inputs["place"], y=fresh)
+        return mb.coreml_update_state(state=state, value=mb.add(x=kept, y=placed))
+
+
+class InAndOut(Cache):
+    """No states: the past of all layers comes in, and this step's keys and values go out.
+
+    With an encoder, what it made of the prompt comes in too.
+    """
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        past = self.layer_of(f"past_{kind}s", layer)
+        return mb.concat(values=[past, fresh], axis=2)  # (1, kv_heads, capacity + count, head_dim)
+
+    def layer_of(self, name: str, layer: int) -> Var:
+        """One layer's part of an input of all layers."""
+        whole = self.inputs[name]
+        return mb.slice_by_index(x=whole, begin=[layer, 0, 0, 0], end=[layer + 1, *whole.shape[1:]])
+
+    def prompt(self, layer: int) -> tuple[Var, Var]:
+        """A layer's keys and values of the prompt."""
+        return self.layer_of("memory_keys", layer), self.layer_of("memory_values", layer)
+
+    def outputs(self) -> list[Var]:
+        return [mb.concat(values=self.fresh[kind], axis=0, name=f"new_{kind}s") for kind in KINDS]
+
+
+class Reading(Cache):
+    """An encoder's: every token sees every other, and nothing is kept."""
+
+    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+        return fresh
+
+
+CACHES: Mapping[Policy, type[Cache]] = {"slice": Slices, "onehot": OneHot, "io": InAndOut}
+
+
+def named(value: Var, name: str) -> Var:
+    """The same value, called `name` where a function returns it."""
+    value.set_name(name)
+    return value

@@ -1,0 +1,100 @@
+"""Which package runs on a device: the fastest of those that passed their trial here, and the record of all of them."""
+
+import json
+import shutil
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from backends import BackendError, Progress
+from backends.coreml.inputs import Package
+from backends.coreml.packages import PACKAGES, present
+from backends.coreml.runtime import runtime
+from backends.coreml.session import Session
+from backends.coreml.trial import LIMIT, Trial, try_out
+
+CORE_ML = "backends.coreml.device"
+"""The module of the runtime on a Mac."""
+MOST = 0.95
+"""The share of the work from which one device is named alone."""
+
+
+def open_session(folder: Path, device: str, *, module: str = CORE_ML) -> Session:
+    """A session on the package that is best for a device; trials are run the first time."""
+    best = chosen(recorded(folder).get(device) or trials(folder, device, module=module), device)
+    package = package_of(best)
+    functions = runtime(module).open_functions(folder, package, device)
+    return Session(folder, package, functions, device=described(best))
+
+
+def trials(
+    folder: Path, device: str, *, module: str = CORE_ML, limit: float = LIMIT, on_progress: Progress | None = None
+) -> list[Trial]:
+    """Try every package that is meant for a device, one after the other, and record what came of it."""
+    found, packages = [], present(folder, device)
+    for i, package in enumerate(packages):
+        beat = partial(on_progress or silent, f"preparing {package} for {device}, once", i / len(packages))
+        beat()
+        found.append(try_out(folder, package, device, module=module, limit=limit, on_beat=beat))
+    record = recorded(folder) | {device: found}
+    write(folder, record)
+    remove_compiled(folder, record)
+    return found
+
+
+def silent(step: str, share: float) -> None:
+    """Tell nobody."""
+
+
+def chosen(found: list[Trial], device: str) -> Trial:
+    """The fastest trial without a reason against it; a step counts, of which a reply has many."""
+    good = [trial for trial in found if not trial.reason]
+    if not good:
+        why = "; ".join(f"{package_of(trial)}: {trial.reason}" for trial in found)
+        raise BackendError(f"Core ML cannot run this model on {device}: {why}")
+    return min(good, key=lambda trial: trial.decode_seconds)
+
+
+def package_of(trial: Trial) -> Package:
+    """The package that was tried."""
+    return next(p for p in PACKAGES[trial.device] if (p.layout, p.policy) == (trial.layout, trial.policy))
+
+
+def described(trial: Trial) -> str:
+    """Where a step runs, as the runtime plans it: one device, or several with their shares."""
+    parts = sorted(trial.placement.items(), key=lambda part: -part[1])
+    if not parts:
+        return f"{trial.device} (not confirmed)"
+    if parts[0][1] >= MOST:
+        return parts[0][0]
+    return ", ".join(f"{kind} {share:.0%}" for kind, share in parts if share >= 1 - MOST)
+
+
+def recorded(folder: Path) -> dict[str, list[Trial]]:
+    """The trials of each device that has had them."""
+    path = folder / "trials.json"
+    if not path.exists():
+        return {}
+    try:
+        return {device: [Trial(**facts) for facts in found] for device, found in json.loads(path.read_text()).items()}
+    except (OSError, TypeError, ValueError, AttributeError) as error:
+        raise BackendError(f"{path} cannot be read ({error}); delete it, and the packages are tried anew") from error
+
+
+def write(folder: Path, record: dict[str, list[Trial]]) -> None:
+    """Write the record whole."""
+    temporary = folder / ".trials.json"
+    facts = {device: [asdict(trial) for trial in found] for device, found in record.items()}
+    temporary.write_text(json.dumps(facts, indent=2) + "\n")
+    temporary.replace(folder / "trials.json")
+
+
+def remove_compiled(folder: Path, record: dict[str, list[Trial]]) -> None:
+    """Delete compiled packages, each as large as the model, that no device uses."""
+    used = set()
+    for device, found in record.items():
+        if any(not trial.reason for trial in found):
+            used.add(f"{package_of(chosen(found, device))}.mlmodelc")
+    for path in (folder / "compiled").glob("*.mlmodelc"):
+        if path.name not in used:
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,78 @@
+"""Core ML itself, through coremltools: only where macOS is."""
+
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+from backends import BackendError
+from backends.coreml.inputs import Package
+from backends.coreml.packages import contents
+from backends.coreml.runtime import Functions
+from backends.coreml.tools import Var, coremltools
+
+KINDS = {
+    "MLNeuralEngineComputeDevice": "npu",
+    "MLGPUComputeDevice": "gpu",
+    "MLCPUComputeDevice": "cpu",
+}
+"""Our names of what coremltools calls devices."""
+
+
+def units(device: str) -> Var:
+    """The compute units among which Core ML may choose for a device; nothing runs without the processor."""
+    unit = coremltools.ComputeUnit
+    return {"npu": unit.CPU_AND_NE, "gpu": unit.CPU_AND_GPU, "cpu": unit.CPU_ONLY}[device]
+
+
+def compiled(folder: Path, package: Package) -> Path:
+    """Where a package is compiled to: always there, since what the system keeps for a device goes by the path."""
+    return folder / "compiled" / f"{package}.mlmodelc"
+
+
+def compile_package(folder: Path, package: Package) -> Path:
+    """Compile a package, once."""
+    target = compiled(folder, package)
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        unfinished = target.with_name(f"unfinished-{package}.mlmodelc")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            coremltools.models.utils.compile_model(str(folder / f"{package}.mlpackage"), str(unfinished))
+        except Exception as error:  # coremltools has no base class of its own errors
+            raise BackendError(f"Core ML cannot compile {folder / str(package)}: {error}") from error
+        unfinished.rename(target)
+    return target
+
+
+def open_functions(folder: Path, package: Package, device: str) -> Functions:
+    """Load both functions of a package for a device, compiling it first where that has not been done."""
+    names = ["prefill", "decode", *(["encode"] if contents(folder).lowered.prompt else [])]
+    path = str(compile_package(folder, package))
+    load = coremltools.models.CompiledMLModel
+    try:
+        functions = {name: load(path, compute_units=units(device), function_name=name) for name in names}
+    except Exception as error:  # coremltools has no base class of its own errors
+        raise BackendError(f"Core ML cannot load {path} for {device}: {error}") from error
+    return Functions(**functions)
+
+
+def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
+    """The share of a decoding step's estimated work that each device does, from Core ML's compute plan."""
+    path = str(compile_package(folder, package))
+    try:
+        plan = coremltools.models.compute_plan.MLComputePlan.load_from_path(path, units(device))
+        return shares(plan, plan.model_structure.program.functions["decode"].block.operations)
+    except Exception as error:  # coremltools has no base class of its own errors
+        raise BackendError(f"Core ML does not tell where {path} runs: {error}") from error
+
+
+def shares(plan: Var, operations: list[Var]) -> dict[str, float]:
+    """Each device's share of the work of `operations`; constants have neither a device nor a cost."""
+    work: defaultdict[str, float] = defaultdict(float)
+    for operation in operations:
+        usage = plan.get_compute_device_usage_for_mlprogram_operation(operation)
+        cost = plan.get_estimated_cost_for_mlprogram_operation(operation)
+        if usage is not None and cost is not None:
+            work[KINDS[type(usage.preferred_compute_device).__name__]] += cost.weight
+    total = sum(work.values())
+    return {kind: part / total for kind, part in work.items()} if total else {}

@@ -1,0 +1,175 @@
+"""What the host computes for a step of fixed length, so that the graph looks nothing up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from backends import BackendError
+from backends.decoder import Attention, Decoder, Quantized, Rope
+from backends.quantize import dequantize
+
+Layout = Literal["channels", "plain"]
+"""Hidden states as (1, hidden, 1, T), which the Neural Engine wants, or as (1, T, hidden)."""
+Policy = Literal["slice", "io", "onehot"]
+"""Where keys and values are kept: states updated at a run-time position, arrays of the host that go in and whose
+new columns come out, or states updated by a multiplication with a selecting matrix."""
+
+Kind = Literal["key", "value"]
+KINDS: tuple[Kind, Kind] = ("key", "value")
+"""What is cached."""
+
+EMBEDDINGS = "embedding", "position_embedding"
+BIASES = "relative_bias", "encoder.relative_bias"
+"""What the host looks up, by canonical name."""
+
+MASKED = -1e4
+"""Added to the scores of what must not be seen; infinity would make 0 * infinity possible."""
+NEVER = 1 << 30
+"""A position that no query sees."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """One of the packages made of a decoder."""
+
+    layout: Layout
+    policy: Policy
+
+    def __str__(self) -> str:
+        return f"{self.layout}-{self.policy}"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What a lowered folder holds besides packages and tables."""
+
+    decoder: Decoder
+    precision: str
+    capacity: int
+    """Tokens for which the cache has room."""
+    chunk: int
+    """Tokens that the function `prefill` reads at once."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens that the function `encode` reads, padded: all that the context can hold; 0 without an encoder."""
+        return self.decoder.context_length if self.decoder.encoder else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as JSON's types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> "Lowered":
+        """What `to_json` told."""
+        for part in "layers", "encoder":
+            facts["decoder"][part] = tuple(attention(layer) for layer in facts["decoder"][part])
+        return cls(**{**facts, "decoder": Decoder(**facts["decoder"])})
+
+
+def attention(facts: dict[str, Any]) -> Attention:
+    """One layer's attention, from JSON."""
+    rope = facts["rope"]
+    if rope:
+        rope = Rope(tuple(rope["inverse_frequencies"]), rope["amplitude"])
+    return Attention(**{**facts, "rope": rope, "alibi": tuple(facts["alibi"]), "buckets": tuple(facts["buckets"])})
+
+
+def ropes(decoder: Decoder) -> list[Rope]:
+    """The distinct rotations of a decoder."""
+    return list(dict.fromkeys(a.rope for a in decoder.layers if a.rope))
+
+
+def attending_layers(decoder: Decoder, count: int) -> tuple[Attention, ...]:
+    """The layers that attend in a function of `count` tokens: a prefill ends with the last layer's keys and values."""
+    return decoder.layers if count == 1 or not decoder.layers[0].causal else decoder.layers[:-1]
+
+
+def stacked_shape(layers: Sequence[Attention], capacity: int) -> tuple[int, int, int, int]:
+    """The shape of all layers' keys, or values, in one array."""
+    sizes = {(a.kv_heads, a.head_dim) for a in layers}
+    if len(sizes) > 1:
+        raise BackendError("Core ML cannot run this model: its layers have heads of different sizes")
+    heads, head_dim = sizes.pop()
+    return len(layers), heads, capacity, head_dim
+
+
+class Inputs:
+    """Makes the inputs of a package's functions, of which none depends on the weights but by the `tables`.
+
+    These are embeddings (rows, hidden) and biases (buckets, heads) by canonical name.
+    """
+
+    def __init__(self, lowered: Lowered, package: Package, tables: Mapping[str, np.ndarray | Quantized]):
+        self.decoder, self.capacity, self.longest = lowered.decoder, lowered.capacity, lowered.prompt
+        self.package, self.tables = package, tables
+        self.reading_bias: np.ndarray | None = None
+        """The bias of the encoder's scores, alike for every prompt."""
+
+    def prompt(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs of the encoder for `tokens` (n,), padded."""
+        positions = np.arange(self.longest)
+        if self.reading_bias is None:
+            distance = positions[:, None] - positions
+            self.reading_bias = self.bias("encoder.relative_bias", self.decoder.encoder[0], distance)
+        embedded = self.embedded("embedding", tokens, positions)
+        return {"embedding": embedded, "bias": self.reading_bias, "prompt_mask": self.prompt_mask(len(tokens))}
+
+    def prompt_mask(self, length: int) -> np.ndarray:
+        """What hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
+        return np.where(np.arange(self.longest) < length, 0, MASKED)[None, None, None].astype(np.float32)
+
+    def bias(self, name: str, a: Attention, distance: np.ndarray) -> np.ndarray:
+        """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table of this name."""
+        place = np.clip(distance + (0 if a.causal else len(a.buckets) // 2), 0, len(a.buckets) - 1)
+        table = np.asarray(dequantize(self.tables[name]), np.float32)
+        chosen: np.ndarray = table[np.array(a.buckets)[place]]  # (T, S, heads)
+        return chosen.transpose(2, 0, 1)[None]
+
+    def arrays(self, tokens: np.ndarray, start: int, count: int, prompt: int = 0) -> dict[str, np.ndarray]:
+        """Inputs for `tokens` (n,) at position `start`, padded to `count` of them, after a prompt for an encoder."""
+        positions = np.arange(start, start + count)
+        found = {name: self.embedded(name, tokens, positions) for name in EMBEDDINGS if name in self.tables}
+        for i, rope in enumerate(ropes(self.decoder)):
+            angle = np.outer(positions, rope.inverse_frequencies)  # (T, head_dim / 2)
+            cos, sin = np.cos(angle) * rope.amplitude, np.sin(angle) * rope.amplitude
+            found[f"cos_{i}"] = np.concatenate([cos, cos], axis=1)[None, None]
+            found[f"sin_{i}"] = np.concatenate([-sin, sin], axis=1)[None, None]
+        distance = positions[:, None] - self.key_positions(start, count)  # (T, keys)
+        attending = attending_layers(self.decoder, count)
+        for window in sorted({a.window for a in attending}):
+            visible = (distance >= 0) & (distance < (window or NEVER))
+            found[f"mask_{window}"] = np.where(visible, 0, MASKED)[None, None]
+        if any(a.alibi for a in attending):
+            found["distance"] = -np.maximum(distance, 0)[None, None]
+        if "relative_bias" in self.tables:
+            found["bias"] = self.bias("relative_bias", self.decoder.layers[0], distance)
+        if self.longest:
+            found["prompt_mask"] = self.prompt_mask(prompt)
+        if self.package.policy == "onehot":
+            found["place"] = np.zeros((1, 1, self.capacity, count))
+            found["place"][0, 0, positions[: len(tokens)], range(len(tokens))] = 1
+        arrays = {name: np.asarray(array, np.float32) for name, array in found.items()}
+        if self.package.policy == "slice":
+            arrays["start"] = np.array([start], np.int32)
+        return arrays
+
+    def embedded(self, name: str, tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The rows of a table, in the package's layout; zeros where there is no token."""
+        table, own = self.tables[name], name == "embedding"
+        chosen = np.zeros(len(positions), np.int64)
+        chosen[: len(tokens)] = tokens if own else positions[: len(tokens)]
+        rows = np.asarray(dequantize(table, chosen), np.float32)
+        rows[len(tokens) :] = 0
+        if own:
+            rows *= np.float32(self.decoder.embedding_scale)
+        return rows.T[None, :, None] if self.package.layout == "channels" else rows[None]
+
+    def key_positions(self, start: int, count: int) -> np.ndarray:
+        """The positions of the keys that a step sees: the cache, and after it its own tokens where they are apart."""
+        cached = np.arange(self.capacity)
+        if self.package.policy != "io":
+            return cached
+        return np.concatenate([np.where(cached < start, cached, NEVER), np.arange(start, start + count)])

@@ -1,0 +1,293 @@
+"""Lower a decoder to MIL, the intermediate language of Core ML's programs."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from backends import BackendError
+from backends.coreml import tools
+from backends.coreml.cache import CACHES, Cache, Reading, named
+from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, attending_layers, ropes, stacked_shape
+from backends.coreml.layouts import LAYOUTS
+from backends.coreml.tools import Function, Program, Var, mb, types
+from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
+
+WIDEST = 16384
+"""The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
+HEADS = "lm_head", "embedding"
+"""The head's names; the second one where it is the embedding."""
+Value = Var
+"""A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
+
+
+class Ops:
+    """Operations append to the function being built; tokens and positions are looked up by the host."""
+
+    tokens, positions = "tokens", "positions"
+
+    def __init__(self, decoder: Decoder, package: Package, inputs: Mapping[str, Var], cache: Cache):
+        self.decoder, self.inputs, self.cache = decoder, inputs, cache
+        self.layout, self.ropes = LAYOUTS[package.layout], ropes(decoder)
+        self.constants: dict[str, Var] = {}
+
+    def constant(self, name: str, values: np.ndarray) -> Var:
+        """A constant that is stored once for all functions of the package."""
+        if name not in self.constants:
+            self.constants[name] = mb.const(val=np.ascontiguousarray(values), name=name.replace(".", "_"))
+            self.constants[name].op.weight_id = name
+        return self.constants[name]
+
+    def embed(self, table: Weight, index: Value) -> Value:
+        return self.inputs["embedding" if index == self.tokens else "position_embedding"]
+
+    def scale(self, x: Value, factor: float) -> Value:
+        return mb.mul(x=x, y=np.float16(factor))
+
+    def add(self, x: Value, y: Value) -> Value:
+        return mb.add(x=x, y=y)
+
+    def norm(self, x: Value, weight: Weight) -> Value:
+        return self.norm_along(x, weight, self.layout.axis)
+
+    def norm_along(self, x: Value, weight: Weight, axis: int) -> Value:
+        """Normalise the elements along an axis."""
+        assert isinstance(weight.values, np.ndarray)  # norms are never rounded
+        names, vectors = ["gamma", "beta"], [weight.values, weight.bias]
+        here = {name: vector for name, vector in zip(names, vectors, strict=True) if vector is not None}
+        if self.decoder.norm == "rms":
+            # The mean of x and -x together is 0, so that a layer norm, which every device computes in one step and
+            # without squares that float16 cannot hold, is a root mean square norm.
+            x = mb.concat(values=[x, mb.mul(x=x, y=np.float16(-1))], axis=axis)
+            here = {name: np.concatenate([vector, vector]) for name, vector in here.items()}
+        constants = {name: self.constant(f"{weight.name}.{name}", vector) for name, vector in here.items()}
+        normed = mb.layer_norm(x=x, axes=[axis], epsilon=np.float16(self.decoder.epsilon), **constants)
+        return halves(normed, axis)[0] if self.decoder.norm == "rms" else normed
+
+    def add_norm(self, x: Value, y: Value, weight: Weight) -> tuple[Value, Value]:
+        total = self.add(x, y)
+        return self.norm(total, weight), total
+
+    def linear(self, x: Value, weight: Weight) -> Value:
+        if weight.name in HEADS and self.cache.count > 1:
+            return x  # a prefill has no logits
+        products = [self.rows_times(x, weight, rows) for rows in self.cuts(weight)]
+        return products[0] if len(products) == 1 else products
+
+    def cuts(self, weight: Weight) -> list[slice]:
+        """The rows of a matrix that are multiplied apart."""
+        kind, rows = weight.name.rpartition(".")[2], len(matrix(weight))
+        if kind == "qkv_proj":
+            a = self.decoder.layers[int(weight.name.split(".")[-2])]
+            ends = np.cumsum([0, a.heads, a.kv_heads, a.kv_heads]) * a.head_dim
+        elif kind in ("gate_up_proj", "cross_kv_proj"):
+            ends = np.array([0, rows // 2, rows])
+        elif kind in HEADS:
+            ends = np.array([*range(0, rows, WIDEST), rows])
+        else:
+            ends = np.array([0, rows])
+        return [slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+
+    def rows_times(self, x: Value, weight: Weight, rows: slice) -> Value:
+        """Multiply by some rows of a matrix and add their bias."""
+        name = f"{weight.name}.{rows.start}"
+        values = weight.values
+        # MIL's `linear` has a bias always; with one of ours, both functions, and both layouts, have the same weights.
+        bias = np.zeros(len(matrix(weight)), np.float16) if weight.bias is None else weight.bias
+        bias = self.constant(name + ".bias", bias[rows])
+        if not isinstance(values, Quantized):
+            return self.layout.linear(x, self.constant(name, self.layout.shape(values[rows])), bias)
+        parts = {"data": integers(values, rows), "scale": values.scales[rows]}
+        if values.zero_points is not None:
+            parts["offset"] = values.zero_points[rows].astype(parts["data"].dtype)
+        constants = {part: self.constant(f"{name}.{part}", self.layout.shape(array)) for part, array in parts.items()}
+        return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
+
+    def attention(
+        self, qkv: Value, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+    ) -> Value:
+        a = self.decoder.layers[layer]
+        counts = a.heads, a.kv_heads, a.kv_heads
+        q, k, v = (self.layout.heads(x, count, a.head_dim) for x, count in zip(qkv, counts, strict=True))
+        if q_norm and k_norm:
+            q, k = self.norm_along(q, q_norm, 3), self.norm_along(k, k_norm, 3)
+        if a.rope:
+            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
+        if layer >= len(attending_layers(self.decoder, self.cache.count)):
+            return self.layout.joined(q)  # stands for what nobody will use
+        mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
+        return self.attend(q, k, v, a, [*([self.inputs["bias"]] if bias else []), mask])
+
+    def cross_attention(self, q: Value, layer: int) -> Value:
+        a = self.decoder.layers[layer]
+        bare = replace(a, softcap=0.0, alibi=())
+        return self.attend(
+            self.layout.heads(q, a.heads, a.head_dim), *self.cache.prompt(layer), bare, [self.inputs["prompt_mask"]]
+        )
+
+    def attend(self, q: Value, k: Value, v: Value, a: Attention, terms: list[Value]) -> Value:
+        """What queries (1, heads, T, head_dim) find; `terms` are added to their scores."""
+        shared, length = a.heads // a.kv_heads, q.shape[2]
+        if shared > 1:  # queries that share a head are rows of one matrix
+            q = mb.reshape(x=q, shape=[1, a.kv_heads, shared * length, a.head_dim])
+        scores = mb.matmul(x=self.scale(q, a.scale), y=k, transpose_y=True)
+        if shared > 1:
+            scores = mb.reshape(x=scores, shape=[1, a.heads, length, k.shape[2]])
+        probabilities = mb.softmax(x=self.masked(scores, a, terms), axis=-1)  # (1, heads, T, S)
+        if shared > 1:
+            probabilities = mb.reshape(x=probabilities, shape=[1, a.kv_heads, shared * length, k.shape[2]])
+        attended = mb.matmul(x=probabilities, y=v)
+        if shared > 1:
+            attended = mb.reshape(x=attended, shape=[1, a.heads, length, a.head_dim])
+        return self.layout.joined(attended)
+
+    def masked(self, scores: Value, a: Attention, terms: list[Value]) -> Value:
+        """Scores (1, heads, T, S) with what depends on positions."""
+        if a.softcap:
+            scores = self.softcap(scores, a.softcap)
+        if a.alibi:
+            slopes = self.constant(f"slopes.{abs(hash(a.alibi))}", np.array(a.alibi, np.float16)[None, :, None, None])
+            scores = mb.add(x=scores, y=mb.mul(x=self.inputs["distance"], y=slopes))
+        for term in terms:
+            scores = mb.add(x=scores, y=term)
+        return scores
+
+    def rotate(self, x: Value, rope: Rope) -> Value:
+        i = self.ropes.index(rope)
+        a, b = halves(x, 3)
+        turned = mb.mul(x=mb.concat(values=[b, a], axis=3), y=self.inputs[f"sin_{i}"])  # whose first half is negative
+        return mb.add(x=mb.mul(x=x, y=self.inputs[f"cos_{i}"]), y=turned)
+
+    def activate(self, x: Value, kind: Activation) -> Value:
+        if kind == "silu":
+            return mb.silu(x=x)
+        if kind == "relu":
+            return mb.relu(x=x)
+        return mb.gelu(x=x, mode="TANH_APPROXIMATION" if kind == "gelu_tanh" else "EXACT")
+
+    def gate(self, gate_up: Value, kind: Activation) -> Value:
+        gate, up = gate_up
+        return mb.mul(x=self.activate(gate, kind), y=up)
+
+    def last(self, x: Value) -> Value:
+        return x  # a decoding step has one token, and a prefill no logits
+
+    def softcap(self, x: Value, cap: float) -> Value:
+        if isinstance(x, list):
+            return [self.softcap(piece, cap) for piece in x]
+        return self.scale(mb.tanh(x=mb.real_div(x=x, y=np.float16(cap))), cap)
+
+
+def matrix(weight: Weight) -> np.ndarray:
+    """A weight's numbers, as far as they are there."""
+    return weight.values.values if isinstance(weight.values, Quantized) else weight.values
+
+
+def halves(x: Var, axis: int) -> tuple[Var, Var]:
+    """The first and the second half of the elements along an axis."""
+    first, second = mb.split(x=x, num_splits=2, axis=axis)
+    return first, second
+
+
+def integers(values: Quantized, rows: slice) -> np.ndarray:
+    """Some rows of a rounded matrix in MIL's own type: int8, int4, or uint4 where zero is somewhere else."""
+    chosen = values.values[rows]
+    if values.bits == 8:
+        return chosen
+    nibbles = np.stack([chosen & 15, chosen >> 4], axis=-1).reshape(len(chosen), -1)
+    if values.zero_points is not None:
+        return nibbles.astype(tools.string_to_nptype("uint4"))
+    return (nibbles.astype(np.int8) - 8).astype(tools.string_to_nptype("int4"))
+
+
+def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> Function:
+    """The graph for `count` tokens: with logits, in pieces, for one token, and else only what fills the cache."""
+    decoder, package = lowered.decoder, inputs.package
+    specs = specifications(inputs.arrays(np.zeros(0, np.int64), 0, count))
+    layers, *shape = stacked_shape(decoder.layers, lowered.capacity)
+    if package.policy == "io":
+        specs |= {f"past_{kind}s": mb.TensorSpec((layers, *shape), types.fp16) for kind in KINDS}
+        if decoder.encoder:
+            shape[1] = lowered.prompt
+            specs |= {f"memory_{kind}s": mb.TensorSpec((layers, *shape), types.fp16) for kind in KINDS}
+    else:
+        states = [f"{kind}_{i}" for i in range(layers) for kind in KINDS]
+        specs |= {name: tools.StateTensorPlaceholder((1, *shape), types.fp16) for name in states}
+    with Function(specs, opset_version=tools.coremltools.target.iOS18) as built:
+        cache = CACHES[package.policy](lowered, built.inputs, count)
+        scaled = replace(decoder, embedding_scale=1.0)  # the host has multiplied by it
+        logits = forward(scaled, weights, Ops(decoder, package, built.inputs, cache))
+        pieces = logits if isinstance(logits, list) else [logits]
+        if count > 1:
+            outputs = cache.outputs()  # what leads to logits is dead then, and taken out
+        else:
+            outputs = [named(piece, f"logits_{i}") for i, piece in enumerate(pieces)]
+            outputs += cache.outputs() if package.policy == "io" else []
+        built.set_outputs(outputs)
+    return built
+
+
+def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
+    """The graph of the encoder: a padded prompt to keys and values for every layer of the decoder."""
+    decoder, none = lowered.decoder, np.zeros(0, np.int64)
+    with Function(specifications(inputs.prompt(none)), opset_version=tools.coremltools.target.iOS18) as built:
+        cache = Reading(lowered, built.inputs, lowered.prompt)
+        ops = Ops(decoder.reader, inputs.package, built.inputs, cache)
+        found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host has multiplied by it
+        outputs = []
+        for kind, parts in zip(KINDS, zip(*found, strict=True), strict=True):
+            heads = [ops.layout.heads(x, a.kv_heads, a.head_dim) for x, a in zip(parts, decoder.layers, strict=True)]
+            outputs.append(mb.concat(values=heads, axis=0, name=f"memory_{kind}s"))
+        built.set_outputs(outputs)
+    return built
+
+
+def specifications(arrays: Mapping[str, np.ndarray]) -> dict[str, Var]:
+    """Inputs of a function as these arrays, in float16 but for whole numbers."""
+    kinds = {name: types.int32 if array.dtype == np.int32 else types.fp16 for name, array in arrays.items()}
+    return {name: mb.TensorSpec(array.shape, kinds[name]) for name, array in arrays.items()}
+
+
+def program(lowered: Lowered, weights: Weights, inputs: Inputs) -> Program:
+    """The functions `prefill`, of a chunk, and `decode`, of one token, with the same weights; `encode` where needed."""
+    built = Program()
+    if lowered.prompt:
+        built.add_function("encode", reading(lowered, weights, inputs))
+    for name, count in ("prefill", lowered.chunk), ("decode", 1):
+        built.add_function(name, function(lowered, weights, inputs, count))
+    built.default_function_name = "decode"
+    built.export_as_multifunction = True
+    return built
+
+
+PASSES = (
+    "common::dead_code_elimination",
+    "common::const_elimination",
+    "common::canonicalize_inplace_pattern",
+    "common::prefer_state_in_downstream",
+    "common::dedup_op_and_var_names",
+    "common::dead_code_elimination",
+)
+"""What coremltools must do to a graph that is already written as it should be."""
+
+
+def convert(built: Program, path: Path) -> None:
+    """Write a program as the package `path`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a temporary folder that coremltools leaves to the garbage collector
+            tools.coremltools.convert(
+                built,
+                source="milinternal",
+                convert_to="mlprogram",
+                minimum_deployment_target=tools.coremltools.target.iOS18,
+                compute_precision=tools.coremltools.precision.FLOAT32,  # leaves float16 as it is written
+                pass_pipeline=tools.coremltools.PassPipeline(list(PASSES), "chatapp"),
+                skip_model_load=True,
+                package_dir=str(path),
+            )
+    except Exception as error:  # coremltools has no base class of its own errors
+        raise BackendError(f"coremltools cannot convert this model: {error}") from error

@@ -1,0 +1,131 @@
+"""Write a lowered folder: packages, embeddings, and the logits that whatever runs them must agree with."""
+
+import filecmp
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from backends import BackendError
+from backends.coreml import tables
+from backends.coreml.inputs import BIASES, EMBEDDINGS, Inputs, Lowered, Package
+from backends.coreml.stored import Stored, rounded_constants
+from backends.decoder import Decoder, Weights
+from backends.quantize import Rounded, precision
+from backends.reference import Session as ReferenceSession
+
+CHUNK = 64
+"""Tokens of a prefill: convolutions of fewer waste the Neural Engine."""
+LONGEST = 2048
+"""Tokens of context, at most: shapes are fixed, so that every step reads the whole cache."""
+LONGEST_WITH_ENCODER = 512
+"""The same for models with an encoder, which reads the whole of it, padded, for every prompt."""
+STEP = 64
+"""The cache's capacity is a multiple of this; some Neural Engines want states of a multiple of 32."""
+PACKAGES: dict[str, tuple[Package, ...]] = {
+    "npu": tuple(Package("channels", policy) for policy in ("slice", "io", "onehot")),
+    "gpu": tuple(Package("plain", policy) for policy in ("slice", "io")),
+    "cpu": tuple(Package("plain", policy) for policy in ("slice", "io")),
+}
+"""What may run on each device; verification on the machine chooses."""
+ALL = tuple(dict.fromkeys(package for packages in PACKAGES.values() for package in packages))
+PROBED = 12
+"""Tokens whose logits are kept, decoded one by one after a prefill of a whole and of a padded chunk."""
+WEIGHTS = Path("Data/com.apple.CoreML/weights/weight.bin")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a lowered folder says of itself."""
+
+    lowered: Lowered
+    tables: dict[str, tables.Table]
+
+
+def lower(
+    decoder: Decoder,
+    weights: Weights,
+    folder: Path,
+    *,
+    precision_name: str,
+    packages: Sequence[Package] = ALL,
+    chunk: int = CHUNK,
+) -> None:
+    """Write packages of `decoder` to `folder`, and check each as far as that can be done without running it.
+
+    Core ML computes in float16, so that what is asked for at f32 is, and is called, f16.
+    """
+    from backends.coreml import lowering, structure
+
+    precision_name = "f16" if precision_name == "f32" else precision_name
+    rounded = Rounded(weights, precision(precision_name))
+    context = min(decoder.context_length, LONGEST_WITH_ENCODER if decoder.encoder else LONGEST)
+    packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
+    fixed = rounded_constants(decoder, context)
+    lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
+    found = {name: Stored(rounded)[name].values for name in (*EMBEDDINGS, *BIASES) if name in rounded}
+    for package in packages:
+        weights_once = Stored(rounded)  # read again for each package, which shows whoever watches that work goes on
+        program = lowering.program(lowered, weights_once, Inputs(lowered, package, found))
+        path = folder / f"{package}.mlpackage"
+        lowering.convert(program, path)
+        structure.check(path, lowered, package)
+    share_weights([folder / f"{package}.mlpackage" / WEIGHTS for package in packages])
+    write_expected(decoder, rounded, folder, context=context, chunk=chunk)
+    facts = {"lowered": lowered.to_json(), "tables": tables.write(folder, found)}
+    (folder / "decoder.json").write_text(json.dumps(facts))
+
+
+def share_weights(paths: Sequence[Path]) -> None:
+    """Make equal files one file of several names, where the file system can."""
+    for i, path in enumerate(paths):
+        for earlier in paths[:i]:
+            if filecmp.cmp(earlier, path, shallow=False):
+                temporary = path.with_name("link")
+                try:
+                    os.link(earlier, temporary)
+                except OSError:
+                    break
+                temporary.replace(path)
+                break
+
+
+def write_expected(decoder: Decoder, weights: Weights, folder: Path, *, context: int, chunk: int) -> None:
+    """Write tokens, and the reference's logits of the last of them."""
+    count = min(context, chunk + chunk // 2 + PROBED)
+    tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, count)
+    before, session = count - min(PROBED, count - 1), ReferenceSession(decoder, weights)
+    logits = [session.forward(tokens[None, :before])[0]]
+    logits.append(session.forward(tokens[None, before:], last=count - before)[0])
+    np.savez(folder / "expected.npz", tokens=tokens, logits=np.concatenate(logits))
+
+
+def expected(folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens, and the reference's logits (last, vocab) of the last of them."""
+    try:
+        with np.load(folder / "expected.npz") as arrays:
+            return arrays["tokens"], arrays["logits"]
+    except (OSError, KeyError, ValueError) as error:
+        raise unreadable(folder, error) from error
+
+
+def contents(folder: Path) -> Contents:
+    """What `lower` wrote to `folder`, but for the packages."""
+    try:
+        facts = json.loads((folder / "decoder.json").read_text())
+        return Contents(Lowered.from_json(facts["lowered"]), tables.read(folder, facts["tables"]))
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise unreadable(folder, error) from error
+
+
+def present(folder: Path, device: str) -> list[Package]:
+    """What may run on a device, of the packages in `folder`."""
+    return [package for package in PACKAGES[device] if (folder / f"{package}.mlpackage").exists()]
+
+
+def unreadable(folder: Path, error: Exception) -> BackendError:
+    """The error for a folder that is not as `lower` left it."""
+    return BackendError(f"Core ML cannot load {folder}: {error}; delete the folder, and the model is lowered anew")

@@ -1,0 +1,48 @@
+"""What runs a package's functions: Core ML itself, or the interpreter in its place."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from backends.coreml.inputs import Package
+
+
+class State(Protocol):
+    """Keys and values of one row of tokens."""
+
+    def read_state(self, name: str) -> np.ndarray: ...
+    def write_state(self, name: str, value: np.ndarray) -> None: ...
+
+
+class Function(Protocol):
+    """One function of a package, as coremltools offers it."""
+
+    def predict(self, data: dict[str, np.ndarray], state: Any = None) -> dict[str, np.ndarray]: ...
+    def make_state(self) -> State: ...
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions of a package; a state made by one serves the other."""
+
+    prefill: Function
+    decode: Function
+    encode: Function | None = None
+
+
+class Runtime(Protocol):
+    """A module that opens packages."""
+
+    def open_functions(self, folder: Path, package: Package, device: str) -> Functions:
+        """Load a lowered package for one of the devices of `backends.coreml.devices`."""
+
+    def placement(self, folder: Path, package: Package, device: str) -> dict[str, float]:
+        """The share of the estimated work of a decoding step that each device does, as the runtime plans it."""
+
+
+def runtime(module: str) -> Runtime:
+    """The runtime in the module of this name."""
+    return cast(Runtime, import_module(module))  # a module that meets the protocol

@@ -1,0 +1,66 @@
+"""Weights and constants as Core ML stores them: float16, or integers with float16 scales."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from backends.coreml.inputs import EMBEDDINGS
+from backends.decoder import Attention, Decoder, Quantized, Weight, Weights
+from backends.quantize import dequantize, half
+
+
+class Stored(Mapping[str, Weight]):
+    """The same weights as they will be stored, each read once and kept for all functions."""
+
+    def __init__(self, weights: Weights):
+        self.weights = weights
+        self.kept: dict[str, Weight] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.weights
+
+    def __getitem__(self, name: str) -> Weight:
+        if name not in self.kept:
+            weight = self.weights[name]
+            bias = None if weight.bias is None else half(weight.bias, weight.name)
+            self.kept[name] = Weight(weight.name, stored(weight, name), bias)
+        return self.kept[name]
+
+
+def stored(weight: Weight, name: str) -> np.ndarray | Quantized:
+    """The values of the weight that stands under `name`."""
+    values = weight.values
+    if not isinstance(values, Quantized):
+        return half(values, weight.name)
+    if values.bits > 8:
+        return half(dequantize(values), weight.name)
+    if name in EMBEDDINGS:  # the host multiplies by the scales as they are
+        return values
+    return replace(values, scales=half(values.scales, weight.name))
+
+
+def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
+    """The same decoder for a shorter context, with the numbers that become constants of the graph in float16."""
+
+    def near(number: float) -> float:
+        return float(np.float16(number))
+
+    def near_layer(a: Attention) -> Attention:
+        return replace(a, scale=near(a.scale), softcap=near(a.softcap), alibi=tuple(near(slope) for slope in a.alibi))
+
+    return replace(
+        decoder,
+        layers=tuple(near_layer(a) for a in decoder.layers),
+        encoder=tuple(near_layer(a) for a in decoder.encoder),
+        output_scale=near(decoder.output_scale),
+        context_length=context_length,
+        epsilon=near(decoder.epsilon),
+        logit_softcap=near(decoder.logit_softcap),
+    )
