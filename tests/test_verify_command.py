@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import backends
 from backends import BackendError
-from chatapp.selection import Wish, expected, open_engine, wished
+from chatapp.selection import Wish, expected, measured, open_engine, wished
 from chatapp.verify.errors import VerifyError
 from chatapp.verify.reference import from_numpy
 from chatapp.verify.reference_file import from_file, write
@@ -226,10 +226,12 @@ def test_a_file_that_is_not_there_is_named(chatapp: Run, model: StoredModel) -> 
 
 
 @pytest.fixture
-def fail(store: Store, model: StoredModel) -> Callable[[str], None]:
-    """Let a precision of the model have failed."""
+def fail(store: Store, model: StoredModel, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let a precision of the model, once it has been measured, have failed on the only backend."""
+    monkeypatch.setattr(backends, "NAMES", ("onnx",))
 
     def do(precision: str) -> None:
+        measured(store, model, Wish(precision=precision))
         variant = store.lowered(model, "onnx", precision)
         store.keep_verdict(variant, "cpu", {"passed": False, "failures": ["decode: far off"]})
 
@@ -274,10 +276,7 @@ def test_another_device_is_another_verdict(store: Store, model: StoredModel) -> 
     assert wished(store, model, Wish(), "onnx").precision == "int8"
 
 
-def test_what_will_run_is_what_is_verified(
-    store: Store, model: StoredModel, fail: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backends, "NAMES", ("onnx",))
+def test_what_will_run_is_what_is_verified(store: Store, model: StoredModel, fail: Callable[[str], None]) -> None:
     fail("int8")
     assert str(expected(store, model, Wish())) == "onnx cpu int8"  # once more: it may be right by now
     assert str(expected(store, model, Wish(precision="int4"))) == "onnx cpu int4"
