@@ -1,18 +1,27 @@
-"""Whether a tokenizer belongs to a model."""
+"""Whether a tokenizer is one, and belongs to a model."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from model_store.checkpoint import read_json
 from model_store.errors import UnsupportedCheckpoint
 
+KINDS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
-def check_vocabulary(path: Path, rows: int) -> None:
-    """Raise when the vocabulary of the tokenizer.json at `path` goes beyond the `rows` of the embedding.
+
+def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
+    """Raise when the vocabulary of a tokenizer.json, from `path`, goes beyond the `rows` of the embedding.
 
     It may be smaller, for embeddings are padded. Tokens added to it may lie beyond: Gemma 3 of 1B has one, for images,
     that its texts never hold.
     """
-    vocabulary = (read_json(path).get("model") or {}).get("vocab") or {}
+    model = content.get("model")
+    if not isinstance(model, dict) or model.get("type", "BPE") not in KINDS:
+        kind = repr(model.get("type")) if isinstance(model, dict) else "missing"
+        raise UnsupportedCheckpoint(
+            f"the model of the tokenizer in {path} is {kind}; known are {', '.join(KINDS)}; download it again"
+        )
+    vocabulary = model.get("vocab") or {}
     ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
     last = max(ids, default=-1)
     if last >= rows:
