@@ -21,6 +21,7 @@ def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
         raise UnsupportedCheckpoint(
             f"the model of the tokenizer in {path} is {kind}; known are {', '.join(KINDS)}; download it again"
         )
+    check_merges(model, path)
     vocabulary = model.get("vocab") or {}
     ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
     last = max(ids, default=-1)
@@ -29,3 +30,17 @@ def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
             f"{path} has a token {last:,} and the model knows {rows:,} (vocab_size in config.json): they do not belong"
             " together; fetch the model's own tokenizer.json"
         )
+
+
+def check_merges(model: Mapping[str, Any], path: Path) -> None:
+    """Raise when tokens are joined that the vocabulary does not have: the tokenizers library may break over them."""
+    vocabulary, prefix = model.get("vocab") or {}, model.get("continuing_subword_prefix") or ""
+    for merge in model.get("merges") or ():
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(token, str) for token in pair)):
+            raise UnsupportedCheckpoint(f"{path} joins {merge!r}, which is no pair of tokens; download it again")
+        for token in (*pair, pair[0] + pair[1].removeprefix(prefix)):
+            if token not in vocabulary:
+                raise UnsupportedCheckpoint(
+                    f"{path} joins {pair[0]!r} and {pair[1]!r}, and its vocabulary lacks {token!r}; download it again"
+                )
