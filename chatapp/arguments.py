@@ -191,7 +191,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
     """Options of every command that generates, with two defaults in words; their names are those of `Options`."""
-    group = parser.add_argument_group("generation")
+    group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
     group.add_argument("--temperature", metavar="T", type=float, help=f"0 is greedy (default: {temperature})")
     group.add_argument("--top-k", metavar="K", type=int, help="keep the K likeliest tokens; 0: all (default: 40)")
     group.add_argument("--top-p", metavar="P", type=float, help="keep the likeliest, up to P in sum (default: 0.95)")

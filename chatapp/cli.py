@@ -15,7 +15,7 @@ from chatapp import arguments
 if TYPE_CHECKING:
     from backends import Placement
     from chatapp.answer import Form
-    from chatapp.generation import Engine, Options
+    from chatapp.generation import Engine
     from chatapp.selection import Wish
     from model_store import Progress, Store
 
@@ -66,7 +66,7 @@ def screen(given: Namespace) -> int:
 
 def run(given: Namespace) -> int:
     """Answer one prompt, or talk line by line."""
-    options = options_of(given)
+    chosen = chosen_options(given)
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = read_text("-").removesuffix("\n")
@@ -79,6 +79,7 @@ def run(given: Namespace) -> int:
     from chatapp.answer import print_answer
     from chatapp.generation import Message
 
+    options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         options = replace(options, max_tokens=ENOUGH)
     if prompt is None:
@@ -93,13 +94,13 @@ def complete(given: Namespace) -> int:
     """Fill in code at a place in a file."""
     from chatapp import completion, settings
 
-    options = options_of(given)
+    chosen = chosen_options(given)
     name = "standard input" if given.file == "-" else given.file
     prefix, suffix = completion.split_at(read_text(given.file), given.at, name)
     request = completion.Request(
         prefix,
         suffix,
-        options,
+        chosen,
         lines=given.lines,
         recalling=not given.no_recall,
         pick_temperature=given.temperature is None,
@@ -267,18 +268,17 @@ def warn(reason: str) -> None:
     print(f"Warning: {reason}; trying the next best", file=sys.stderr, flush=True)
 
 
-def options_of(given: Namespace) -> "Options":
-    """The options that were given, the defaults elsewhere."""
+def chosen_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
+    """The options that were given, checked before a model is opened; those not given are the model's to choose."""
     from dataclasses import fields
 
     from chatapp.generation import Options
 
-    chosen: dict[str, Any] = {  # Any: each option has its own type, which Options checks
-        field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None
-    }
+    chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None}
     if "logit_bias" in chosen:
         chosen["logit_bias"] = dict(chosen["logit_bias"])
-    return Options(**chosen)
+    Options(**chosen)
+    return chosen
 
 
 def form_of(given: Namespace) -> "Form":

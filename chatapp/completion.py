@@ -1,13 +1,14 @@
 """Complete code at a place in a file: what the file itself has, and what the model says."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from math import log
+from typing import Any
 
 from chatapp.answer import Answer, Completion, Form, collect, end_line, note, write
 from chatapp.errors import InputError
-from chatapp.generation import Delta, Engine, Options
+from chatapp.generation import Delta, Engine
 from chatapp.generation.recall import recall
 from chatapp.stats import print_logprobs, print_stats
 
@@ -30,8 +31,8 @@ class Request:
 
     prefix: str
     suffix: str
-    options: Options
-    """With `n` for the number of offers, those of the file included."""
+    chosen: Mapping[str, Any]
+    """The user's options, with `n` for the number of offers, those of the file included."""
     lines: int | None = 1
     """At most so many; None: until the model ends."""
     recalling: bool = True
@@ -76,15 +77,16 @@ def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> 
     """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
     length, found = from_file(request.prefix, request.suffix) if request.recalling and request.lines == 1 else (0, None)
     offers = [found] if found and length >= LONG_MATCH else []
-    missing = request.options.n - len(offers)
+    wanted = request.chosen.get("n", 1)
+    missing = wanted - len(offers)
     interrupted = False
     engine = open_model() if missing else None
     if engine:
-        answer = from_model(engine, replace(request, options=replace(request.options, n=missing)))
+        answer = from_model(engine, replace(request, chosen={**request.chosen, "n": missing}))
         said = [Offer("model", completion) for completion in answer.completions if completion.text.strip()]
         offers += sorted(said, key=lambda offer: -(offer.logprob or 0.0))
         if found and found not in offers and not any((offer.logprob or 0.0) >= log(SURE) for offer in offers):
-            offers = [found, *offers][: request.options.n]
+            offers = [found, *offers][:wanted]
         interrupted = answer.interrupted
     print_offers(offers, form)
     if not offers:
@@ -110,7 +112,7 @@ def from_file(prefix: str, suffix: str) -> tuple[int, Offer | None]:
 
 def from_model(engine: Engine, request: Request) -> Answer:
     """What the model says, cut after the lines that are wanted."""
-    options, lines = request.options, request.lines
+    options, lines = replace(engine.defaults, **request.chosen), request.lines
     if request.pick_temperature:
         options = replace(options, temperature=VARIED if options.n > 1 else 0.0)
     if lines == 1:

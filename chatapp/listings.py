@@ -5,11 +5,14 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import backends
 from chatapp import __version__
 from chatapp.calibration import Measured
+from chatapp.generation import Options
+from chatapp.generation.published import published_options
 from chatapp.units import count, milliseconds, size, table
 from chatapp.verify import ORIGINAL
 from model_store import StoredModel, Variant
@@ -46,6 +49,7 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         ("parameters", f"{model.parameters:,}"),
         ("context", f"{model.context_length:,} tokens"),
         ("kind", "answers messages" if model.chats else "continues text (base model)"),
+        ("sampling", _sampling(model.folder)),
         ("precision", f"{model.precision} ({model.precision_reason})"),
         ("checkpoint", f"{model.folder} ({size(model.size)})"),
     ]
@@ -89,6 +93,13 @@ def _verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON
     day, reference = verdict.get("date", "")[:10], verdict.get("reference", "")
     line = f"{word} on {device}, {day}, against {reference}: {', '.join(figures)}"
     return [line, *(f"  {failure}" for failure in verdict.get("failures", []))]
+
+
+def _sampling(folder: Path) -> str:
+    """What the model's publisher recommends, as far as it differs from what is done anyway."""
+    usual, published = asdict(Options()), asdict(published_options(folder))
+    recommended = ", ".join(f"{name} {value}" for name, value in published.items() if value != usual[name])
+    return recommended or "the usual defaults"
 
 
 def _introduction(card: str) -> str:

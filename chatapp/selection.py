@@ -80,7 +80,7 @@ def open_engine(
         session = FallbackSession([opener(candidate) for candidate in ranking], on_fallback)
         return session, sum(variant.seconds for variant in variants)
 
-    engine = load_engine(model, open_session)
+    engine = load_engine(store, model, open_session)
     engine.lowering_seconds += lowering
     return engine
 

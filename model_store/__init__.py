@@ -63,7 +63,7 @@ class StoredModel:
 
     name: str
     folder: Path
-    """The checkpoint: config.json, weights, tokenizer.json."""
+    """The checkpoint: config.json, weights, and a vocabulary in one form or another."""
     family: str
     parameters: int
     context_length: int
@@ -159,6 +159,24 @@ class Store:
         except OSError as error:
             raise not_writable(self.root, error) from error
 
+    def tokenizer(self, model: StoredModel) -> Path:
+        """The tokenizer.json of `model`: its publisher's, or one that is made of the vocabulary once, and kept."""
+        published = model.folder / "tokenizer.json"
+        if published.is_file():
+            return published
+
+        from model_store import tokenizer
+
+        made = self.root / model.name / f"tokenizer-{tokenizer.REVISION}.json"
+        if not made.is_file():
+            content = tokenizer.convert(model.folder)
+            try:
+                made.parent.mkdir(parents=True, exist_ok=True)
+                write_json(made, content, indent=None)
+            except OSError as error:
+                raise not_writable(self.root, error) from error
+        return made
+
     def remove(self, name: str) -> int:
         """Delete what was made for a model and return the bytes freed; its checkpoint stays where it is."""
         folder = self.root / name
@@ -245,8 +263,8 @@ def fingerprint(folder: Path) -> str:
     The bytes are for archives that give every file the same time.
     """
     digest = hashlib.sha256(str(folder).encode())
-    for path in sorted(folder.iterdir()):
-        if path.suffix in (".json", ".safetensors", ".bin"):
+    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")]):
+        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja"):
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - 4096))
@@ -282,10 +300,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write `path` whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+    temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
     temporary.replace(path)
 
 

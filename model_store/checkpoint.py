@@ -12,6 +12,7 @@ import numpy as np
 
 from model_store import torch_file
 from model_store.errors import UnsupportedCheckpoint
+from model_store.json_files import read_json as read_json
 
 DTYPES = {
     "F64": np.dtype(np.float64),
@@ -33,19 +34,6 @@ LAYOUTS = (
 
 Config = Mapping[str, Any]
 """The JSON of config.json: families know which fields have which type."""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in the file at `path`."""
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise UnsupportedCheckpoint(f"{path.parent} has no {path.name}; is it a checkpoint folder?") from None
-    except (ValueError, RecursionError) as error:
-        raise UnsupportedCheckpoint(f"{path} is not valid JSON ({error}); download it again") from error
-    if not isinstance(value, dict):
-        raise UnsupportedCheckpoint(f"{path} holds no JSON object; download it again")
-    return value
 
 
 class Checkpoint:

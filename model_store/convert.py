@@ -5,8 +5,10 @@ from pathlib import Path
 
 import backends
 from backends.decoder import Decoder, Weight
-from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families
-from model_store.checkpoint import Checkpoint, read_json, weight_files
+from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families, tokenizer
+from model_store.chat_template import chat_template
+from model_store.checkpoint import Checkpoint, weight_files
+from model_store.json_files import read_json
 from model_store.vocabulary import check_vocabulary
 from model_store.weights import Canonical, Family
 
@@ -15,18 +17,16 @@ def describe(folder: Path) -> StoredModel:
     """What the checkpoint in `folder` is; raises UnsupportedCheckpoint when it cannot run."""
     checkpoint, family, decoder = open_checkpoint(folder)
     weights = Canonical(checkpoint, family, decoder)
-    for name in ("tokenizer.json",):
-        if not (folder / name).is_file():
-            raise UnsupportedCheckpoint(f"{folder} has no {name}; save the model's fast tokenizer there")
-    check_vocabulary(folder / "tokenizer.json", decoder.vocab_size)
-    tokenizer = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    published = folder / "tokenizer.json"
+    content = read_json(published) if published.is_file() else tokenizer.convert(folder)
+    check_vocabulary(content, decoder.vocab_size, published if published.is_file() else folder)
     return StoredModel(
         name=folder.name,
         folder=folder,
         family=str(checkpoint.config["model_type"]),
         parameters=weights.parameters,
         context_length=decoder.context_length,
-        chats="chat_template" in tokenizer or (folder / "chat_template.jinja").exists(),
+        chats=chat_template(folder) is not None,
         size=sum(path.stat().st_size for path in weight_files(folder)),
     )
 

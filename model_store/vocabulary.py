@@ -1,18 +1,28 @@
-"""Whether a tokenizer belongs to a model."""
+"""Whether a tokenizer is one, and belongs to a model."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from model_store.checkpoint import read_json
 from model_store.errors import UnsupportedCheckpoint
 
+KINDS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
-def check_vocabulary(path: Path, rows: int) -> None:
-    """Raise when the vocabulary of the tokenizer.json at `path` goes beyond the `rows` of the embedding.
+
+def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
+    """Raise when the vocabulary of a tokenizer.json, from `path`, goes beyond the `rows` of the embedding.
 
     It may be smaller, for embeddings are padded. Tokens added to it may lie beyond: Gemma 3 of 1B has one, for images,
     that its texts never hold.
     """
-    vocabulary = (read_json(path).get("model") or {}).get("vocab") or {}
+    model = content.get("model")
+    if not isinstance(model, dict) or model.get("type", "BPE") not in KINDS:
+        kind = repr(model.get("type")) if isinstance(model, dict) else "missing"
+        raise UnsupportedCheckpoint(
+            f"the model of the tokenizer in {path} is {kind}; known are {', '.join(KINDS)}; download it again"
+        )
+    check_merges(model, path)
+    vocabulary = model.get("vocab") or {}
     ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
     last = max(ids, default=-1)
     if last >= rows:
@@ -20,3 +30,17 @@ def check_vocabulary(path: Path, rows: int) -> None:
             f"{path} has a token {last:,} and the model knows {rows:,} (vocab_size in config.json): they do not belong"
             " together; fetch the model's own tokenizer.json"
         )
+
+
+def check_merges(model: Mapping[str, Any], path: Path) -> None:
+    """Raise when tokens are joined that the vocabulary does not have: the tokenizers library may break over them."""
+    vocabulary, prefix = model.get("vocab") or {}, model.get("continuing_subword_prefix") or ""
+    for merge in model.get("merges") or ():
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(token, str) for token in pair)):
+            raise UnsupportedCheckpoint(f"{path} joins {merge!r}, which is no pair of tokens; download it again")
+        for token in (*pair, pair[0] + pair[1].removeprefix(prefix)):
+            if token not in vocabulary:
+                raise UnsupportedCheckpoint(
+                    f"{path} joins {pair[0]!r} and {pair[1]!r}, and its vocabulary lacks {token!r}; download it again"
+                )

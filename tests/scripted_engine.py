@@ -64,6 +64,7 @@ class ScriptedEngine:
     fail_after: int | None = None
     """The number of tokens after which the runtime breaks."""
     context_length: int = 1024
+    defaults: Options = Options()
     can_chat: bool = False
     can_infill: bool = True
     placement: Placement = Placement()

@@ -1,5 +1,6 @@
 """Bad input: each is refused in one line that says what happened and what to do, and nothing is lost."""
 
+import json
 import os
 import subprocess
 import sys
@@ -137,6 +138,43 @@ def test_a_place_outside_the_file_is_refused(chatapp: Run, at: str, says: str) -
 @pytest.mark.parametrize("at", ["0:1", "1", "1:0", "a:b", "-1:2"])
 def test_a_place_that_is_none_is_wrong_usage(chatapp: Run, at: str) -> None:
     assert_refused(chatapp("complete", f"--at={at}", stdin="x"), 2, at)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "holds no JSON object"),
+        ("{}", "is missing; known are BPE"),
+        ('{"model": {"type": "Tiktoken", "vocab": {}}}', "is 'Tiktoken'; known are BPE"),
+        ('{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]}}', "its vocabulary lacks 'ab'"),
+        ('{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b c"]}}', "joins 'a b c', which is no pair"),
+    ],
+)
+def test_a_tokenizer_that_is_none_is_refused_by_its_file(
+    chatapp: Run, checkpoint: MakeCheckpoint, content: str, says: str
+) -> None:
+    folder = checkpoint()
+    (folder / "tokenizer.json").write_text(content)
+    assert_refused(chatapp("run", str(folder), "x", "--backend", "onnx"), 1, "tokenizer.json", says)
+
+
+def test_an_older_vocabulary_is_enough_and_refused_by_its_file_where_it_is_damaged(
+    chatapp: Run, checkpoint: MakeCheckpoint
+) -> None:
+    folder = checkpoint()
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "tokenizer.json").unlink()
+    settings = {"tokenizer_class": "GPT2Tokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert_refused(chatapp("run", str(folder), "x"), 1, "neither tokenizer.json nor vocab.json")
+    (folder / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (folder / "merges.txt").write_text("".join(f"{first} {second}\n" for first, second in model["merges"]))
+    done = chatapp("run", str(folder), "def add", "--max-tokens", "3", "--backend", "onnx")
+    assert done.returncode == 0, done.stderr
+    with (folder / "merges.txt").open("a") as merges:
+        merges.write("never seen\n")
+    assert_refused(chatapp("run", str(folder), "x"), 1, "merges.txt", "'never'")
 
 
 def test_a_model_without_infilling_says_so(chatapp: Run, checkpoint: MakeCheckpoint) -> None:

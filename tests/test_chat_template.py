@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted_session import CHATML, write_tokenizer
@@ -11,7 +13,10 @@ from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.message import Message
 from chatapp.generation.tokenizer import Tokenizer
+from model_store import UnsupportedCheckpoint
+from model_store.chat_template import chat_template
 
+TEMPLATES = Path(__file__).parent / "chat_templates"
 LLAMA_2 = (
     "{% for message in messages %}"
     "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
@@ -115,18 +120,66 @@ def test_a_refused_conversation_says_what_the_template_says(open_template: Open)
         template.render([Message("assistant", "hello")])
 
 
+RUNAWAYS = [
+    "{% for i in range(10**9) %}{% endfor %}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for a in t %}{% for b in t %}{% for c in t %}{% endfor %}{% endfor %}{% endfor %}",
+    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
+    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "{{ 'x' * 10**10 }}",
+    "{{ 10**10 * 'x' }}",
+    "{{ [0] * 10**10 }}",
+    "{{ 10**(10**10) }}",
+    "{% set ns = namespace(n=9) %}{% for i in range(64) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
+    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}",
+    "{{ 'x'.ljust(10**9) }}",
+    "{{ 'x' | center(10**9) }}",
+    "{{ [1] | tojson(indent=10**9) }}",
+]
+
+
 @pytest.mark.parametrize(
     "source",
     [
         "{% if %}",
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{% for i in range(10**9) %}{% endfor %}",
+        "{{ dict.fromkeys.__globals__.x }}",
+        "{% set ns = namespace(__class__=1) %}",
+        "{% set ns = namespace() %}{% set ns.__init__ = 1 %}",
+        "{{ messages.append(1) }}",
         "{{ 1/0 }}",
+        *("{% set t = 'xxxxxxxxx' * 1000 %}" + runaway for runaway in RUNAWAYS),
     ],
 )
-def test_a_damaged_or_malicious_template_is_an_error_and_nothing_else(open_template: Open, source: str) -> None:
+def test_a_damaged_malicious_or_endless_template_is_an_error_and_nothing_else(open_template: Open, source: str) -> None:
     with pytest.raises(GenerationError, match="chat template"):
         open_template(source)[0].render(TALK)
+
+
+def test_a_long_conversation_is_not_mistaken_for_an_endless_one(open_template: Open) -> None:
+    template, _ = open_template((TEMPLATES / "qwen3.jinja").read_text())
+    talk = [Message(("user", "assistant")[place % 2], "words " * 200) for place in range(1001)]
+    assert template.render(talk).count("<|im_end|>") == 1001
+
+
+CONVERSATIONS: dict[str, Any] = json.loads((TEMPLATES / "conversations.json").read_text())
+RENDERED: dict[str, list[str]] = json.loads((TEMPLATES / "golden.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_conversations_are_written_as_transformers_writes_them(open_template: Open, name: str) -> None:
+    template, _ = open_template((TEMPLATES / f"{name}.jinja").read_text())
+    template.special = CONVERSATIONS["special"]
+    for conversation, expected in zip(CONVERSATIONS["conversations"], RENDERED[name], strict=True):
+        messages = [Message(turn["role"], turn["content"]) for turn in conversation]
+        if expected.startswith("refused: "):
+            with pytest.raises(GenerationError, match=expected.removeprefix("refused: ").replace(".", r"\.")):
+                template.render(messages)
+        else:
+            text = template.render(messages)
+            assert text.replace(datetime.now().strftime("%d %b %Y"), "TODAY") == expected
 
 
 def test_the_names_that_templates_rely_on_are_there(open_template: Open) -> None:
@@ -141,8 +194,31 @@ def test_the_default_among_named_templates_and_the_file_of_its_own_are_found(tmp
     named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "named"}]
     write_tokenizer(tmp_path, chat_template=named)
     assert ChatTemplate(tmp_path).render(TALK) == "named"
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "rag.jinja").write_text("rag")
+    assert ChatTemplate(tmp_path).render(TALK) == "named"
     (tmp_path / "chat_template.jinja").write_text("file")
     assert ChatTemplate(tmp_path).render(TALK) == "file"
+
+
+def test_a_single_named_template_is_used_and_of_several_without_a_default_none(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path, chat_template={"rag": "only"})
+    assert chat_template(tmp_path) == "only"
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("tools")
+    with pytest.raises(UnsupportedCheckpoint, match=r"chat templates rag, tool_use and no default; .*jinja"):
+        chat_template(tmp_path)
+
+
+@pytest.mark.parametrize("content", [7, [{"name": "default"}], {"default": None}])
+def test_a_chat_template_that_is_none_is_refused_by_its_file(tmp_path: Path, content: object) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": content}))
+    with pytest.raises(UnsupportedCheckpoint, match=r"tokenizer_config\.json has a chat_template that is none"):
+        chat_template(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(UnsupportedCheckpoint, match=r"cannot read .*chat_template\.jinja"):
+        chat_template(tmp_path)
 
 
 def test_a_checkpoint_without_a_template_is_named(tmp_path: Path) -> None:

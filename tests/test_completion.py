@@ -8,7 +8,7 @@ from scripted_session import hashed, make_engine, saying, write_tokenizer
 
 from chatapp.answer import Form
 from chatapp.completion import Request, complete, from_file
-from chatapp.generation import Engine, Options
+from chatapp.generation import Engine
 from chatapp.generation.tokenizer import Tokenizer
 
 LINE = "    parser.add_argument('--verbose', help='more')\n"
@@ -28,7 +28,7 @@ def offers(engine: Engine | None, capsys: pytest.CaptureFixture[str], prefix: st
         assert engine, "the file has enough"
         return engine
 
-    request = Request(prefix, "\n", Options(n=n, max_tokens=6, seed=1))
+    request = Request(prefix, "\n", {"n": n, "max_tokens": 6, "seed": 1})
     assert complete(request, open_model, Form(json=True)) == 0
     lines = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     return [(line["source"], line["text"]) for line in lines]

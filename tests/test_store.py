@@ -26,6 +26,12 @@ def checkpoint(tmp_path: Path) -> Path:
     return folder
 
 
+def write_vocabulary(folder: Path) -> None:
+    """What publishers shipped before there was tokenizer.json."""
+    (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n")
+
+
 def test_a_checkpoint_folder_becomes_a_model_that_is_found_by_name(store: Store, checkpoint: Path) -> None:
     model = store.get(str(checkpoint))
     assert (model.name, model.family, model.context_length, model.chats) == ("my-gpt2", "gpt2", 64, False)
@@ -69,6 +75,64 @@ def test_a_changed_checkpoint_is_lowered_again(store: Store, checkpoint: Path) -
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "n_positions": 64, "layer_norm_epsilon": 1e-3}))
     assert store.get("my-gpt2").variants == ()
+
+
+def test_a_tokenizer_is_made_once_and_kept_beside_the_model(store: Store, checkpoint: Path) -> None:
+    own = checkpoint / "tokenizer.json"
+    assert store.tokenizer(store.get(str(checkpoint))) == own
+    own.unlink()
+    write_vocabulary(checkpoint)
+    before = sorted(checkpoint.rglob("*"))
+    model = store.get(str(checkpoint))
+    made = store.tokenizer(model)
+    assert made.parent == store.root / "my-gpt2" and Tokenizer.from_file(str(made)).encode("a").ids
+    written = made.stat().st_mtime_ns
+    assert store.tokenizer(store.get("my-gpt2")) == made and made.stat().st_mtime_ns == written
+    assert sorted(checkpoint.rglob("*")) == before
+    store.remove("my-gpt2")
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "additional_chat_templates/x.jinja"]
+)
+def test_a_tokenizer_is_made_anew_when_a_file_that_it_may_depend_on_changes(
+    store: Store, checkpoint: Path, name: str
+) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    write_vocabulary(checkpoint)
+    made = store.tokenizer(store.get(str(checkpoint)))
+    (checkpoint / name).parent.mkdir(exist_ok=True)
+    with (checkpoint / name).open("a") as changed:
+        changed.write("\n")
+    model = store.get(str(checkpoint))
+    assert not made.exists()
+    assert store.tokenizer(model) == made and made.exists()
+
+
+def test_a_model_without_any_vocabulary_is_refused_when_it_is_found(store: Store, checkpoint: Path) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    with pytest.raises(UnsupportedCheckpoint, match=r"neither tokenizer\.json nor vocab\.json"):
+        store.get(str(checkpoint))
+
+
+def test_a_tokenizer_that_cannot_be_kept_is_said_with_where(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (checkpoint / "tokenizer.json").unlink()
+    write_vocabulary(checkpoint)
+    store = Store(tmp_path / "file" / "store")
+    with pytest.raises(StoreError, match=r"cannot write to the model store .*CHATAPP_HOME"):
+        store.tokenizer(store.get(str(checkpoint)))
+
+
+@pytest.mark.parametrize(
+    ("content", "chats"), [({"chat_template": None}, False), ({"chat_template": "x"}, True), ({}, False)]
+)
+def test_a_model_chats_when_it_has_a_template_that_is_one(
+    store: Store, checkpoint: Path, content: dict[str, str | None], chats: bool
+) -> None:
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(content))
+    assert store.get(str(checkpoint)).chats == chats
 
 
 def test_other_weights_of_the_same_size_and_time_are_noticed(store: Store, checkpoint: Path) -> None:

@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Sequence
 
+from chatapp.generation import moses
 from chatapp.generation.tokenizer import Tokenizer
 
 
@@ -21,11 +22,18 @@ class Detokenizer:
         self.tokenizer, self.given = tokenizer, given
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.previous = next((token for token in reversed(context) if self._visible(token)), None)
+        self.sentence = moses.Sentence() if tokenizer.moses else None
+        if self.sentence:
+            for token in filter(self._visible, context):
+                self.sentence.grow(tokenizer.name(token))
+            self.sentence.finish()
 
     def add(self, token: int) -> str:
         """The text that this token completes; the beginning of a character waits for its end."""
         if not self._visible(token):
             return ""
+        if self.sentence:
+            return self.sentence.grow(self.tokenizer.name(token))
         content = self.tokenizer.bytes_of(token)
         text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
         self.previous, self.given = token, 0
@@ -33,12 +41,16 @@ class Detokenizer:
 
     def flush(self) -> str:
         """What is left at the end: U+FFFD if a character remained incomplete."""
+        if self.sentence:
+            return self.sentence.finish()
         return self.utf8.decode(b"", final=True)
 
     def describe(self, token: int) -> str:
         """What a token would look like here, were it the next one; a special token by its name."""
         if not self._visible(token):
             return self.tokenizer.name(token)
+        if self.sentence:
+            return moses.unescaped(self.tokenizer.name(token).removesuffix(moses.END))
         content = self.tokenizer.bytes_of(token)
         return self._text(token) if content is None else content[self.given :].decode(errors="replace")
 

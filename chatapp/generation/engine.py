@@ -58,9 +58,12 @@ class Engine:
         tokenizer: Tokenizer,
         chat_template: ChatTemplate | None = None,
         *,
+        defaults: Options | None = None,
         load_seconds: float = 0.0,
         lowering_seconds: float = 0.0,
     ):
+        self.defaults = defaults or Options()
+        """What the model's publisher recommends: options to start from."""
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.load_seconds, self.lowering_seconds = load_seconds, lowering_seconds
         self.context_length = session.context_length
@@ -101,7 +104,7 @@ class Engine:
         if self.session.whole_prompts:
             return self._stream(self._turn(self.tokenizer.encode_whole(text), options, self.tokenizer.eos, started))
         prompt = self.tokenizer.encode_prompt(text)
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=prompt[-1:]))
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=prompt))
 
     def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.

@@ -1,28 +1,41 @@
 """Encode text, know the special tokens and the end-of-sequence ids."""
 
+import copy
 import json
 import re
+import secrets
 import threading
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
+from chatapp.generation import moses
 from chatapp.generation.errors import GenerationError
+from model_store.errors import UnsupportedCheckpoint
+from model_store.json_files import optional_json
+from model_store.special_tokens import special_tokens, tokenizer_class
 
 CONTROL = re.compile(r"\s*(<.+>|\[.+\])\s*")
 """What an added token that is not marked special looks like when it means more than its letters."""
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+MARK = "\ufdd0"
+"""Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
+FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
+"""Of the pre-tokenizer that puts a space before a text: not before its parts."""
 
 
 class Tokenizer:
     """A checkpoint's tokenizer; text of users never becomes a control token, whatever it spells."""
 
-    def __init__(self, folder: Path):
-        self.vocabulary = _open(folder / "tokenizer.json")
-        self.config = read_json(folder / "tokenizer_config.json")
+    def __init__(self, folder: Path, path: Path | None = None):
+        """Of the checkpoint in `folder`; `path` is its tokenizer.json where that was made of other files before."""
+        self.vocabulary = _open(path or folder / "tokenizer.json", folder)
+        self.config = optional_json(folder / "tokenizer_config.json")
         """tokenizer_config.json, empty if there is none."""
+        self.moses = tokenizer_class(folder) == "BioGptTokenizer"
+        """Whether texts are cut into Moses' words first, which the vocabulary's own decoder cannot put together."""
         added = self.vocabulary.get_added_tokens_decoder()
         self.hidden = frozenset(token for token, entry in added.items() if entry.special)
         """Special tokens: never shown."""
@@ -34,21 +47,19 @@ class Tokenizer:
             self.vocabulary.add_special_tokens([entry])
         self.eos = self._end_ids(folder)
         """Ids that end a reply."""
+        self._lock = threading.Lock()
+        self.unknown = self.control.intersection(self._encode(MARK))
+        """What stands for letters that the vocabulary lacks; nothing, where there are none."""
         self.start, self.finish = self._frame()
         """Ids that the tokenizer puts before and after every text, such as <s> and </s>."""
         decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
         self.byte_level = decoder.get("type") == "ByteLevel"
         self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
         self._bytes: dict[int, bytes | None] = {}
-        self._lock = threading.Lock()
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a user's text, in which a control token's spelling is only letters."""
-        tokens = self._encode(text, plain=True)
-        if self.control.isdisjoint(tokens):
-            return tokens
-        # The vocabulary itself made one (Unigram can): no single character spells a control token.
-        return [token for character in text for token in self._encode(character, plain=True)]
+        return self._encode_part(text)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Tokens of a user's text to be continued, with those that the tokenizer puts before every text."""
@@ -59,12 +70,38 @@ class Tokenizer:
         return [*self.start, *self.encode(text), *self.finish]
 
     def encode_template(self, text: str) -> list[int]:
-        """Tokens of a template's text, in which control tokens count."""
-        return self._encode(text, plain=False)
+        """Tokens of a template's text, in which control tokens count, but for those with MARKs in their spelling."""
+        if self.moses:
+            raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
+        if MARK not in text:
+            return list(self._with_control(text).ids)
+        tokens, start = list[int](), 0
+        for begin, end, token in self.controls(text):
+            tokens += [*self._encode_part(text[start:begin].replace(MARK, ""), first=not start), token]
+            start = end
+        return tokens + self._encode_part(text[start:].replace(MARK, ""), first=not start)
+
+    def controls(self, text: str) -> list[tuple[int, int, int]]:
+        """Where a text spells control tokens, and which: begin, end, token."""
+        encoding = self._with_control(text)
+        return [
+            (begin, end, token)
+            for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True)
+            if token in self.control and (token not in self.unknown or text[begin:end].strip() == self.name(token))
+        ]
+
+    def guard(self, text: str, tokens: frozenset[int]) -> str:
+        """The text with MARKs where it spells one of these control tokens, so that a template's rendering does not."""
+        text = text.replace(MARK, "")
+        for begin, end, token in reversed(self.controls(text)):
+            if token in tokens:
+                text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]
+        return text
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Text of tokens, without the special ones."""
-        return self.vocabulary.decode([token for token in tokens if token not in self.hidden], False)
+        shown = [token for token in tokens if token not in self.hidden]
+        return moses.text_of(map(self.name, shown)) if self.moses else self.vocabulary.decode(shown, False)
 
     def token_id(self, text: str) -> int | None:
         """The id of the token spelled so in the vocabulary."""
@@ -97,11 +134,55 @@ class Tokenizer:
         match = BYTE.fullmatch(name) if self._byte_fallback else None
         return bytes([int(match[1], 16)]) if match else None
 
-    def _encode(self, text: str, *, plain: bool) -> list[int]:
+    def _encode_part(self, text: str, *, first: bool = True) -> list[int]:
+        """Tokens of plain text, none of them a control token; `first`: it begins the whole."""
+        tokens = self._encode(text, first=first)
+        spelled = any(self.name(token) in text for token in self.unknown.intersection(tokens))
+        if spelled or not (self.control - self.unknown).isdisjoint(tokens):  # made of letters, as many vocabularies can
+            return self._encode(text, first=first, vocabulary=self._harmless)
+        return tokens
+
+    def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
+        used = vocabulary or self.vocabulary
+        text = " ".join(moses.words(text)) if self.moses else text
         with self._lock:
-            self.vocabulary.encode_special_tokens = plain
-            ids: list[int] = self.vocabulary.encode(text, add_special_tokens=False).ids
+            used.encode_special_tokens = True
+            words = used.pre_tokenizer
+            if not first and words and FIRST in words.__getstate__():
+                spaceless = copy.deepcopy(words)
+                spaceless.__setstate__(words.__getstate__().replace(FIRST, NEVER))
+                used.pre_tokenizer = spaceless
+            ids: list[int] = used.encode(text, add_special_tokens=False).ids
+            if not first and words:
+                used.pre_tokenizer = words
         return ids
+
+    def _with_control(self, text: str) -> tokenizers.Encoding:
+        """A text in which control tokens are looked for, encoded."""
+        with self._lock:
+            self.vocabulary.encode_special_tokens = False
+            return self.vocabulary.encode(text, add_special_tokens=False)
+
+    @cached_property
+    def _harmless(self) -> tokenizers.Tokenizer:
+        """The same vocabulary, unable to spell a control token: what is called so here, nobody can write.
+
+        It is made where a text tries, which is seldom.
+        """
+        content = json.loads(self.vocabulary.to_str())
+        names = {name: f"{name} {secrets.token_hex(16)}" for name in map(self.name, self.control)}
+        model = content["model"]
+        if isinstance(model["vocab"], dict):
+            model["vocab"] = {names.get(name, name): token for name, token in model["vocab"].items()}
+        else:
+            model["vocab"] = [(names.get(name, name), score) for name, score in model["vocab"]]
+        if "merges" in model:
+            model["merges"] = [pair for pair in model["merges"] if names.keys().isdisjoint((*pair, "".join(pair)))]
+        if model.get("unk_token") in names:
+            model["unk_token"] = names[model["unk_token"]]
+        for entry in content["added_tokens"]:
+            entry["content"] = names.get(entry["content"], entry["content"])
+        return tokenizers.Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
 
     def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         content = self.vocabulary.encode("a", add_special_tokens=False).ids
@@ -114,43 +195,24 @@ class Tokenizer:
     def _end_ids(self, folder: Path) -> frozenset[int]:
         ids = {self.token_id(special_tokens(folder).get("eos_token", ""))}
         for name in ("generation_config.json", "config.json"):
-            declared = read_json(folder / name).get("eos_token_id")
+            declared = optional_json(folder / name).get("eos_token_id")
             ids.update(declared if isinstance(declared, list) else [declared])
         return frozenset(token for token in ids if isinstance(token, int))
 
 
-def read_json(path: Path) -> dict[str, Any]:  # Any: whatever the publisher wrote
-    """The object in a JSON file, empty if there is no such file."""
+def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise GenerationError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise GenerationError(f"cannot read {path}: it does not hold a JSON object")
-    return content
+        if path.is_file():
+            vocabulary = tokenizers.Tokenizer.from_file(str(path))
+        else:
+            from model_store.tokenizer import convert
 
-
-def special_tokens(folder: Path) -> dict[str, str]:
-    """Roles and texts of a checkpoint's special tokens, such as {"bos_token": "<s>"}."""
-    entries = {**read_json(folder / "special_tokens_map.json"), **read_json(folder / "tokenizer_config.json")}
-    contents = {
-        name: value.get("content") if isinstance(value, dict) else value
-        for name, value in entries.items()
-        if name.endswith("_token")
-    }
-    return {name: content for name, content in contents.items() if isinstance(content, str)}
-
-
-def _open(path: Path) -> tokenizers.Tokenizer:
-    if not path.is_file():
-        raise GenerationError(
-            f"there is no tokenizer.json in {path.parent}; the model needs one to read and write text"
-        )
-    try:
-        vocabulary = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
+            vocabulary = tokenizers.Tokenizer.from_str(json.dumps(convert(folder)))
+    except UnsupportedCheckpoint:
+        raise
+    except BaseException as error:  # the library raises nothing narrower, and where it panics not even an Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise GenerationError(f"cannot read {path}: {error}; fetch the file again") from error
     vocabulary.no_truncation()
     vocabulary.no_padding()

@@ -33,6 +33,8 @@ class Engine(Protocol):
     @property
     def placement(self) -> Placement: ...
     @property
+    def defaults(self) -> Options: ...
+    @property
     def can_chat(self) -> bool: ...
     @property
     def can_infill(self) -> bool: ...
@@ -53,11 +55,9 @@ class Choices:
     options: Options | None
     attempts: int
 
-    def taken(self) -> Options:
+    def taken(self, engine: Engine) -> Options:
         """The options of this reply: a fixed seed counts on, or trying again would give the same text."""
-        from chatapp.generation import Options
-
-        options = self.options or Options()
+        options = self.options or engine.defaults
         return options if options.seed is None else replace(options, seed=options.seed + self.attempts)
 
 
@@ -82,7 +82,7 @@ class Opened:
 
         def draw(reply: Reply) -> Iterator[Delta]:
             reply.prompt_tokens = self.engine.count_tokens(text)
-            options = choices.taken()
+            options = choices.taken(self.engine)
             return self.engine.complete(text, replace(options, max_tokens=options.max_tokens or CONTINUATION))
 
         return draw
@@ -92,7 +92,7 @@ class Opened:
 
         def draw(reply: Reply) -> Iterator[Delta]:
             reply.prompt_tokens = self.engine.count_tokens(prefix) + self.engine.count_tokens(suffix)
-            return self.engine.infill(prefix, suffix, choices.taken())
+            return self.engine.infill(prefix, suffix, choices.taken(self.engine))
 
         return draw
 
@@ -103,6 +103,6 @@ class Opened:
             from chatapp.generation import Message
 
             reply.prompt_tokens = held + self.engine.count_tokens(turns[-1][1])
-            return self.engine.chat([Message(role, text) for role, text in turns], choices.taken())
+            return self.engine.chat([Message(role, text) for role, text in turns], choices.taken(self.engine))
 
         return draw
