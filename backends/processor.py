@@ -32,6 +32,14 @@ def cores() -> int:
     return len(found) if found and (None, None) not in found else len(allowed)
 
 
+def overflows() -> bool:
+    """Whether products of bytes may overflow here: on x86 without VNNI, and where the system does not tell."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    flags = {flag for processor in cpuinfo()[:1] for flag in processor.get("flags", "").split()}
+    return not flags & {"avx_vnni", "avx512_vnni"}
+
+
 @cache
 def cpuinfo() -> tuple[dict[str, str], ...]:
     """Facts about each processor, on Linux."""

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
-from backends.processor import Neighbours, cores
+from backends.processor import Neighbours, cores, overflows
 
 FIRST_CAPACITY = 256
 """Tokens for which a new cache has room; it doubles when they are used up."""
@@ -17,8 +17,9 @@ ALONE = {"session.intra_op.spin_duration_us": "10"}
 """Threads wait for each other awake, briefly: a third faster, while each has a core to itself."""
 CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base": "4"}
 """Threads sleep while they wait and share work in small parts: twice as fast, when others want the cores."""
-EXACT = {"session.x64quantprecision": "1"}
-"""Where the processor would overflow products of bytes (x86 without VNNI), it takes a slower way that does not."""
+SLOWER = {"session.x64quantprecision": "1"}
+"""For processors whose products of bytes overflow. It turns matrices around at load: half a second for gpt2, and its
+size once more in memory."""
 LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
 
@@ -29,7 +30,7 @@ def open_runtime(graph: Path, config: Mapping[str, str]) -> onnxruntime.Inferenc
     options.log_severity_level = 4  # errors are raised, and told once
     options.intra_op_num_threads = cores()
     options.inter_op_num_threads = 1
-    for key, value in {**EXACT, **config}.items():
+    for key, value in {**(SLOWER if overflows() else {}), **config}.items():
         options.add_session_config_entry(key, value)
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
