@@ -80,26 +80,33 @@ def calibrate(
     """
     request = {"root": str(store.root), "model": model, "candidate": asdict(candidate)}
     request["reference"] = str(reference) if reference else ""
-    with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.close()
-        lines = told(process)
-        while True:
-            try:
-                line = lines.get(timeout=patience)
-            except queue.Empty:
-                return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
-            if line is None:
-                return Measured(candidate, failure=ending(process.wait(), complaints))
-            message = json.loads(line)
-            if "measured" in message:
-                return read_measured(message["measured"])
-            if "failure" in message:
-                return Measured(candidate, failure=message["failure"])
-            if on_progress:
-                on_progress(f"trying {candidate}: {message['step']}", message["share"])
+
+    def answer() -> Measured:
+        with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
+            assert process.stdin
+            with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.close()
+            lines = told(process)
+            while True:
+                try:
+                    line = lines.get(timeout=patience)
+                except queue.Empty:
+                    return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
+                if line is None:
+                    return Measured(candidate, failure=ending(process.wait(), complaints))
+                message = json.loads(line)
+                if "measured" in message:
+                    return read_measured(message["measured"])
+                if "failure" in message:
+                    return Measured(candidate, failure=message["failure"])
+                if on_progress:
+                    on_progress(f"trying {candidate}: {message['step']}", message["share"])
+
+    found = answer()
+    if found.lowering and not found.failure:  # the memory that this took must not count as the model's
+        found = replace(answer(), lowering=found.lowering)
+    return found
 
 
 @contextlib.contextmanager
@@ -153,18 +160,20 @@ def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
 
 
 def measure(store: Store, name: str, candidate: Candidate, reference: Path | None, on_progress: Progress) -> Measured:
-    """Lower, load, time and verify, in this process."""
+    """Lower, if that has not been done, or else load, time and verify, in this process."""
     import backends
     from chatapp.generation.memory import peak_memory
     from chatapp.timing import CONTEXT, REPEATS, time_decode, time_prefill
 
     model, backend = store.get(name), backends.get(candidate.backend)
     variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
+    if variant.seconds:
+        return Measured(candidate, lowering=variant.seconds)
     backends.prepare(candidate.backend, variant.folder, device=candidate.device, on_progress=on_progress)
     on_progress("loading", 0.0)
     start = time.perf_counter()
     session = backend.load(variant.folder, device=candidate.device)
-    found = Measured(candidate, lowering=variant.seconds, load=time.perf_counter() - start)
+    found = Measured(candidate, load=time.perf_counter() - start)
     on_progress("timing", 0.0)
     lengths = sorted({min(length, session.context_length // 2) for length in PROMPTS})
     first_token, work = [], 0.0
