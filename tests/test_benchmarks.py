@@ -73,3 +73,9 @@ def test_overhead_and_sampling_are_measured(folder: Path) -> None:
     printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
     assert [line.split("  ")[0].strip() for line in printed.splitlines()] == ["bare session", "engine", "chatapp run"]
     assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
+
+
+def test_the_choice_is_held_against_the_fastest(folder: Path) -> None:
+    lines = run("choice.py", folder, "--models", "tiny-llama", "--rounds", "1", home=folder).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["tiny-llama chat", "tiny-llama completion"]
+    assert all("behind the fastest" in line and "onnx cpu int8" in line for line in lines)
