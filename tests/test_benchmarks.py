@@ -73,3 +73,17 @@ def test_overhead_and_sampling_are_measured(folder: Path) -> None:
     printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
     assert [line.split("  ")[0].strip() for line in printed.splitlines()] == ["bare session", "engine", "chatapp run"]
     assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
+
+
+def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path: Path) -> None:
+    document = tmp_path / "table.md"
+    document.write_text("Before.\n<!-- measured -->\nold\n<!-- end -->\nAfter.\n")
+    options = "--models", "tiny-gptj", "--precision", "int4", "--rounds", "1", "--output", document
+    run("load_table.py", folder, *options, home=folder)
+    before, _, row = document.read_text().partition("| tiny-gptj |")
+    assert before.startswith("Before.\n<!-- measured -->") and "old" not in before
+    assert row.endswith("|\n\n<!-- end -->\nAfter.\n")
+    cells = [cell.strip() for cell in row.splitlines()[0].split("|")]
+    assert cells[:3] == ["8", "17", "int4"]
+    assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[3:12])
+    assert not (folder / "tiny-gptj").exists()
