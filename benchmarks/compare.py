@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import exports
-from checkpoints import FULL_SIZE, SHAPES
 from machine import Bandwidth, busy_cores, last_core, neighbour
+from models import MODELS, TIMED
 from report import Entry, Report, Samples, Target, markdown
 
 HERE = Path(__file__).parent
@@ -246,7 +246,7 @@ def usable(folder: Path, entry: Entry) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="the folder given to checkpoints.py")
-    parser.add_argument("--models", nargs="+", default=FULL_SIZE, choices=SHAPES)
+    parser.add_argument("--models", nargs="+", default=TIMED, choices=MODELS)
     parser.add_argument("--engines", nargs="+", default=["chatapp", "chatapp-openvino", "llama.cpp"], help="or `all`")
     parser.add_argument("--precisions", nargs="+", default=["int4", "int8"], choices=PRECISIONS)
     parser.add_argument("--rounds", type=int, default=2, help="times the processes are started anew")

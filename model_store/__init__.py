@@ -6,8 +6,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import backends
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
+from model_store.unfinished import PREFIX, alone, sweep
 
 __all__ = [
     "BUILTIN",
@@ -89,8 +90,9 @@ class StoredModel:
 class Store:
     """The models under one folder: `NAME/model.json`, and a folder for each variant.
 
-    A variant is complete when its folder has its final name, and a model when its manifest is there; both are
-    written under another name first, so that an interrupted command leaves nothing that looks whole.
+    A variant is complete when its folder has its final name and as many bytes as were written, and a model when its
+    manifest is there; both are written under another name first, so that an interrupted command leaves nothing that
+    looks whole. What a killed one leaves is deleted before the next lowering.
     """
 
     def __init__(self, root: Path):
@@ -132,18 +134,31 @@ class Store:
         from model_store.convert import convert
 
         start = time.perf_counter()
-        with self.unfinished(model.name) as folder:
-            convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
-            seconds = time.perf_counter() - start
-            try:
-                write_json(folder / "variant.json", {"signature": signature, "seconds": seconds})
-                if lowered_for(target) != signature:  # another process may have been quicker
-                    shutil.rmtree(target, ignore_errors=True)  # of another version or processor
-                    folder.rename(target)
-            except OSError as error:
-                if lowered_for(target) != signature:
-                    raise not_writable(self.root, error) from error
-        return replace(read_variant(target), seconds=seconds)
+        with self.unfinished(model.name, on_progress) as folder:
+            if lowered_for(target) != signature:  # another process may have been quicker
+                began = time.perf_counter()
+                convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
+                facts = {"signature": signature, "seconds": time.perf_counter() - began, "files": contents(folder)}
+                write_json(folder / "variant.json", facts)
+                shutil.rmtree(target, ignore_errors=True)  # of another version or processor
+                folder.rename(target)
+        return replace(read_variant(target), seconds=time.perf_counter() - start)
+
+    @contextmanager
+    def unfinished(self, name: str, on_progress: Progress | None = None) -> Iterator[Path]:
+        """A folder beside the variants of `name`, which disappears unless it is renamed; one process has one."""
+        parent = self.root / name
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            sweep(self.root)
+            with alone(parent, lambda: on_progress("waiting for another process", 0.0) if on_progress else None):
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+                try:
+                    yield folder
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError as error:
+            raise not_writable(self.root, error) from error
 
     def found(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
         """The variant that `lowered` would give without lowering."""
@@ -215,7 +230,8 @@ class Store:
         facts = read_json(self.root / name / "model.json")
         try:
             facts.pop("fingerprint")
-            variants = tuple(read_variant(path.parent) for path in sorted((self.root / name).glob("*/variant.json")))
+            found = sorted(path.parent for path in (self.root / name).glob("[!.]*/variant.json"))
+            variants = tuple(read_variant(folder) for folder in found if lowered_for(folder))
             return StoredModel(**{**facts, "name": name, "folder": Path(facts["folder"]), "variants": variants})
         except (KeyError, TypeError, ValueError) as error:
             path = self.root / name
@@ -229,27 +245,6 @@ class Store:
             count += 1
             name = f"{base}-{count}"
         return name
-
-    def unfinished(self, name: str) -> "Unfinished":
-        """A folder beside the variants of `name`, which disappears unless it is renamed."""
-        try:
-            (self.root / name).mkdir(parents=True, exist_ok=True)
-            return Unfinished(tempfile.mkdtemp(prefix=".unfinished-", dir=self.root / name))
-        except OSError as error:
-            raise not_writable(self.root, error) from error
-
-
-class Unfinished:
-    """A folder that is deleted on leaving, if it still has this name."""
-
-    def __init__(self, folder: str):
-        self.folder = Path(folder)
-
-    def __enter__(self) -> Path:
-        return self.folder
-
-    def __exit__(self, *raised: object) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def is_name(name: str) -> bool:
@@ -274,20 +269,31 @@ def fingerprint(folder: Path) -> str:
 
 def lowered_for(folder: Path) -> str | None:
     """What the variant in `folder` was lowered for; None if there is no complete one."""
-    return read_json(folder / "variant.json").get("signature") if (folder / "variant.json").exists() else None
+    if not (folder / "variant.json").exists():
+        return None
+    facts, here = read_json(folder / "variant.json"), contents(folder)
+    written = facts.get("files")
+    if not isinstance(written, dict) or any(here.get(name) != size for name, size in written.items()):
+        return None  # the power failed, or half of it was deleted
+    return facts.get("signature")
+
+
+def contents(folder: Path) -> dict[str, int]:
+    """The files in a folder with their bytes; runtimes add some later."""
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 def read_variant(folder: Path) -> Variant:
     """The variant in `folder`."""
     backend, precision = folder.name.split("-", 1)
-    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-    size = sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())  # some have two names
     facts = read_json(folder / "variant.json")
     verdicts = facts.get("verdicts", {})
     if not isinstance(verdicts, dict) or not all(
         isinstance(verdict, dict) and isinstance(verdict.get("passed"), bool) for verdict in verdicts.values()
     ):
         raise StoreError(f"{folder}/variant.json was altered (its verdicts); delete the folder {folder}")
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    size = sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())  # some have two names
     return Variant(backend, precision, folder, size, float(facts["seconds"]), verdicts)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from model_store import torch_file
 from model_store.errors import UnsupportedCheckpoint
 from model_store.json_files import read_json as read_json
+from model_store.tensor import Tensor
 
 DTYPES = {
     "F64": np.dtype(np.float64),
@@ -37,13 +38,13 @@ Config = Mapping[str, Any]
 
 
 class Checkpoint:
-    """A publisher's folder: its configuration, and its floating-point tensors by name, mapped rather than read."""
+    """A publisher's folder: its configuration, and its floating-point tensors by name, none of them read yet."""
 
     def __init__(self, folder: Path):
         refuse_adapter(folder)
         self.folder = folder
         self.config: Config = read_json(folder / "config.json")
-        self.tensors: dict[str, np.ndarray] = {}
+        self.tensors: dict[str, Tensor] = {}
         for path in weight_files(folder):
             self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
 
@@ -82,22 +83,24 @@ def indexed(index: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[str, np.ndarray]:
-    """The tensors of one safetensors file that are of the given types, as views of the mapped file.
+def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[str, Tensor]:
+    """The tensors of one safetensors file that are of the given types.
 
     Every entry is checked first: its shape against its size, and that the entries cover the file without gap or
     overlap, so that a truncated or altered file is refused by the name of the tensor
     (https://github.com/huggingface/safetensors#format).
     """
-    size = path.stat().st_size
+    status = path.stat()
+    size = status.st_size
     if size < 8:
         raise damaged(path, f"it is {size} bytes long")
-    data = np.memmap(path, np.uint8, "r").view(np.ndarray)
-    start = 8 + int(data[:8].view("<u8")[0])
-    if start > min(size, HEADER_LIMIT):
-        raise damaged(path, f"its header should be {start - 8} bytes long and the file has {size}")
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start > min(size, HEADER_LIMIT):
+            raise damaged(path, f"its header should be {start - 8} bytes long and the file has {size}")
+        text = file.read(start - 8)
     try:
-        header = json.loads(bytes(data[8:start]))
+        header = json.loads(text)
         header.pop("__metadata__", None)
         refuse_rounded(path, header)
         spans = {name: span(entry) for name, entry in header.items()}
@@ -112,9 +115,9 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
     if start + end != size:
         raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
     return {
-        name: data[start + begin : start + stop].view(dtypes[header[name]["dtype"]]).reshape(header[name]["shape"])
-        for name, (begin, stop, _) in spans.items()
-        if header[name]["dtype"] in dtypes
+        name: Tensor(path, status.st_mtime_ns, start + begin, dtypes[entry["dtype"]], tuple(entry["shape"]))
+        for (name, entry), (begin, _, _) in zip(header.items(), spans.values(), strict=True)
+        if entry["dtype"] in dtypes
     }
 
 

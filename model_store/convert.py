@@ -1,9 +1,11 @@
 """From a checkpoint to a lowered model."""
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import backends
+from backends import quantize
 from backends.decoder import Decoder, Weight
 from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families, tokenizer
 from model_store.chat_template import chat_template
@@ -44,21 +46,56 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
 def convert(
     source: Path, target: Path, *, backend: str, precision: str, on_progress: Callable[[str, float], None] | None = None
 ) -> None:
-    """Lower the checkpoint in `source` to the folder `target`, reading one weight at a time."""
+    """Lower the checkpoint in `source` to the folder `target`, with one weight in memory at a time."""
     checkpoint, family, decoder = open_checkpoint(source)
     weights = Canonical(checkpoint, family, decoder)
+    needed, free = expected_size(weights, precision), shutil.disk_usage(target).free
+    if needed > free:
+        raise StoreError(
+            f"{source} needs about {megabytes(needed)} at {precision}, and {megabytes(free)} are free in "
+            f"{target.parent}; free some, or set CHATAPP_HOME to a folder on a larger disk"
+        )
     watched = Watched(weights, on_progress) if on_progress else weights
     try:
         backends.get(backend).lower(decoder, watched, target, precision=precision)
     except OSError as error:
-        raise StoreError(f"cannot write the lowered model to {target} ({error.strerror or error})") from error
+        written = sum(path.stat().st_size for path in target.rglob("*"))
+        raise StoreError(
+            f"cannot write the lowered model to {target.parent} ({error.strerror or error}): {megabytes(written)} of "
+            f"about {megabytes(needed)} were written; free some space, or set CHATAPP_HOME to another folder"
+        ) from error
+    if on_progress:
+        on_progress("lowering", 1.0)
+
+
+def expected_size(weights: Canonical, name: str) -> int:
+    """Bytes that the weights will take at the precision called `name`, about."""
+    to = quantize.precision(name)
+    size = 0.0
+    for weight in weights:
+        if weight == "lm_head" and weights.head_is_embedding and to.round:
+            continue  # stored once; what is not rounded may be wanted in both orders
+        for tensor in weights.parts(weight):
+            bits = 32.0
+            if to.round and len(tensor.shape) == 2 and not weight.endswith(quantize.EXACT):
+                columns = tensor.shape[1]
+                block = quantize.block_for(columns, to.block) if to.block else columns
+                bits = to.bits + 32 / block if block else 8 + 32 / columns
+            size += tensor.size * bits / 8
+    return int(size)
+
+
+def megabytes(size: int) -> str:
+    """Bytes, for a message."""
+    return f"{size / 1e6:,.0f} MB"
 
 
 class Watched(Mapping[str, Weight]):
-    """The same weights, telling how many of them have been read."""
+    """The same weights, telling what part of their bytes has been lowered."""
 
     def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None], step: str = "lowering"):
         self.weights, self.on_progress, self.step = weights, on_progress, step
+        self.sizes = {name: sum(tensor.nbytes for tensor in weights.parts(name)) for name in weights}
         self.read: set[str] = set()
 
     def __iter__(self) -> Iterator[str]:
@@ -71,7 +108,7 @@ class Watched(Mapping[str, Weight]):
         return name in self.weights
 
     def __getitem__(self, name: str) -> Weight:
+        self.on_progress(self.step, sum(self.sizes[done] for done in self.read) / sum(self.sizes.values()))
         weight = self.weights[name]
-        self.read.add(name)
-        self.on_progress(self.step, len(self.read) / len(self))
+        self.read.add(name)  # so it counts when the next one is asked for
         return weight

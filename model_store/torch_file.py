@@ -4,18 +4,21 @@ The format is a zip archive, not compressed, of a pickle and the bytes of each s
 (https://pytorch.org/docs/stable/notes/serialization.html).
 """
 
+import os
 import pickle
 import struct
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 
 from model_store.errors import UnsupportedCheckpoint
+from model_store.tensor import Tensor
 
 STORAGES = {
     "FloatStorage": np.dtype(np.float32),
@@ -33,8 +36,8 @@ PICKLE_LIMIT = 100_000_000
 """Bytes; a pickle of names and shapes is far smaller."""
 
 
-def tensors(path: Path) -> dict[str, np.ndarray]:
-    """The floating-point tensors of one file, as views of the mapped file."""
+def tensors(path: Path) -> dict[str, Tensor]:
+    """The floating-point tensors of one file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return read(path, archive)
@@ -44,7 +47,7 @@ def tensors(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def read(path: Path, archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
+def read(path: Path, archive: zipfile.ZipFile) -> dict[str, Tensor]:
     """The tensors of an archive that is open."""
     entries = {entry.filename: entry for entry in archive.infolist()}
     found = [name for name in entries if name.endswith("/data.pkl")]
@@ -53,26 +56,25 @@ def read(path: Path, archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
     root = found[0].removesuffix("data.pkl")
     if root + "byteorder" in entries and archive.read(root + "byteorder") != b"little":
         raise UnsupportedCheckpoint(f"{path} holds big-endian numbers; convert the checkpoint to safetensors")
-    data = np.memmap(path, np.uint8, "r").view(np.ndarray)
-    with archive.open(found[0]) as file:
+    with archive.open(found[0]) as file, path.open("rb") as content:
         try:
-            state = Unpickler(file, data, entries, root).load()
+            state = Unpickler(file, content, entries, root).load()
         except UnsupportedCheckpoint as error:
             raise UnsupportedCheckpoint(f"{path}: {error}") from error
         except Exception as error:  # whatever a damaged or hostile pickle makes of itself
             raise UnsupportedCheckpoint(f"{path} is damaged: its pickle cannot be read ({error})") from error
     if not isinstance(state, dict):
         raise UnsupportedCheckpoint(f"{path} holds a {type(state).__name__} and not tensors by name")
-    arrays = {str(name): value for name, value in state.items() if isinstance(value, np.ndarray)}
-    return {name: value for name, value in arrays.items() if value.dtype.kind in "fV"}  # V: bfloat16
+    found_tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    return {name: value for name, value in found_tensors.items() if value.dtype.kind in "fV"}  # V: bfloat16
 
 
 class Unpickler(pickle.Unpickler):
-    """Makes arrays of the mapped file where the pickle asks for tensors, and refuses every other name."""
+    """Finds where numbers lie when the pickle asks for tensors, and refuses every other name."""
 
-    def __init__(self, file: Any, data: np.ndarray, entries: dict[str, zipfile.ZipInfo], root: str):  # Any: IO[bytes]
-        super().__init__(file)
-        self.data, self.entries, self.root = data, entries, root
+    def __init__(self, pickled: Any, content: BinaryIO, entries: dict[str, zipfile.ZipInfo], root: str):
+        super().__init__(pickled)  # Any: what zipfile opens is readable and no BinaryIO
+        self.content, self.entries, self.root = content, entries, root
 
     def find_class(self, module: str, name: str) -> Callable[..., object] | str:
         if (module, name) == ("collections", "OrderedDict"):
@@ -87,30 +89,33 @@ class Unpickler(pickle.Unpickler):
             f"its pickle asks for {module}.{name}, which no weights need; do not trust this file"
         )
 
-    def persistent_load(self, reference: tuple[str, str, str, str, int]) -> np.ndarray:
+    def persistent_load(self, reference: tuple[str, str, str, str, int]) -> Tensor:
         """The numbers of one storage."""
         _, storage, key, _, count = reference
         entry, dtype = self.entries[f"{self.root}data/{key}"], STORAGES[storage]
         if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != count * dtype.itemsize:
             raise UnsupportedCheckpoint(f"its storage {key} should be {count} numbers of {dtype} and is not")
-        header = bytes(self.data[entry.header_offset : entry.header_offset + 30])
-        name, extra = struct.unpack("<HH", header[26:30])
+        self.content.seek(entry.header_offset + 26)
+        name, extra = struct.unpack("<HH", self.content.read(4))
         start = entry.header_offset + 30 + name + extra
-        return self.data[start : start + entry.file_size].view(dtype)
+        file = os.fstat(self.content.fileno())
+        if start + entry.file_size > file.st_size:
+            raise UnsupportedCheckpoint(f"its storage {key} ends beyond the file")
+        return Tensor(Path(self.content.name), file.st_mtime_ns, start, dtype, (count,))
 
 
-def view(storage: np.ndarray, offset: int, shape: Sequence[int], strides: Sequence[int], *_: object) -> np.ndarray:
+def view(storage: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int], *_: object) -> Tensor:
     """A tensor: numbers of a storage, after checking that they lie within it."""
     numbers = [offset, *shape, *strides]
     if len(shape) != len(strides) or any(type(number) is not int or number < 0 for number in numbers):
         raise UnsupportedCheckpoint(f"a tensor has the shape {shape} and the strides {strides}")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    if 0 not in shape and last >= len(storage):
+    if 0 not in shape and last >= storage.size:
         raise UnsupportedCheckpoint(f"a tensor of shape {shape} ends beyond its storage")
-    strides_in_bytes = [stride * storage.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(storage[offset:], shape, strides_in_bytes, writeable=False)
+    start = storage.start + offset * storage.dtype.itemsize
+    return replace(storage, start=start, shape=tuple(shape), strides=tuple(strides))
 
 
-def parameter(tensor: np.ndarray, *_: object) -> np.ndarray:
+def parameter(tensor: Tensor, *_: object) -> Tensor:
     """A parameter is its tensor."""
     return tensor

@@ -10,6 +10,7 @@ import numpy as np
 from backends.decoder import Attention, Decoder, Weight
 from model_store.checkpoint import Checkpoint, Config
 from model_store.errors import UnsupportedCheckpoint
+from model_store.tensor import Tensor
 
 Transform = Callable[[np.ndarray, Attention], np.ndarray]
 Source = str | tuple[str | Transform, ...]
@@ -104,6 +105,8 @@ class Canonical(Mapping[str, Weight]):
         head, embedding = self.table["lm_head"], self.table["embedding"]
         if head == embedding or not self.tied or self.find(*head, ".bias"):
             return head == embedding
+        if self.parts("lm_head") == self.parts("embedding"):  # one place of a file under two names
+            return True
         one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
         return one is not None and other is not None and is_same(one, other)
 
@@ -116,22 +119,25 @@ class Canonical(Mapping[str, Weight]):
 
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
-        tensors = {copies[0]: self.one_of(copies) for copies in self.find(source, layer, kind)}
-        if not tensors:
+        found = self.find(source, layer, kind)
+        parts = [self.one_of(copies) for copies in found]
+        if not parts:
             return None
-        for name, tensor in tensors.items():
-            if not is_finite(tensor):
-                raise UnsupportedCheckpoint(f"the tensor {name} holds NaN or infinite values; download it again")
-        arrays, transforms = list(tensors.values()), transforms_of(source)
+        transforms = transforms_of(source)
         try:
             outputs = -1 if transpose in transforms else 0
-            values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=outputs)
+            values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=outputs)
+            del parts  # before a transform copies once more
             for transform in transforms:
                 values = transform(values, self.layers[layer])
         except ValueError as error:
-            shapes = " and ".join(f"{name} {tensor.shape}" for name, tensor in tensors.items())
+            shapes = " and ".join(f"{names[0]} {self.tensors[names[0]].shape}" for names in found)
             raise UnsupportedCheckpoint(f"the shape of {shapes} is not what config.json says ({error})") from error
         return values if values.ndim == 2 else np.asarray(values, np.float32)
+
+    def parts(self, name: str) -> list[Tensor]:
+        """What is read for the weight called `name`, and for its bias."""
+        return [self.tensors[copies[0]] for kind in KINDS for copies in self.find(*self.table[name], kind)]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """What config.json, or else a neighbouring tensor, says of the shape of a weight; () if neither does."""
@@ -187,10 +193,13 @@ class Canonical(Mapping[str, Weight]):
     def one_of(self, copies: list[str]) -> np.ndarray:
         """The values that all of these tensors have."""
         first = self.tensors[copies[0]]
+        values = first.read()
+        if not is_finite(values):
+            raise UnsupportedCheckpoint(f"the tensor {copies[0]} holds NaN or infinite values; download it again")
         for name in copies[1:]:
-            if not is_same(first, self.tensors[name]):
+            if self.tensors[name] != first and not is_same(values, self.tensors[name].read()):
                 raise UnsupportedCheckpoint(f"the tensors {copies[0]} and {name} should be copies, and they differ")
-        return first
+        return values
 
     def refuse_unclaimed(self, family: Family) -> None:
         """Raise for a tensor that no row of the table mentions: it would silently not take part."""
@@ -216,10 +225,8 @@ def is_finite(values: np.ndarray) -> bool:
 
 
 def is_same(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two tensors hold the same numbers in the same format; at once where a file keeps them in one place."""
-    if (x.dtype, x.shape) != (y.dtype, y.shape):
-        return False
-    return x.__array_interface__ == y.__array_interface__ or all(map(np.array_equal, bits(x), bits(y)))
+    """Whether two tensors hold the same numbers in the same format."""
+    return (x.dtype, x.shape) == (y.dtype, y.shape) and all(map(np.array_equal, bits(x), bits(y)))
 
 
 def bits(values: np.ndarray) -> Iterator[np.ndarray]:

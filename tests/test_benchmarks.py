@@ -79,3 +79,17 @@ def test_the_choice_is_held_against_the_fastest(folder: Path) -> None:
     lines = run("choice.py", folder, "--models", "tiny-llama", "--rounds", "1", home=folder).splitlines()
     assert [line.split(":")[0] for line in lines] == ["tiny-llama chat", "tiny-llama completion"]
     assert all("behind the fastest" in line and "onnx cpu int8" in line for line in lines)
+
+
+def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path: Path) -> None:
+    document = tmp_path / "table.md"
+    document.write_text("Before.\n<!-- measured -->\nold\n<!-- end -->\nAfter.\n")
+    options = "--models", "tiny-gptj", "--precision", "int4", "--rounds", "1", "--output", document
+    run("load_table.py", folder, *options, home=folder)
+    before, _, row = document.read_text().partition("| tiny-gptj |")
+    assert before.startswith("Before.\n<!-- measured -->") and "old" not in before
+    assert row.endswith("|\n\n<!-- end -->\nAfter.\n")
+    cells = [cell.strip() for cell in row.splitlines()[0].split("|")]
+    assert cells[:3] == ["8", "17", "int4"]
+    assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[3:12])
+    assert not (folder / "tiny-gptj").exists()

@@ -1,6 +1,7 @@
 """Checkpoints are read strictly: what is damaged, missing or unknown is refused by name."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from model_store import UnsupportedCheckpoint
+from model_store import StoreError, UnsupportedCheckpoint
 from model_store.checkpoint import Checkpoint, tensors
 from model_store.convert import open_checkpoint
 from model_store.weights import Canonical
@@ -56,9 +57,20 @@ def test_every_dtype_is_read_exactly(tmp_path: Path) -> None:
         assert np.array_equal(read[name], expected)
 
 
-def test_tensors_are_mapped_and_not_read(folder: Path) -> None:
-    found = tensors(folder / "model.safetensors")["model.norm.weight"]
-    assert not found.flags.owndata and not found.flags.writeable
+def test_a_file_that_is_changed_or_vanishes_meanwhile_is_named(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    found = tensors(path)["model.norm.weight"]
+    status = path.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1000))
+    with pytest.raises(StoreError, match=r"model\.safetensors was changed while it was read"):
+        found.read()
+    path.write_bytes(path.read_bytes()[:200])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(StoreError, match=r"model\.safetensors was changed while it was read"):
+        found.read()
+    path.unlink()
+    with pytest.raises(StoreError, match=r"cannot read .*model\.safetensors: No such file"):
+        found.read()
 
 
 @pytest.mark.parametrize("size", [0, 7, 100, 5000, -2])
@@ -110,12 +122,12 @@ def test_a_header_or_config_that_is_no_json_object_is_refused(folder: Path, text
 
 
 def test_shards_are_joined_and_a_missing_one_is_named(folder: Path) -> None:
-    whole = Checkpoint(folder).tensors
+    whole = {name: np.array(values) for name, values in Checkpoint(folder).tensors.items()}
     names = sorted(whole)
     parts = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
     (folder / "model.safetensors").unlink()
     for file, members in parts.items():
-        save_file({name: np.array(whole[name]) for name in members}, folder / file)
+        save_file({name: whole[name] for name in members}, folder / file)
     weight_map = {name: file for file, members in parts.items() for name in members}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     joined = Checkpoint(folder).tensors

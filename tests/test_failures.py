@@ -62,7 +62,8 @@ def test_a_runtime_that_is_not_installed_is_told_and_done_without(
 def test_one_that_raises_while_compiling_gives_way(store: Store, model: str) -> None:
     expected = text(open_engine(store, model, Wish("onnx", precision="f32")))
     variant = store.lowered(store.get(model), "openvino", "f32")
-    (variant.folder / "model.xml").write_text("<net/>")
+    graph = variant.folder / "model.xml"
+    graph.write_bytes(b" " * graph.stat().st_size)
     told: list[str] = []
     engine = open_engine(store, model, Wish(precision="f32"), on_fallback=told.append)
     assert engine.placement.backend == "onnx"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models
 
-from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint, Variant
+from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -48,19 +48,6 @@ def test_a_model_is_lowered_once(store: Store, checkpoint: Path) -> None:
     assert first.seconds > 0 and told == sorted(told) and told[-1] == 1
     again = store.lowered(store.get("my-gpt2"), "onnx", "int8", lambda what, fraction: pytest.fail("lowered again"))
     assert again.seconds == 0 and again.folder == first.folder and again.size == first.size > 0
-
-
-def test_of_two_that_lower_at_once_both_are_served(store: Store, checkpoint: Path) -> None:
-    model = store.get(str(checkpoint))
-    others: list[Variant] = []
-
-    def meanwhile(what: str, fraction: float) -> None:
-        if fraction == 1 and not others:
-            others.append(store.lowered(model, "onnx", "int8"))
-
-    mine = store.lowered(model, "onnx", "int8", meanwhile)
-    assert mine.folder == others[0].folder and mine.size == others[0].size
-    assert sorted(path.name for path in (store.root / "my-gpt2").iterdir()) == ["model.json", "onnx-int8"]
 
 
 def test_another_runtime_or_processor_lowers_again(store: Store, checkpoint: Path) -> None:
@@ -156,18 +143,6 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
     assert (checkpoint / "model.safetensors").exists() and not variant.folder.exists()
     with pytest.raises(ModelNotFound):
         store.get("my-gpt2")
-
-
-def test_an_interrupted_lowering_leaves_nothing(store: Store, checkpoint: Path) -> None:
-    def interrupt(what: str, fraction: float) -> None:
-        if fraction > 0.5:
-            raise KeyboardInterrupt
-
-    model = store.get(str(checkpoint))
-    with pytest.raises(KeyboardInterrupt):
-        store.lowered(model, "onnx", "int8", interrupt)
-    assert [path.name for path in (store.root / "my-gpt2").iterdir()] == ["model.json"]
-    assert store.get("my-gpt2").variants == ()
 
 
 @pytest.mark.parametrize("name", ["buildin", "no-such-model", "../outside", "", "a\0b"])

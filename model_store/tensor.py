@@ -1,0 +1,58 @@
+"""A tensor in a file, whose numbers are read when they are asked for."""
+
+import os
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from model_store.errors import StoreError
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where numbers lie. They are read and not mapped: pages of a mapped file count as this process's memory."""
+
+    path: Path
+    modified: int
+    """When the file was last written, in nanoseconds, as it was when this was found."""
+    start: int
+    """The first number's place in the file, in bytes."""
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    """From one element to the next of each dimension, in numbers; None: without gaps, the last dimension first."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """What its numbers take, in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def read(self) -> np.ndarray:
+        """The numbers, in memory of their own."""
+        strides = self.strides
+        count = self.size
+        if strides is not None and count:
+            count = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+        values = np.empty(count, self.dtype)
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.start)
+                found = file.readinto(values.view(np.uint8).data)
+                changed = os.fstat(file.fileno()).st_mtime_ns != self.modified
+        except OSError as error:
+            raise StoreError(f"cannot read {self.path}: {error.strerror}; check the file") from error
+        if changed or found != values.nbytes:
+            raise StoreError(f"{self.path} was changed while it was read; try again when it is complete")
+        if strides is None:
+            return values.reshape(self.shape)
+        return np.lib.stride_tricks.as_strided(values, self.shape, [s * values.itemsize for s in strides])
+
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.read(), dtype)
