@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -59,15 +60,16 @@ def load(folder: Path, precision: str | None, cold: bool) -> Figures:
     start = time.perf_counter()
     session = backends.get("onnx").load(variant.folder, device="cpu")
     loaded = time.perf_counter()
-    session.forward(random_tokens(session, 1, PROMPT, 0))
+    logits = session.forward(random_tokens(session, 1, PROMPT, 0))
     first = time.perf_counter()
     session.rewind(0)
     session.forward(random_tokens(session, 1, CONTEXT, 1))
     steps = []
     for token in random_tokens(session, 1, STEPS, 2).T:
         began = time.perf_counter()
-        session.forward(token[None])
+        logits = session.forward(token[None])
         steps.append(time.perf_counter() - began)
+    assert all(math.isfinite(value) for value in logits.flat) and logits.std() > 0.01, "no model answers like this"
     return {
         "load": loaded - start,
         "first_token": first - loaded,
@@ -145,7 +147,7 @@ def seconds(samples: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where checkpoints are built, each deleted after its turn")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MEASURED)
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=MEASURED, help="all by default")
     parser.add_argument("--precision", help="instead of the one that each model has by default")
     parser.add_argument("--rounds", type=int, default=3, help="loads of each kind (default: 3)")
     parser.add_argument("--output", type=Path, help=f"a document whose text between {BEGIN} and {END} is replaced")
