@@ -1,0 +1,169 @@
+"""Checkpoints that were pulled: `checkpoints/NAME/` in the store, complete as soon as it has this name."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from model_store import read_json, write_json
+from model_store.catalog import catalog, refer
+from model_store.choice import check_entry
+from model_store.errors import ModelNotFound, StoreError
+from model_store.partial import BLOCK, Wanted
+
+FOLDER = "checkpoints"
+MANIFEST = "pull.json"
+
+
+def checkpoint(root: Path, name: str) -> Path:
+    """Where the checkpoint called `name` is, or would be."""
+    return root / FOLDER / name
+
+
+def unfinished(root: Path, name: str) -> Path:
+    """Where it is while it is being fetched: whole files named after their digests, and parts of others."""
+    return root / FOLDER / f".{name}.partial"
+
+
+def names(root: Path) -> list[str]:
+    """Every complete checkpoint."""
+    return [path.parent.name for path in (root / FOLDER).glob(f"[!.]*/{MANIFEST}")]
+
+
+def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:
+    """The name under which `text` was pulled: itself, or a repository's; None if that is not here."""
+    known = names(root)
+    if unfinished:
+        known += [path.name[1:].removesuffix(".partial") for path in (root / FOLDER).glob(".*.partial")]
+    if text in known:
+        return text
+    with suppress(ModelNotFound):
+        if (name := refer(text).name) in known:
+            return name
+    return None
+
+
+def can_be_pulled(text: str) -> bool:
+    """Whether `text` is in the catalogue; what merely looks like a repository may be a path."""
+    return text.lower() in catalog()
+
+
+def commit(folder: Path) -> str | None:
+    """The commit of the checkpoint in `folder`; None if there is none."""
+    return read_json(folder / MANIFEST).get("commit") if (folder / MANIFEST).exists() else None
+
+
+def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
+    """The folder to fetch `files` into, with what an earlier attempt left or another checkpoint has."""
+    folder = unfinished(root, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in listed(folder):  # an earlier attempt may have been stopped while it gave the files their names
+        if (folder / file.name).exists():
+            (folder / file.name).replace(folder / f"{file.digest}.part")
+    told = {file.name: {"size": file.size, "digest": file.digest} for file in files}
+    write_json(folder / MANIFEST, {**facts, "files": told})
+    keep = {file.digest for file in files}
+    for path in folder.iterdir():
+        if path.name != MANIFEST and path.name.partition(".")[0] not in keep:
+            path.unlink()  # of a revision that is not wanted any more
+    for file in files:
+        if not (folder / file.digest).exists() and (same := elsewhere(root, file)):
+            link_or_copy(same, folder / file.digest)
+    return folder
+
+
+def publish(root: Path, name: str) -> Path:
+    """Give the fetched files their names and the folder its own: from then on the checkpoint is there."""
+    folder, target, old = unfinished(root, name), checkpoint(root, name), root / FOLDER / f".{name}.old"
+    named: dict[str, Path] = {}
+    for file in listed(folder):
+        if file.digest in named:  # two names, one content
+            link_or_copy(named[file.digest], folder / file.name)
+        else:
+            named[file.digest] = (folder / file.digest).replace(folder / file.name)
+    sync(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    folder.rename(target)
+    sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def remove(root: Path, name: str) -> int | None:
+    """Delete a pulled checkpoint, whole or not; the bytes freed, None if there is none."""
+    freed, target, gone = 0, checkpoint(root, name), root / FOLDER / f".{name}.old"
+    if target.exists():
+        target.rename(gone)  # at once, so that half a checkpoint is never found
+    folders = [folder for folder in (gone, unfinished(root, name)) if folder.exists()]
+    for folder in folders:
+        found = [path.stat() for path in folder.rglob("*") if path.is_file()]
+        freed += sum(status.st_size for status in found if status.st_nlink == 1)
+        shutil.rmtree(folder)
+    return freed if folders else None
+
+
+def listed(folder: Path) -> list[Wanted]:
+    """The files in the manifest of `folder`, which somebody may have edited."""
+    if not (folder / MANIFEST).exists():
+        return []
+    try:
+        files = read_json(folder / MANIFEST)["files"]
+        found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise altered(folder, str(error)) from error
+    if any("/" in file.name or file.name == MANIFEST for file in found):
+        raise altered(folder, "a file in another folder")
+    return found
+
+
+def altered(folder: Path, what: str) -> StoreError:
+    """The error for a manifest that is not as it was written."""
+    return StoreError(f"{folder / MANIFEST} was altered ({what}); delete the folder {folder}")
+
+
+def elsewhere(root: Path, file: Wanted) -> Path | None:
+    """The same file in another checkpoint, its bytes compared with the digest."""
+    for manifest in sorted((root / FOLDER).glob(f"[!.]*/{MANIFEST}")):
+        with suppress(StoreError, OSError):
+            for other in listed(manifest.parent):
+                path = manifest.parent / other.name
+                if (other.digest, other.size) == (file.digest, file.size) and is_whole(path, file):
+                    return path
+    return None
+
+
+def is_whole(path: Path, wanted: Wanted) -> bool:
+    """Whether the file at `path` has the bytes that are wanted."""
+    hash = wanted.hash()
+    if path.stat().st_size != wanted.size:
+        return False
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            hash.update(block)
+    return hash.hexdigest() == wanted.digest
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the disk knows no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        with target.with_suffix(".copy").open("wb") as copy, source.open("rb") as original:
+            shutil.copyfileobj(original, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        target.with_suffix(".copy").replace(target)
+
+
+def sync(folder: Path) -> None:
+    """Force the names in a folder onto the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
