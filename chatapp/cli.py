@@ -116,8 +116,8 @@ def pull(given: Namespace) -> int:
     """Fetch a model."""
     from chatapp import pulling
 
-    wish = wish_of(given)
-    pulling.pull_model(store(), given.name, wish, force=given.force, dry_run=given.dry_run, as_json=given.json)
+    manner = pulling.Manner(force=given.force, dry_run=given.dry_run, as_json=given.json)
+    pulling.pull_model(store(), given.name, wish_of(given), manner, progress)
     return 0
 
 

@@ -5,8 +5,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
 from typing import TextIO
 
 import backends
@@ -20,15 +20,26 @@ from model_store.catalog import catalog
 from model_store.progress import OnTransfer, Transfer
 from model_store.pull import Plan
 
+Steps = Callable[[str], AbstractContextManager[Progress | None]]
 EVERY = 0.5
 """Seconds between two lines of JSON."""
 SHOWN = 4
 """Files that have a line of their own."""
 
 
-def pull_model(store: Store, name: str, wish: Wish, *, force: bool, dry_run: bool, as_json: bool) -> None:
-    """Plan, fetch, lower and time a model, so that it is ready to run."""
+@dataclass(frozen=True)
+class Manner:
+    """How to pull."""
+
+    force: bool = False
+    dry_run: bool = False
+    as_json: bool = False
+
+
+def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps) -> None:
+    """Plan, fetch, lower and time a model, so that it is ready to run; `steps` shows the latter two."""
     offline.require_network("pull")
+    as_json = manner.as_json
 
     def on_wait(reason: str, pause: float) -> None:
         print(printable(f"{reason}; trying again in {pause:.1f} s"), file=sys.stderr, flush=True)
@@ -38,15 +49,15 @@ def pull_model(store: Store, name: str, wish: Wish, *, force: bool, dry_run: boo
         tell("plan", **plan_facts(plan))
     else:
         print(printable(described(plan)), flush=True)
-    if plan.problems and not force:
-        advice = "--force pulls it all the same" if not dry_run else "it would be refused without --force"
+    if plan.problems and not manner.force:
+        advice = "--force pulls it all the same" if not manner.dry_run else "it would be refused without --force"
         raise InputError(f"{plan.model.name} does not fit: {'; '.join(plan.problems)}; {advice}")
-    if dry_run:
+    if manner.dry_run:
         return
     try:
         with transfer_shown(as_json) as on_transfer:
             pull.fetch(store.root, plan, on_transfer=on_transfer)
-        with steps_shown(plan.model.name, as_json) as on_progress:
+        with json_steps() if as_json else steps(plan.model.name) as on_progress:
             place = prepare(store, plan.model.name, wish, on_progress)
     except KeyboardInterrupt:
         print("What has come is kept: pull again to go on.", file=sys.stderr)
@@ -202,15 +213,9 @@ def bars() -> Iterator[OnTransfer]:
 
 
 @contextmanager
-def steps_shown(name: str, as_json: bool) -> Iterator[Progress | None]:
-    """What shows the steps after the transfer."""
-    if as_json:
-        yield changes(lambda step, share: tell("step", step=step, share=round(share, 2)))
-        return
-    from chatapp.cli import progress
-
-    with progress(name) as on_progress:
-        yield on_progress
+def json_steps() -> Iterator[Progress]:
+    """What shows the steps after the transfer in JSON."""
+    yield changes(lambda step, share: tell("step", step=step, share=round(share, 2)))
 
 
 def changes(show: Progress) -> Progress:

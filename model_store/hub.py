@@ -161,9 +161,10 @@ def api(site: Site) -> HfApi:
     client.headers["Accept-Encoding"] = "identity"  # so that what is counted is what must be held
 
     def guard(request: httpx2.Request) -> None:
-        there, home = urlsplit(str(request.url)), urlsplit(site.endpoint).hostname or ""
-        if not site.owns(there) and not web.is_private(home) and web.is_private(there.hostname or ""):
-            raise web.forbidden(there.hostname or "")
+        there = urlsplit(str(request.url))
+        host = there.hostname or ""
+        if not site.owns(there) and not site.private and web.is_private(host, resolving=not web.proxy_for(there)):
+            raise web.forbidden(host)
 
     def limit(response: httpx2.Response) -> None:
         if response.headers.get("Content-Encoding", "identity") != "identity":

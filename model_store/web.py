@@ -64,6 +64,12 @@ class Site:
     endpoint: str
     token: str | None = None
 
+    @property
+    def private(self) -> bool:
+        """Whether it is in one's own network, where redirects may then lead as well."""
+        home = urlsplit(self.endpoint)
+        return is_private(home.hostname or "", resolving=not proxy_for(home))
+
     def owns(self, url: SplitResult) -> bool:
         """Whether `url` is on this very host and port."""
         home = urlsplit(self.endpoint)
@@ -115,7 +121,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
             told["Authorization"] = f"Bearer {site.token}"
         elif there.scheme != home.scheme and there.scheme != "https":
             raise StoreError(f"{home.hostname} redirects to {url}, which is not https; nothing was fetched from there")
-        answer = ask(url, told, stall=stall, private=site.owns(there) or is_private(home.hostname or ""))
+        answer = ask(url, told, stall=stall, private=site.owns(there) or site.private)
         if answer.status not in REDIRECTS:
             break
         answer.close()

@@ -347,7 +347,7 @@ class HubHandler(BaseHTTPRequestHandler):
     def begin(self, status: int, headers: dict[str, str]) -> None:
         """Send the status and headers."""
         self.note(status)
-        self.send_response(status)
+        self.send_response_only(status)
         for name, value in (headers | self.fault.headers).items():
             self.send_header(name, value)
         self.end_headers()
