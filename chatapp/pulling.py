@@ -72,7 +72,7 @@ def prepare(store: Store, name: str, wish: Wish, on_progress: Progress | None) -
     """Lower the model for where it will run, after timing it if the user has not decided that; the place."""
     model = store.get(name)
     if wish.backend:
-        chosen = selection.wished(model, wish, wish.backend)
+        chosen = selection.wished(store, model, wish, wish.backend)
         store.lowered(model, chosen.backend, chosen.precision, on_progress)
         return str(chosen)
     found, _ = selection.measured(store, model, wish, on_progress=on_progress)

@@ -20,6 +20,7 @@ class Entry:
 
     name: str
     kind: str
+    family: str
     repository: str
     parameters: int
     """In millions."""

@@ -39,9 +39,9 @@ class Repository:
         """Where people read about it."""
         return f"{self.site.endpoint}/{self.id}"
 
-    def open(self, file: Wanted, offset: int, *, stall: float = Patience.stall) -> Answer:
-        """Ask for a file from a byte on."""
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
+    def open(self, file: Wanted, offset: int, *, stop: int | None = None, stall: float = Patience.stall) -> Answer:
+        """Ask for a file from a byte on, up to another (None: its end)."""
+        headers = {"Range": f"bytes={offset}-{stop - 1 if stop else ''}"} if offset or stop else {}
         url = f"{self.page}/resolve/{self.commit}/{quote(file.name)}"
         answer = web.get(url, self.site, headers=headers, stall=stall)
         if answer.status not in (200, 206):
@@ -53,16 +53,19 @@ class Repository:
     def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
         """A small file, or the first `limit` bytes of a large one."""
 
+        size = min(limit, file.size)
+
         def request() -> bytes:
-            answer, content = self.open(file, 0, stall=patience.stall), bytearray()
+            answer = self.open(file, 0, stop=size if 0 < size < file.size else None, stall=patience.stall)
+            content = bytearray()
             try:
-                while len(content) < min(limit, file.size) and (chunk := answer.read()):
+                while len(content) < size and (chunk := answer.read()):
                     content += chunk
             finally:
                 answer.close()
-            if len(content) < min(limit, file.size):
-                raise TryAgain(f"{len(content):,} of {file.size:,} bytes of {file.name} came")
-            return bytes(content[:limit])
+            if len(content) < size:
+                raise TryAgain(f"{len(content):,} of {size:,} bytes of {file.name} came")
+            return bytes(content[:size])
 
         return web.patiently(request, patience, on_wait=on_wait)
 

@@ -17,6 +17,7 @@ BACKLOG = 16
 """Chunks that may wait to be hashed."""
 SAVE = 0.5
 """Seconds between two notes on the disk of what has come: what a power failure costs at most."""
+FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -53,7 +54,7 @@ class Partial:
         self.hash, self.hashed, self.saved = wanted.hash(), 0, 0
         self.lock = threading.Lock()
         self.chunks: queue.Queue[bytes | None] = queue.Queue(BACKLOG)
-        self.file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+b", 0)
+        self.file = os.fdopen(os.open(self.path, FLAGS, 0o666), "r+b", 0)
         self.closing = threading.Event()
         self.failure: OSError | None = None
         self.hasher = threading.Thread(target=self.hash_chunks, name="hashing", daemon=True)

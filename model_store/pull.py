@@ -21,8 +21,12 @@ from model_store.web import Patience, Site
 CONFIG_LIMIT = 1 << 22
 """Bytes of config.json."""
 INDEX_LIMIT = 1 << 25
+HEADER_START = 1 << 16
+"""Bytes of a weights file that are read at first: most headers end there."""
 SPARE = 100_000_000
 """Bytes of the disk that are left free."""
+MOST = {"layer": 10_000, "head": 100_000}
+"""Numbers in config.json that only somebody would exceed who wants to make this machine busy."""
 ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
@@ -146,6 +150,11 @@ def parsed(content: bytes, file: Wanted, id: str) -> Config:
 
 def describe(config: Config, id: str) -> Decoder:
     """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
+    for field, value in config.items():
+        if any(word in field and isinstance(value, int) and value > most for word, most in MOST.items()):
+            raise UnsupportedCheckpoint(
+                f"config.json of {id} says that {field} is {str(value)[:20]}: no such model can be run"
+            )
     try:
         return families.find(config).decoder(config)
     except UnsupportedCheckpoint as error:
@@ -160,9 +169,11 @@ def weigh(files: list[Wanted], config: Config, source: Repository, patience: Pat
     if not first.name.endswith(".safetensors"):
         bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
         return fit.Weights(size * 8 // bits, bits)
-    start = source.read(first, 8, patience=patience, on_wait=on_wait)
-    header = 8 + fit.header_size(first, start)
-    weights = fit.from_header(first, source.read(first, header, patience=patience, on_wait=on_wait)[8:])
+    start = source.read(first, HEADER_START, patience=patience, on_wait=on_wait)
+    end = 8 + fit.header_size(first, start)
+    if end > len(start):
+        start = source.read(first, end, patience=patience, on_wait=on_wait)
+    weights = fit.from_header(first, start[8:end])
     return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
 
 

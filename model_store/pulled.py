@@ -66,8 +66,9 @@ def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted])
     write_json(folder / MANIFEST, {**facts, "files": told})
     keep = {file.digest for file in files}
     for path in folder.iterdir():
-        if path.name != MANIFEST and path.name.partition(".")[0] not in keep:
-            path.unlink()  # of a revision that is not wanted any more
+        stale = path.name != MANIFEST and path.name.partition(".")[0] not in keep  # of another revision
+        if stale or path.is_symlink():
+            path.unlink()
     for file in files:
         if not (folder / file.digest).exists() and (same := elsewhere(root, file)):
             link_or_copy(same, folder / file.digest)
@@ -83,6 +84,9 @@ def publish(root: Path, name: str) -> Path:
             link_or_copy(named[file.digest], folder / file.name)
         else:
             named[file.digest] = (folder / file.digest).replace(folder / file.name)
+    for path in folder.iterdir():
+        if path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
+            path.unlink()  # parts of what came in another way
     sync(folder)
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():

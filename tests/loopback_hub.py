@@ -97,7 +97,8 @@ class LoopbackHub:
         self.token, self.redirecting = token, redirecting
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
-        self.heads: dict[str, str] = {}
+        self.heads: dict[tuple[str, str], str] = {}
+        """Commits, by repository and branch."""
         self.commits: dict[tuple[str, str], dict[str, File]] = {}
         self.gated: set[str] = set()
         self.private: set[str] = set()
@@ -135,7 +136,7 @@ class LoopbackHub:
             server.server_close()
         self.folder.cleanup()
 
-    def publish(self, repository: str, folder: Path) -> str:
+    def publish(self, repository: str, folder: Path, branch: str = "main") -> str:
         """Make the files in `folder` the newest commit of a repository; its name."""
         files: dict[str, File] = {}
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -151,7 +152,7 @@ class LoopbackHub:
             files[path.relative_to(folder).as_posix()] = File(kept, size, git.hexdigest(), sha256.hexdigest())
         commit = hashlib.sha1(json.dumps({name: file.git for name, file in files.items()}).encode()).hexdigest()
         self.commits[repository, commit] = files
-        self.heads[repository] = commit
+        self.heads[repository, branch] = commit
         return commit
 
     def fault(self, path: str, **what: Any) -> None:  # Any: fields of Fault
@@ -236,13 +237,14 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def search(self, text: str) -> None:
         """List the repositories with `text` in their name."""
-        self.answer_json([self.about(name) for name in sorted(self.hub.heads) if text.lower() in name.lower()])
+        self.answer_json([self.about(name) for name, _ in sorted(self.hub.heads) if text.lower() in name.lower()])
 
     def about(self, repository: str) -> dict[str, object]:
         """What a listing says about a repository: its model type is a tag."""
-        files = self.hub.commits[repository, self.hub.heads[repository]]
-        config = json.loads(files["config.json"].path.read_text()) if "config.json" in files else {}
-        tags = [config.get("model_type", "unknown"), "license:mit"]
+        commit = next(commit for (name, _), commit in self.hub.heads.items() if name == repository)
+        files = self.hub.commits[repository, commit]
+        config = files["config.json"].path.read_text() if "config.json" in files else ""
+        tags = [*re.findall(r'"model_type": "(\w+)"', config), "license:mit"]
         return {
             "id": repository,
             "tags": tags,
@@ -252,10 +254,11 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def files_of(self, repository: str, revision: str) -> tuple[str, dict[str, File]] | None:
         """The commit that a revision means, and its files; None if the answer has been given."""
-        if repository not in self.hub.heads or (repository in self.hub.private and not self.authorized()):
+        known = {name for name, _ in self.hub.heads}
+        if repository not in known or (repository in self.hub.private and not self.authorized()):
             self.refuse(401, "RepoNotFound", "Repository not found")
             return None
-        commit = self.hub.heads[repository] if revision == "main" else revision
+        commit = self.hub.heads.get((repository, revision), revision)
         if (repository, commit) not in self.hub.commits:
             self.refuse(404, "RevisionNotFound", f"Invalid rev id: {revision}")
             return None
@@ -290,15 +293,17 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def send_file(self, file: File) -> None:
         """Send a file from the byte that was asked for."""
-        asked = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")
-        start = int(asked[1]) if asked and not self.fault.no_range else 0
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers["Range"] or "")
+        asked = None if self.fault.no_range else asked
+        start = int(asked[1]) if asked else 0
+        end = min(file.size, int(asked[2]) + 1) if asked and asked[2] else file.size
         if start >= file.size > 0:
             return self.answer(416, b"", {"Content-Range": f"bytes */{file.size}"})
-        length = file.size - start if self.fault.shorten is None else self.fault.shorten
+        length = end - start if self.fault.shorten is None else self.fault.shorten
         headers = {"Content-Length": str(length)}
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{file.size - 1}/{file.size}"
-        self.begin(206 if start else 200, headers)
+        if asked:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
+        self.begin(206 if asked else 200, headers)
         try:
             self.send_body(file, start, length)
         except (BrokenPipeError, ConnectionResetError):

@@ -402,6 +402,7 @@ transfer.fetch(list(source.files.values()), Path({str(tmp_path / "to")!r}), sour
     assert limit - CHUNK <= int(rest.removeprefix("bytes=").removesuffix("-")) <= limit
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process inherits the peak of the one that started it")
 def test_memory_does_not_grow_with_the_files(loopback: LoopbackHub, tmp_path: Path) -> None:
     folder = tmp_path / "large"
     folder.mkdir()
@@ -411,13 +412,12 @@ def test_memory_does_not_grow_with_the_files(loopback: LoopbackHub, tmp_path: Pa
             file.write(bytes([place]))
     loopback.publish("org/large", folder)
     code = f"""
-import resource
 from pathlib import Path
 from model_store import hub, transfer
 from model_store.web import Patience, Site
 source = hub.repository(Site({loopback.url!r}), "org/large", None, patience=Patience(), on_wait=print)
 transfer.fetch(list(source.files.values()), Path({str(tmp_path)!r}), source.open, on_transfer=lambda now: None)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert int(done.stdout) * (1 if sys.platform == "darwin" else 1024) < 150_000_000
+    assert int(done.stdout) * 1024 < 150_000_000
