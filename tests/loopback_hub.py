@@ -118,15 +118,14 @@ class LoopbackHub:
             def hub(self) -> LoopbackHub:
                 return hub
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.storage = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = QuietServer(("127.0.0.1", port), Handler)
+        self.storage = QuietServer(("127.0.0.1", 0), Handler)
         """Another origin, to which large files are redirected."""
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         self.storage_url = f"http://127.0.0.1:{self.storage.server_address[1]}"
 
     def __enter__(self) -> "LoopbackHub":
         for server in (self.server, self.storage):
-            server.daemon_threads = True
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -174,6 +173,17 @@ class LoopbackHub:
     def asked(self, path: str) -> list[Request]:
         """The requests whose path matches."""
         return [one for one in self.requests if re.search(path, one.path)]
+
+
+class QuietServer(ThreadingHTTPServer):
+    """A server that expects its clients to leave without a word."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say what went wrong, unless the client is gone."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # the stubs want one kind of socket
 
 
 class HubHandler(BaseHTTPRequestHandler):

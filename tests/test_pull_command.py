@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, MakeCheckpoint, Run, write_tokenizer
+from drill_pull import drill
 from loopback_hub import LoopbackHub
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -296,3 +297,14 @@ def test_offline_is_handed_on_to_processes(
     monkeypatch.setenv("CHATAPP_BACKEND", "")
     done = chatapp("--offline", "run", str(checkpoint()), "hello", "--max-tokens", "3")
     assert done.returncode == 0, done.stderr
+
+
+# Kills
+
+
+@UNIX
+def test_twenty_kills_leave_the_model_whole_or_absent(tmp_path: Path) -> None:
+    """The short form of the drill, which says the seed of its moments when it fails."""
+    seed = time.time_ns()
+    print(f"seed {seed}")
+    assert drill(tmp_path, 20, seed=seed).startswith("20 kills")
