@@ -123,9 +123,9 @@ def pull(given: Namespace) -> int:
 
 def search(given: Namespace) -> int:
     """Find models to pull."""
-    from chatapp import pulling
+    from chatapp import searching
 
-    pulling.print_search(given.text, as_json=given.json)
+    searching.print_search(given.text, as_json=given.json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`pull`, `search` and `login`: what they print, and what follows a pull until the model is ready."""
+"""`pull` and `login`: what they print, and what follows a pull until the model is ready."""
 
 import getpass
 import json
@@ -14,9 +14,8 @@ from chatapp import offline, selection
 from chatapp.errors import InputError
 from chatapp.selection import Wish
 from chatapp.terminal import printable
-from chatapp.units import count, size, table
-from model_store import Progress, Store, families, hub, pull
-from model_store.catalog import catalog
+from chatapp.units import count, size
+from model_store import Progress, Store, hub, pull
 from model_store.progress import OnTransfer, Transfer
 from model_store.pull import Plan
 
@@ -236,41 +235,6 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def print_search(text: str | None, *, as_json: bool) -> None:
-    """The models of the catalogue; with a text, those that match it, and what the Hub has."""
-    known = [
-        entry for entry in catalog().values() if not text or text.lower() in f"{entry.name} {entry.repository}".lower()
-    ]
-    found = []
-    if text:
-        offline.require_network("search")
-        found = hub.search(hub.site(), text, frozenset(families.names()))
-    if as_json:
-        return print(
-            json.dumps({"catalog": [asdict(one) for one in known], "hub": [asdict(one) for one in found]}, indent=2)
-        )
-    rows = [
-        (one.name, count(one.parameters * 1_000_000), licence(one.licence, one.gated), one.good_for) for one in known
-    ]
-    if rows:
-        print(printable(table(("NAME", "PARAMETERS", "LICENCE", "GOOD FOR"), rows)))
-    listed = {one.repository for one in catalog().values()}
-    others = [
-        (one.id, one.family, f"{one.downloads:,}", licence(one.licence, one.gated))
-        for one in found
-        if one.id not in listed
-    ]
-    if others:
-        print(printable(("\n" if rows else "") + table(("ON THE HUB", "FAMILY", "DOWNLOADS", "LICENCE"), others)))
-    if not rows and not others:
-        print(f"nothing that runs here is called {printable(text or '')!r}", file=sys.stderr)
-
-
-def licence(name: str, gated: bool) -> str:
-    """A licence, and whether the publisher wants to be asked."""
-    return f"{name}, gated" if gated else name
 
 
 def login(read: Callable[[str], str] = getpass.getpass) -> None:

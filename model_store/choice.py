@@ -9,8 +9,8 @@ from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.partial import Wanted
 
 TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
-TEXTS += ("added_tokens.json", "chat_template.jinja", "chat_template.json", "README.md", "LICENSE", "LICENSE.txt")
-VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt")
+TEXTS += ("added_tokens.json", "chat_template.jinja", "README.md", "LICENSE", "LICENSE.txt")
+VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 """What makes a tokenizer where there is no tokenizer.json."""
 WEIGHTS = (
     ("model.safetensors.index.json", "model.safetensors"),
@@ -74,7 +74,9 @@ def texts(entries: Entries, repository: str) -> list[Wanted]:
     tokenizers = ("tokenizer.json",) if "tokenizer.json" in entries else VOCABULARIES
     chosen = [entries[name] for name in (*TEXTS, *tokenizers) if name in entries]
     if not any(file.name in tokenizers for file in chosen):
-        raise UnsupportedCheckpoint(f"{repository} has no tokenizer; it cannot be run")
+        raise UnsupportedCheckpoint(
+            f"{repository} has none of tokenizer.json, {', '.join(VOCABULARIES)}; it cannot be run"
+        )
     for file in chosen:
         if file.size > TEXT_LIMIT:
             raise StoreError(f"{file.name} of {repository} has {file.size:,} bytes, too many for such a file")

@@ -401,7 +401,7 @@ def test_a_digest_that_is_none_is_refused(
         ("config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}', "already.*awq"),
         ("config.json", '{"model_type": "llama", "num_hidden_layers": 100000000}', "no such model can be run"),
         ("config.json", None, "has no config.json, but GGUF files; it cannot be run"),
-        ("tokenizer.json", None, "has no tokenizer"),
+        ("tokenizer.json", None, "has none of tokenizer.json, vocab.json"),
         ("model.safetensors", None, "neither model.safetensors nor pytorch_model.bin, but GGUF files"),
         ("model.safetensors", b"", "its header would have"),
         ("model.safetensors", (1 << 40).to_bytes(8, "little") + bytes(100), "its header would have 1,099,511,627,776"),
