@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ROUNDS = 5
 REPOSITORY = "org/large"
 
 
@@ -24,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=2000, help="megabytes in all (default: 2000)")
     parser.add_argument("--files", type=int, default=1, help="in so many files (default: 1)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each takes its turn (default: 5)")
     parser.add_argument("--fetch", nargs=2, metavar=("ENDPOINT", "FOLDER"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fetch:
@@ -36,7 +36,7 @@ def main() -> None:
         )
         try:
             assert hub.stdout
-            compare(hub.stdout.readline().strip().partition("=")[2], folder, names, given.size)
+            compare(hub.stdout.readline().strip().partition("=")[2], folder, names, given)
         finally:
             hub.kill()
             hub.wait()
@@ -53,7 +53,7 @@ def write_files(folder: Path, size: int, count: int) -> list[str]:
     return names
 
 
-def compare(endpoint: str, folder: Path, names: list[str], size: int) -> None:
+def compare(endpoint: str, folder: Path, names: list[str], given: argparse.Namespace) -> None:
     """Print the rates of both, and the peak memory of ours."""
     urls = [f"{endpoint}/{REPOSITORY}/resolve/main/{name}" for name in names]
     curl = ["curl", "--silent", "--fail"] + (["--parallel"] if len(urls) > 1 else [])
@@ -62,16 +62,16 @@ def compare(endpoint: str, folder: Path, names: list[str], size: int) -> None:
     ours = [sys.executable, __file__, "--fetch", endpoint, str(folder / "ours")]
     seconds: dict[str, list[float]] = {"curl": [], "ours": []}
     memory = ""
-    for _ in range(ROUNDS):
+    for _ in range(given.rounds):
         for name, command in (("curl", curl), ("ours", ours)):
-            subprocess.run(["sync"], check=True)
+            os.sync()
             start = time.perf_counter()
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             taken = time.perf_counter() - start
             if name == "ours":
                 taken, memory = float(done.stdout.split()[0]), done.stdout.split()[1]
             seconds[name].append(taken)
-            print(f"{name}: {size / taken:,.0f} MB/s", flush=True)
+            print(f"{name}: {given.size / taken:,.0f} MB/s", flush=True)
             for path in [*folder.glob("curl-*"), *folder.glob("ours/*")]:
                 path.unlink()
     ratios = [theirs / mine for theirs, mine in zip(seconds["curl"], seconds["ours"], strict=True)]

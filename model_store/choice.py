@@ -29,6 +29,8 @@ OTHERS = {
 LIMIT = 1 << 40
 """Bytes; no file of a model that runs on one machine has more."""
 TEXT_LIMIT = 1 << 28
+TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.jinja")
+"""The only files in a folder of their own that a model needs."""
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean a device on Windows."""
@@ -72,7 +74,8 @@ def texts(entries: Entries, repository: str) -> list[Wanted]:
         what = "is an adapter for another model" if adapter else "has no config.json" + instead(entries)
         raise UnsupportedCheckpoint(f"{repository} {what}; it cannot be run")
     tokenizers = ("tokenizer.json",) if "tokenizer.json" in entries else VOCABULARIES
-    chosen = [entries[name] for name in (*TEXTS, *tokenizers) if name in entries]
+    templates = filter(TEMPLATES.fullmatch, entries)
+    chosen = [entries[name] for name in (*TEXTS, *tokenizers, *templates) if name in entries]
     if not any(file.name in tokenizers for file in chosen):
         raise UnsupportedCheckpoint(
             f"{repository} has none of tokenizer.json, {', '.join(VOCABULARIES)}; it cannot be run"

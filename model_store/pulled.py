@@ -9,7 +9,7 @@ from typing import Any
 
 from model_store import read_json, write_json
 from model_store.catalog import catalog, refer
-from model_store.choice import check_entry
+from model_store.choice import PLAIN, TEMPLATES, check_entry
 from model_store.errors import ModelNotFound, StoreError
 from model_store.partial import BLOCK, Wanted
 
@@ -66,6 +66,9 @@ def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted])
     write_json(folder / MANIFEST, {**facts, "files": told})
     keep = {file.digest for file in files}
     for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)  # its files have been moved out
+            continue
         stale = path.name != MANIFEST and path.name.partition(".")[0] not in keep  # of another revision
         if stale or path.is_symlink():
             path.unlink()
@@ -80,12 +83,13 @@ def publish(root: Path, name: str) -> Path:
     folder, target, old = unfinished(root, name), checkpoint(root, name), root / FOLDER / f".{name}.old"
     named: dict[str, Path] = {}
     for file in listed(folder):
+        (folder / file.name).parent.mkdir(exist_ok=True)
         if file.digest in named:  # two names, one content
             link_or_copy(named[file.digest], folder / file.name)
         else:
             named[file.digest] = (folder / file.digest).replace(folder / file.name)
     for path in folder.iterdir():
-        if path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
+        if path.is_file() and path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
             path.unlink()  # parts of what came in another way
     sync(folder)
     shutil.rmtree(old, ignore_errors=True)
@@ -119,7 +123,7 @@ def listed(folder: Path) -> list[Wanted]:
         found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
     except (KeyError, TypeError, AttributeError) as error:
         raise altered(folder, str(error)) from error
-    if any("/" in file.name or file.name == MANIFEST for file in found):
+    if any(not PLAIN.fullmatch(file.name) and not TEMPLATES.fullmatch(file.name) for file in found):
         raise altered(folder, "a file in another folder")
     return found
 

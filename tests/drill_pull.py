@@ -25,7 +25,7 @@ from model_store.catalog import Entry, catalog
 from model_store.partial import Wanted
 
 REPOSITORY, NAME = "org/tiny", "org--tiny"
-RATE = 300_000
+RATE = 500_000
 """Bytes per second at which the hub sends weights: slow enough to be killed in the middle."""
 
 

@@ -115,17 +115,25 @@ def test_what_does_not_fit_is_told_with_the_numbers(planned: Callable[..., Plan]
     assert memory == "4.0 GB of memory are needed at int8 and this machine has 0.1 GB"
 
 
-def test_only_what_is_needed_is_fetched(planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub) -> None:
+def test_only_what_is_needed_is_fetched(
+    planned: Callable[..., Plan], pulling: Pull, folder: Path, loopback: LoopbackHub
+) -> None:
     wanted = {path.name for path in folder.iterdir()} | {"generation_config.json", "chat_template.jinja", "README.md"}
+    wanted.add("additional_chat_templates/tools.jinja")
     for name in (
         "pytorch_model.bin", "tf_model.h5", "flax_model.msgpack", "model.fp16.safetensors", "consolidated.safetensors",
         "original/consolidated.00.pth", "onnx/model.onnx", "model.gguf", "vocab.json", "merges.txt", "tokenizer.model",
         ".gitattributes", "training_args.bin", "generation_config.json", "chat_template.jinja", "README.md",
+        "additional_chat_templates/tools.jinja", "additional_chat_templates/x/y.jinja", "templates/x.jinja",
     ):  # fmt: skip
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("{}")
     loopback.publish(ORG, folder)
     assert {file.name for file in planned().files} == wanted
+    target = pulling()
+    assert {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} == wanted | {
+        "pull.json"
+    }
 
 
 def sharded(folder: Path, weight_map: dict[str, str]) -> None:
