@@ -112,6 +112,8 @@ class Store:
 
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
+        if pulled.is_here(self.root, name):
+            return self.register(name, pulled.checkpoint(self.root, name))
         if is_name(name) and (self.root / name / "model.json").exists():
             return self.register(name, self.read(name).folder)
         folder = Path(name).expanduser()
@@ -258,10 +260,16 @@ class Store:
 
     def name_for(self, folder: Path) -> str:
         """A name for the checkpoint in `folder` that no other one has."""
+        from model_store import pulled
+
+        if folder == pulled.checkpoint(self.root, folder.name):
+            return folder.name
         base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in folder.name).strip(".-") or "model"
         count = 1
-        while name in (BUILTIN, "checkpoints") or (
-            (self.root / name / "model.json").exists() and self.read(name).folder != folder
+        while (
+            name in (BUILTIN, pulled.FOLDER)
+            or pulled.is_here(self.root, name)
+            or ((self.root / name / "model.json").exists() and self.read(name).folder != folder)
         ):
             count += 1
             name = f"{base}-{count}"

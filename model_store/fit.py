@@ -25,8 +25,8 @@ RUNTIME = 200_000_000
 """Bytes that Python and a backend take besides the model."""
 REACHED = 0.5
 """The part of the memory's bandwidth that decoding reaches: 39 to 62 % were measured (benchmarks/README.md)."""
-SAMPLE = 1 << 27
-"""Bytes that are read to measure the bandwidth: more than caches hold."""
+SAMPLE = 1 << 26
+"""Bytes that are read to measure the bandwidth: more than most caches hold, little of what a pull may take."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Checkpoints that were pulled: `checkpoints/NAME/` in the store, complete as soon as it has this name."""
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ from model_store.partial import BLOCK, Wanted
 
 FOLDER = "checkpoints"
 MANIFEST = "pull.json"
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
+"""What a name can be that `refer` gives."""
 
 
 def checkpoint(root: Path, name: str) -> Path:
@@ -30,6 +33,11 @@ def unfinished(root: Path, name: str) -> Path:
 def names(root: Path) -> list[str]:
     """Every complete checkpoint."""
     return [path.parent.name for path in (root / FOLDER).glob(f"[!.]*/{MANIFEST}")]
+
+
+def is_here(root: Path, name: str) -> bool:
+    """Whether there is a complete checkpoint of exactly this name."""
+    return PLAIN_NAME.fullmatch(name) is not None and (checkpoint(root, name) / MANIFEST).exists()
 
 
 def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:

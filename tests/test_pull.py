@@ -523,6 +523,18 @@ def test_a_folder_of_the_user_is_not_taken_for_a_pulled_model(
     assert store.get("org--tiny").folder != own
 
 
+def test_what_is_pulled_takes_the_name_of_a_folder_of_the_user(
+    store: Store, pulling: Pull, folder: Path, tmp_path: Path
+) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "org--tiny"))
+    assert store.get(str(own)).name == "org--tiny"
+    target = pulling()
+    assert store.get("org--tiny").folder == target == store.get(str(target)).folder
+    assert (store.get(str(own)).name, store.get(str(own)).folder) == ("org--tiny-2", own)
+    store.remove("org--tiny")
+    assert (own / "config.json").exists() and store.get("org--tiny-2").folder == own
+
+
 def test_a_folder_called_checkpoints_gets_another_name(store: Store, folder: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(folder, tmp_path / "checkpoints"))
     assert store.get(str(own)).name == "checkpoints-2"
