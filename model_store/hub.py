@@ -217,6 +217,8 @@ def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
     except errors.HFValidationError as error:
         raise StoreError(f"{id!r} is no name of a repository; write ORGANISATION/NAME") from error
     except (httpx2.TransportError, ConnectionError, TimeoutError) as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise web.untrusted(urlsplit(site.endpoint).hostname, str(error)) from error
         raise TryAgain(f"{urlsplit(site.endpoint).hostname} cannot be reached ({web.plain(error)})") from error
     except (
         httpx2.HTTPError,

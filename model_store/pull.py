@@ -190,8 +190,8 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
         (root / name).mkdir(parents=True, exist_ok=True)
         with alone(root / name, on_wait):
             target = pulled.checkpoint(root, name)
-            if pulled.commit(target) == source.commit:
-                return target  # another process was quicker
+            if pulled.commit(target) == source.commit and pulled.has(target, wanted.files):
+                return target  # it was here, or another process was quicker
             facts = {
                 "endpoint": source.site.endpoint,
                 "repository": source.id,
@@ -218,7 +218,7 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
 def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
     """Bytes of each file that are here already, by name."""
     folder, found = pulled.unfinished(root, name), {}
-    if commit and pulled.commit(pulled.checkpoint(root, name)) == commit:
+    if commit and pulled.commit(target := pulled.checkpoint(root, name)) == commit and pulled.has(target, files):
         return {file.name: file.size for file in files}
     for file in files:
         for path in (folder / file.digest, folder / f"{file.digest}.part"):

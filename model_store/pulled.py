@@ -63,6 +63,11 @@ def commit(folder: Path) -> str | None:
     return read_json(folder / MANIFEST).get("commit") if (folder / MANIFEST).exists() else None
 
 
+def has(folder: Path, files: Sequence[Wanted]) -> bool:
+    """Whether each file is in `folder` with the size it should have."""
+    return all((folder / file.name).is_file() and (folder / file.name).stat().st_size == file.size for file in files)
+
+
 def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
     """The folder to fetch `files` into, with what an earlier attempt left or another checkpoint has."""
     folder = unfinished(root, name)

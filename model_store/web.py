@@ -153,6 +153,9 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
             headers = headers | authorization(proxy)
         connection.request("GET", target, headers=headers)
         return Answer(connection, url)
+    except ssl.SSLCertVerificationError as error:
+        connection.close()
+        raise untrusted(there.hostname, error.verify_message) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
         raise TryAgain(f"{there.hostname} cannot be reached ({plain(error)})") from error
@@ -233,6 +236,13 @@ def is_private(host: str, *, resolving: bool = True) -> bool:
 def forbidden(host: str) -> StoreError:
     """The error for a redirect into this machine's own network."""
     return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was asked there")
+
+
+def untrusted(host: str | None, why: str) -> StoreError:
+    """The error for a host that cannot prove who it is."""
+    return StoreError(
+        f"{host} cannot prove who it is ({why}); if a proxy stands in between, name its certificate in SSL_CERT_FILE"
+    )
 
 
 def proxy_for(there: SplitResult) -> SplitResult | None:

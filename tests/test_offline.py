@@ -1,13 +1,10 @@
 """Nothing but pull, search and login touches the network: no connection, no lookup, not even a library for it."""
 
-import fcntl
 import os
-import pty
 import select
 import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -61,6 +58,10 @@ def test_the_note_is_made_where_the_network_is_touched(chatapp: Run, notes: Path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="terminals of Unix")
 def test_the_screen_touches_no_network(notes: Path) -> None:
+    import fcntl
+    import pty
+    import termios
+
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color"}

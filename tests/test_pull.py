@@ -242,6 +242,22 @@ def test_the_same_revision_is_not_fetched_again(pulling: Pull, folder: Path, loo
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("damage", ["delete", "truncate"])
+def test_a_damaged_checkpoint_is_mended_by_another_pull(
+    pulling: Pull, folder: Path, loopback: LoopbackHub, damage: str
+) -> None:
+    target = pulling()
+    sent = loopback.sent
+    if damage == "delete":
+        (target / "tokenizer.json").unlink()
+    else:
+        os.truncate(target / "tokenizer.json", 10)
+    assert pulling() == target
+    assert (target / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
+    small = ("config.json", "tokenizer.json")
+    assert loopback.sent - sent == HEADER + sum((folder / name).stat().st_size for name in small)
+
+
 @pytest.mark.parametrize("named", [0, 1, 2, 3, 4])
 def test_a_pull_that_was_stopped_while_files_got_their_names_goes_on(
     store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, named: int

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import select
 import shutil
@@ -155,6 +154,8 @@ def test_bars_in_a_terminal_never_go_backwards(
 
 def in_a_terminal(*arguments: str) -> str:
     """What the command prints to standard error when that is a terminal."""
+    import pty
+
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "chatapp", *arguments], stderr=theirs, stdout=subprocess.DEVNULL, cwd=ROOT
