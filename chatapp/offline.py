@@ -1,6 +1,5 @@
 """Offline means offline: whatever asks for another machine is refused, whichever library it is in."""
 
-import ipaddress
 import os
 import sys
 from typing import Any
@@ -44,6 +43,8 @@ def refuse(event: str, details: tuple[Any, ...]) -> None:  # Any: each event has
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
+    import ipaddress  # here, because every command imports this module
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
