@@ -10,7 +10,7 @@ from chatapp import __version__
 from chatapp.settings import OBJECTIVES
 
 EPILOG = """\
-Everything runs on this machine; nothing is sent anywhere.
+Everything runs on this machine; only pull, search and login use the network.
 Text goes to standard output, everything else to standard error.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written is kept).
 """
@@ -42,7 +42,14 @@ lowered model, and what failed is not chosen by itself any more. The exit code i
 FILE is a reference made elsewhere: .npz or .safetensors with `tokens` (rows, length) and `logits`
 (rows, positions, vocabulary); --write makes one.
 """
-REMOVE = "A checkpoint folder of your own is never touched."
+REMOVE = "A checkpoint that was pulled is deleted too; a checkpoint folder of your own is never touched."
+PULL = """\
+NAME is in the catalogue (`chatapp search` lists it) or a repository of the Hugging Face Hub, as
+ORGANISATION/NAME, or ORGANISATION/NAME@REVISION. What was interrupted goes on where it stopped.
+HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables count as elsewhere.
+"""
+SEARCH = "Without TEXT: the catalogue, without asking the network. With it, also what the Hub has that runs here."
+LOGIN = "The token is read without showing it, or from standard input, and kept where huggingface_hub keeps it."
 STATS_FORMATS = ("text", "json")
 
 
@@ -66,7 +73,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if argv and not argv[0].startswith("-") and argv[0] not in commands:
         parser.error(f"there is no command {argv[0]!r}{_did_you_mean(argv[0], commands)}")
     end = argv.index("--") if "--" in argv and argv[0] in ("run", "complete") else len(argv)
+    offline = "--offline" in argv[:end]  # wherever it stands
+    argv = [word for word in argv[:end] if word != "--offline"] + list(argv[end:])
+    end = argv.index("--") if end < len(argv) else len(argv)
     arguments, rest = parser.parse_known_args(_with_stats_format(argv[:end]))
+    arguments.offline = offline
     used = commands.get(arguments.command, parser)
     for name in rest:
         if name.startswith("-") and name != "-":
@@ -112,6 +123,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
+    parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
 
@@ -146,6 +158,19 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     complete.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
     add_generation(complete, temperature="see above", max_tokens="64 in one line, else 256")
     add_output(complete)
+
+    pull = command("pull", "fetch a model, check it, and make it ready to run", details=PULL)
+    pull.add_argument("name", metavar="NAME")
+    pull.add_argument("--dry-run", action="store_true", help="only show what would be fetched, and whether it fits")
+    pull.add_argument("--force", action="store_true", help="fetch what does not fit this machine")
+    pull.add_argument("--json", action="store_true", help="print the plan and the progress as lines of JSON")
+    add_placement(pull)
+
+    search = command("search", "find models to pull", details=SEARCH)
+    search.add_argument("text", metavar="TEXT", nargs="?")
+    search.add_argument("--json", action="store_true", help="print JSON")
+
+    command("login", "keep a token of the Hugging Face Hub, for gated and private models", details=LOGIN)
 
     listing = command("list", "list the models that are here", aliases=("ls",))
     listing.add_argument("--json", action="store_true", help="print JSON")

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from chatapp import offline
 from model_store import Progress, Store, StoredModel, Variant
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a runtime prints is not for the parent to parse
     request = json.loads(sys.stdin.readline())
+    if offline.wanted():
+        offline.enforce()
 
     def tell(message: dict[str, object]) -> None:
         print(json.dumps(message), file=output, flush=True)

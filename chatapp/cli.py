@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chatapp import arguments
+from chatapp import arguments, offline
+from chatapp.terminal import printable
 
 if TYPE_CHECKING:
     from backends import Placement
@@ -30,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
         given = arguments.parse(sys.argv[1:] if argv is None else argv)
+        if given.offline or offline.wanted():
+            offline.enforce()
         code = COMMANDS[given.command](given)
         sys.stdout.flush()
         return code
@@ -45,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if not (message := one_line(error)):
             raise
-        print(f"Error: {message}", file=sys.stderr)
+        print(f"Error: {printable(message)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
 
 
@@ -109,6 +112,31 @@ def complete(given: Namespace) -> int:
     return completion.complete(request, lambda: open_model(given, model), form_of(given))
 
 
+def pull(given: Namespace) -> int:
+    """Fetch a model."""
+    from chatapp import pulling
+
+    manner = pulling.Manner(force=given.force, dry_run=given.dry_run, as_json=given.json)
+    pulling.pull_model(store(), given.name, wish_of(given), manner, progress)
+    return 0
+
+
+def search(given: Namespace) -> int:
+    """Find models to pull."""
+    from chatapp import searching
+
+    searching.print_search(given.text, as_json=given.json)
+    return 0
+
+
+def login(given: Namespace) -> int:
+    """Keep a token of the Hub."""
+    from chatapp import pulling
+
+    pulling.login()
+    return 0
+
+
 def show_list(given: Namespace) -> int:
     """List the models that are here."""
     from chatapp import listings
@@ -126,7 +154,7 @@ def show(given: Namespace) -> int:
 
 
 def remove(given: Namespace) -> int:
-    """Delete what was made for models."""
+    """Delete what was made for models, and what was pulled."""
     from chatapp.units import size
 
     for name in given.models:
@@ -208,6 +236,9 @@ COMMANDS = {
     None: screen,
     "run": run,
     "complete": complete,
+    "pull": pull,
+    "search": search,
+    "login": login,
     "list": show_list,
     "ls": show_list,
     "show": show,

@@ -100,22 +100,33 @@ class Store:
 
     def list(self) -> list[StoredModel]:
         """Every model, the built-in first."""
-        names = sorted(path.parent.name for path in self.root.glob("*/model.json"))
-        return [self.get(BUILTIN), *(self.read(name) for name in names if name != BUILTIN)]
+        from model_store import pulled
+
+        known = {path.parent.name for path in self.root.glob("*/model.json")}
+        names = sorted({*known, *pulled.names(self.root)} - {BUILTIN})
+        return [self.get(BUILTIN), *(self.read(name) if name in known else self.get(name) for name in names)]
 
     def get(self, name: str) -> StoredModel:
-        """The model called `name`, or the checkpoint folder at this path."""
+        """The model called `name`, the checkpoint folder at this path, or what was pulled from this repository."""
+        from model_store import pulled
+
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
+        if pulled.is_here(self.root, name):
+            return self.register(name, pulled.checkpoint(self.root, name))
         if is_name(name) and (self.root / name / "model.json").exists():
             return self.register(name, self.read(name).folder)
         folder = Path(name).expanduser()
         if name and folder.is_dir():
             folder = folder.resolve()
             return self.register(self.name_for(folder), folder)
+        if found := pulled.find(self.root, name):
+            return self.register(found, pulled.checkpoint(self.root, found))
         known = [BUILTIN, *(path.parent.name for path in self.root.glob("*/model.json"))]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "chatapp list shows the models that are here"
+        if pulled.can_be_pulled(name):
+            hint = f"to fetch it: chatapp pull {name}"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def lowered(
@@ -193,12 +204,22 @@ class Store:
         return made
 
     def remove(self, name: str) -> int:
-        """Delete what was made for a model and return the bytes freed; its checkpoint stays where it is."""
+        """Delete what was made for a model, and its checkpoint if it was pulled; the bytes freed.
+
+        A checkpoint folder of the user's own stays as it is.
+        """
+        from model_store import pulled
+
+        here = pulled.find(self.root, name, unfinished=True) or name
+        if is_name(here) and (freed := pulled.remove(self.root, here)) is not None:
+            return freed + (self.forget(here) if (self.root / here).is_dir() else 0)
+        if not is_name(name) or not (self.root / name).is_dir():
+            return 0 if name == BUILTIN else self.forget(self.get(name).name)
+        return self.forget(name)
+
+    def forget(self, name: str) -> int:
+        """Delete what was made for a model; the bytes freed."""
         folder = self.root / name
-        if not is_name(name) or not folder.is_dir():
-            if name == BUILTIN:
-                return 0
-            return self.remove(self.get(name).name)
         freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         (folder / "model.json").unlink(missing_ok=True)  # first, so that half a model is never found
         shutil.rmtree(folder)
@@ -213,7 +234,7 @@ class Store:
         if (self.root / name / "model.json").exists():
             if read_json(self.root / name / "model.json").get("fingerprint") == digest:
                 return self.read(name)
-            self.remove(name)
+            self.forget(name)
 
         from model_store.convert import describe
 
@@ -239,9 +260,17 @@ class Store:
 
     def name_for(self, folder: Path) -> str:
         """A name for the checkpoint in `folder` that no other one has."""
+        from model_store import pulled
+
+        if folder == pulled.checkpoint(self.root, folder.name):
+            return folder.name
         base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in folder.name).strip(".-") or "model"
         count = 1
-        while name == BUILTIN or ((self.root / name / "model.json").exists() and self.read(name).folder != folder):
+        while (
+            name in (BUILTIN, pulled.FOLDER)
+            or pulled.is_here(self.root, name)
+            or ((self.root / name / "model.json").exists() and self.read(name).folder != folder)
+        ):
             count += 1
             name = f"{base}-{count}"
         return name

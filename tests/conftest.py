@@ -129,6 +129,13 @@ def random_llama() -> dict[str, np.ndarray]:
     return weights
 
 
+def write_tokenizer(folder: Path, size: int) -> None:
+    """Write a tokenizer of `size` made-up words for a checkpoint that has none."""
+    tokenizer = tokenizers.Tokenizer(models.WordLevel({chr(97 + i % 26) * (1 + i // 26): i for i in range(size)}, "a"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
 def write_safetensors(path: Path, weights: dict[str, np.ndarray]) -> None:
     """Write a safetensors file: the header's length, the header, the tensors."""
     header, offset = {}, 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,9 @@ def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path:
     assert cells[:3] == ["8", "17", "int4"]
     assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[3:12])
     assert not (folder / "tiny-gptj").exists()
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is what it is compared with")
+def test_transfers_are_timed_beside_curl(tmp_path: Path) -> None:
+    report = run("transfer.py", "--size", "2", "--files", "2", "--rounds", "1", home=tmp_path)
+    assert "ours / curl: " in report and "peak memory" in report

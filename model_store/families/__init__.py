@@ -29,10 +29,15 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
+def names() -> list[str]:
+    """Every `model_type` that is known."""
+    return [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
+
+
 def find(config: Config) -> Family:
     """The family of a checkpoint, by its `model_type`."""
     wanted = config.get("model_type")
-    known = [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
+    known = names()
     if wanted in known:
         refuse(config)
         variants = [name for (kind, key, value), name in VARIANTS.items() if (kind, value) == (wanted, config.get(key))]

@@ -1,0 +1,63 @@
+"""Short names of models, the repositories they stand for, and what a stored model is called."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from model_store.errors import ModelNotFound
+
+PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
+REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the catalogue."""
+
+    name: str
+    kind: str
+    family: str
+    repository: str
+    parameters: int
+    """In millions."""
+    licence: str
+    good_for: str
+    revision: str | None = None
+    gated: bool = False
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What is to be pulled, and what it is called here."""
+
+    name: str
+    repository: str
+    revision: str | None
+
+
+@cache
+def catalog() -> Mapping[str, Entry]:
+    """Every model of the catalogue by name."""
+    kinds = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    return {name: Entry(name, kind, **facts) for kind, entries in kinds.items() for name, facts in entries.items()}
+
+
+def refer(text: str) -> Reference:
+    """What `text` stands for: a name of the catalogue, or a repository as `organisation/name`, `...@revision`."""
+    if entry := catalog().get(text.lower()):
+        return Reference(entry.name, entry.repository, entry.revision)
+    found = REPOSITORY.fullmatch(text)
+    if not found or ".." in text or "--" in found[1] or text.endswith((".git", "/")):
+        near = get_close_matches(text.lower(), catalog(), 1)
+        hint = f"did you mean {near[0]!r}?" if near else "see chatapp search, or write ORGANISATION/NAME[@REVISION]"
+        raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")
+    repository, revision = found[1], found[2]
+    for entry in catalog().values():
+        if entry.repository.lower() == repository.lower() and revision in (None, entry.revision):
+            return Reference(entry.name, entry.repository, entry.revision)
+    name = f"{repository}@{revision}" if revision else repository
+    return Reference(name.replace("/", "--"), repository, revision)

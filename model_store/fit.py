@@ -1,0 +1,132 @@
+"""Whether a model fits this machine, and how fast it would be, about: before its weights are fetched."""
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends import quantize
+from backends.decoder import Decoder
+from model_store.checkpoint import DTYPES, HEADER_LIMIT, span
+from model_store.errors import UnsupportedCheckpoint
+from model_store.partial import Wanted
+
+CONVERSATION = 4096
+"""Tokens of context for which memory is reckoned."""
+RUNTIME = 200_000_000
+"""Bytes that Python and a backend take besides the model."""
+REACHED = 0.5
+"""The part of the memory's bandwidth that decoding reaches: 39 to 62 % were measured (benchmarks/README.md)."""
+SAMPLE = 1 << 26
+"""Bytes that are read to measure the bandwidth: more than most caches hold, little of what a pull may take."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is known of a checkpoint's weights before they are here."""
+
+    parameters: int
+    bits: int
+    """Of each, in the checkpoint."""
+
+
+def from_header(file: Wanted, header: bytes) -> Weights:
+    """The weights of a safetensors file, of which `header` is the JSON; its offsets must fit the file's size."""
+    try:
+        entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
+        entries.pop("__metadata__", None)
+        spans = [span(entry) for entry in entries.values()]
+        shapes = [(entry["shape"], DTYPES[entry["dtype"]]) for entry in entries.values() if entry["dtype"] in DTYPES]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UnsupportedCheckpoint(f"the header of {file.name} cannot be read ({error})") from error
+    ends = [stop for begin, stop, size in spans if stop - begin == size]
+    if len(ends) < len(spans) or max(ends, default=0) + 8 + len(header) != file.size:
+        raise UnsupportedCheckpoint(f"{file.name} has {file.size:,} bytes, and its header describes others")
+    count = sum(prod(shape) for shape, _ in shapes)
+    return Weights(count, 8 * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes) // max(1, count))
+
+
+def header_size(file: Wanted, start: bytes) -> int:
+    """The bytes of the header of a safetensors file that starts so."""
+    size = int.from_bytes(start[:8], "little")
+    if not 2 <= size <= min(file.size - 8, HEADER_LIMIT):
+        raise UnsupportedCheckpoint(f"{file.name} has {file.size:,} bytes, and its header would have {size:,}")
+    return size
+
+
+def lowered_size(parameters: int, precision: str) -> int:
+    """Bytes that so many weights take at a precision, about."""
+    to = quantize.precision(precision)
+    block = to.block or 1024  # a row
+    return int(parameters * (to.bits if to.bits == 32 else to.bits + 32 / block) / 8)
+
+
+def memory_needed(decoder: Decoder, parameters: int, precision: str) -> int:
+    """Bytes of memory to run: weights, a conversation's keys and values, the runtime."""
+    layers = (*decoder.layers, *decoder.encoder)
+    per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
+    return lowered_size(parameters, precision) + per_token * min(decoder.context_length, CONVERSATION) + RUNTIME
+
+
+def tokens_per_second(parameters: int, precision: str) -> float:
+    """About how fast a model would decode here: each token reads every weight once."""
+    return REACHED * bandwidth() / lowered_size(parameters, precision)
+
+
+@cache
+def bandwidth() -> float:
+    """Bytes per second that all cores together read from memory, measured in about a tenth of a second."""
+    data = np.ones(SAMPLE // 8)
+    threads = min(os.cpu_count() or 1, 8)
+    best = float("inf")
+    for _ in range(3):
+        parts = [threading.Thread(target=part.max) for part in np.array_split(data, threads)]
+        start = time.perf_counter()
+        for thread in parts:
+            thread.start()
+        for thread in parts:
+            thread.join()
+        best = min(best, time.perf_counter() - start)
+    return SAMPLE / best
+
+
+def memory() -> int:
+    """Bytes of memory that this machine, or the container this runs in, has."""
+    if sys.platform == "win32":
+        return windows_memory()
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    return min(whole, int(limit)) if limit.isdecimal() else whole
+
+
+if sys.platform == "win32":
+    import ctypes
+
+    class Status(ctypes.Structure):
+        """MEMORYSTATUSEX of sysinfoapi.h."""
+
+        _fields_ = [
+            ("length", ctypes.c_uint32),
+            ("load", ctypes.c_uint32),
+            ("total", ctypes.c_uint64),
+            ("rest", ctypes.c_uint64 * 6),
+        ]
+
+    def windows_memory() -> int:
+        """Bytes of memory of a Windows machine."""
+        status = Status()
+        status.length = ctypes.sizeof(status)
+        if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
+            raise OSError("Windows does not tell how much memory there is")
+        return int(status.total)

@@ -1,0 +1,288 @@
+"""Ask the Hugging Face Hub: what a repository holds, for the bytes of its files, for models by name."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import huggingface_hub
+from huggingface_hub import HfApi, constants, errors, get_session, get_token
+from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]  # documented, not in __all__
+
+from model_store import web
+from model_store.choice import Entries, check_entry
+from model_store.errors import StoreError
+from model_store.partial import Wanted
+from model_store.web import Answer, Patience, Site, TryAgain
+
+API_LIMIT = 1 << 25
+"""Bytes of an answer that lists files or models."""
+MOST_FILES = 20_000
+OnWait = Callable[[str, float], None]
+"""Told what went wrong, and how many seconds pass before it is tried again."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model's repository, at one commit."""
+
+    site: Site
+    id: str
+    commit: str
+    licence: str
+    gated: bool
+    files: Entries
+
+    @property
+    def page(self) -> str:
+        """Where people read about it."""
+        return f"{self.site.endpoint}/{self.id}"
+
+    def open(self, file: Wanted, offset: int, *, stop: int | None = None, stall: float = Patience.stall) -> Answer:
+        """Ask for a file from a byte on, up to another (None: its end)."""
+        headers = {"Range": f"bytes={offset}-{stop - 1 if stop else ''}"} if offset or stop else {}
+        url = f"{self.page}/resolve/{self.commit}/{quote(file.name)}"
+        answer = web.get(url, self.site, headers=headers, stall=stall)
+        if answer.status not in (200, 206):
+            content = answer.whole(1 << 16) or b""
+            answer.close()
+            raise refusal(answer, content, self.id, self.site)
+        return answer
+
+    def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
+        """A small file, or the first `limit` bytes of a large one."""
+
+        size = min(limit, file.size)
+
+        def request() -> bytes:
+            answer = self.open(file, 0, stop=size if 0 < size < file.size else None, stall=patience.stall)
+            content = bytearray()
+            try:
+                while len(content) < size and (chunk := answer.read()):
+                    content += chunk
+            finally:
+                answer.close()
+            if len(content) < size:
+                raise TryAgain(f"{len(content):,} of {size:,} bytes of {file.name} came")
+            return bytes(content[:size])
+
+        return web.patiently(request, patience, on_wait=on_wait)
+
+    def read_whole(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
+        """A file of at most `limit` bytes, whose digest is checked."""
+        if file.size > limit:
+            raise StoreError(f"{file.name} of {self.id} has {file.size:,} bytes, too many for such a file")
+        content = self.read(file, limit, patience=patience, on_wait=on_wait)
+        digest = file.hash()
+        digest.update(content)
+        if digest.hexdigest() != file.digest:
+            raise StoreError(f"{file.name} of {self.id} came with other bytes than the Hub announces; try again later")
+        return content
+
+
+def site() -> Site:
+    """The Hub as the environment and an earlier `login` say: HF_ENDPOINT, HF_TOKEN, HF_HOME."""
+    if constants.HF_HUB_OFFLINE:
+        raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network")
+    return Site(constants.ENDPOINT, get_token())
+
+
+def repository(site: Site, id: str, revision: str | None, *, patience: Patience, on_wait: OnWait) -> Repository:
+    """What a repository holds, at the commit that `revision` means now."""
+
+    def request() -> Repository:
+        with hub_errors(site, id, revision):
+            found = api(site).model_info(id, revision=revision, files_metadata=True)
+            if not isinstance(found.sha, str) or len(found.sha) != 40 or not set(found.sha) <= set("0123456789abcdef"):
+                raise ValueError(f"the commit is {found.sha!r}")
+            siblings = found.siblings or []
+            if len(siblings) > MOST_FILES:
+                raise StoreError(f"{id} lists {len(siblings):,} files, too many for a model")
+            listed = [
+                check_entry(one.rfilename, one.size, one.lfs.sha256 if one.lfs else one.blob_id) for one in siblings
+            ]
+            return Repository(
+                site, id, found.sha, licence(found.tags), bool(found.gated), {one.name: one for one in listed}
+            )
+
+    return web.patiently(request, patience, on_wait=on_wait)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A repository that a search has found."""
+
+    id: str
+    family: str
+    downloads: int
+    licence: str
+    gated: bool
+
+
+REPACKED = {"gguf", "gptq", "awq", "bitsandbytes", "mlx", "exl2", "4-bit", "8-bit", "compressed-tensors", "adapter"}
+"""Tags of repositories whose weights we do not read."""
+
+
+def search(site: Site, text: str, families: frozenset[str], *, limit: int = 20) -> list[Found]:
+    """The most downloaded models with `text` in their name, of the families that run here."""
+
+    def request() -> list[Found]:
+        with hub_errors(site, text, None):
+            found: list[Found] = []
+            models = api(site).list_models(
+                search=text, sort="downloads", limit=10 * limit, expand=["downloads", "gated", "tags"]
+            )
+            for one in models:
+                tags = set(one.tags or ())
+                if (known := sorted(tags & families)) and not tags & REPACKED and len(found) < limit:
+                    found.append(Found(one.id, known[0], one.downloads or 0, licence(one.tags), bool(one.gated)))
+            return found
+
+    return web.patiently(request, Patience())
+
+
+def login(token: str) -> str:
+    """Keep a token where huggingface_hub looks for it, once the Hub has accepted it; the user's name."""
+    place = site()
+    with hub_errors(Site(place.endpoint, token), "", None):
+        name = str(api(place).whoami(token=token)["name"])
+        huggingface_hub.login(token=token)
+    return name
+
+
+def licence(tags: list[str] | None) -> str:
+    """The licence among a repository's tags."""
+    return next((tag.partition(":")[2] for tag in tags or () if tag.startswith("license:")), "not stated")
+
+
+def api(site: Site) -> HfApi:
+    """huggingface_hub's client, made to refuse what is too large and redirects into the own network."""
+    constants.HF_HUB_DISABLE_TELEMETRY = True  # it would ask the Hub which programs to look for here, and report them
+    client = get_session()
+    client.timeout = Patience.stall
+    client.headers["Accept-Encoding"] = "identity"  # so that what is counted is what must be held
+
+    def guard(request: httpx2.Request) -> None:
+        there = urlsplit(str(request.url))
+        host = there.hostname or ""
+        if not site.owns(there) and not site.private and web.is_private(host, resolving=not web.proxy_for(there)):
+            raise web.forbidden(host)
+
+    def limit(response: httpx2.Response) -> None:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise ValueError("it is compressed, which was not asked for")
+        if isinstance(response.stream, httpx2.SyncByteStream):
+            response.stream = Limited(response.stream)
+
+    client.event_hooks = {"request": [guard], "response": [limit]}
+    return HfApi(endpoint=site.endpoint, token=site.token or False, library_name="chatapp")
+
+
+class Limited(httpx2.SyncByteStream):
+    """The body of an answer, which must not be endless."""
+
+    def __init__(self, stream: httpx2.SyncByteStream):
+        self.stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self.stream:
+            size += len(chunk)
+            if size > API_LIMIT:
+                raise ValueError(f"it has more than {API_LIMIT:,} bytes")
+            yield chunk
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.stream.close()
+
+
+@contextmanager
+def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
+    """Turn what huggingface_hub raises into StoreError, or into TryAgain where it may pass."""
+    try:
+        yield
+    except errors.HfHubHTTPError as error:
+        response = error.response
+        if response is not None and (response.status_code in web.BUSY or response.status_code >= 500):
+            asked = response.headers.get("Retry-After", "")
+            host = urlsplit(site.endpoint).hostname
+            raise TryAgain(
+                f"{host} answers {response.status_code}", float(asked) if asked.isdecimal() else None
+            ) from error
+        raise explained(error, id, site, revision) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network") from error
+    except errors.HFValidationError as error:
+        raise StoreError(f"{id!r} is no name of a repository; write ORGANISATION/NAME") from error
+    except (httpx2.TransportError, ConnectionError, TimeoutError) as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise web.untrusted(urlsplit(site.endpoint).hostname, str(error)) from error
+        raise TryAgain(f"{urlsplit(site.endpoint).hostname} cannot be reached ({web.plain(error)})") from error
+    except (
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise StoreError(
+            f"{site.endpoint} does not answer as the Hub would ({web.plain(error)[:200]}); "
+            "is there a network that wants you to log in, or is HF_ENDPOINT wrong?"
+        ) from error
+
+
+def refusal(answer: Answer, content: bytes, id: str, site: Site) -> StoreError:
+    """The error for an answer that is neither the file nor a passing trouble, as huggingface_hub understands it."""
+    headers = {
+        name: value for name, value in answer.headers.items() if not name.lower().startswith(("content", "trans"))
+    }
+    response = httpx2.Response(
+        answer.status, headers=headers, content=content, request=httpx2.Request("GET", answer.url)
+    )
+    try:
+        hf_raise_for_status(response)
+    except errors.HfHubHTTPError as error:
+        return explained(error, id, site, None)
+    return StoreError(f"{urlsplit(answer.url).hostname} answers {answer.status} to a request for a file of {id}")
+
+
+def explained(error: Exception, id: str, site: Site, revision: str | None) -> StoreError:
+    """What an error of the Hub means for the user, and which page to visit."""
+    page = f"{site.endpoint}/{id}"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, errors.GatedRepoError):
+        return gated(page, id, known=site.token is not None)
+    if isinstance(error, errors.DisabledRepoError):
+        return StoreError(f"{id} has been disabled by the Hub; see {page}")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        if site.token:
+            return StoreError(f"there is no {id} at {site.endpoint}, or your token may not read it; see {page}")
+        return StoreError(
+            f"there is no public repository {id} at {site.endpoint}; check the name at {page}, "
+            "or if it is private: chatapp login"
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return StoreError(f"{id} has no revision {revision!r}; see {page}/refs")
+    if isinstance(error, errors.EntryNotFoundError):
+        return StoreError(f"a file that {id} lists is not there; pull again, it may have just been changed")
+    if status == 401:
+        return StoreError(
+            f"{site.endpoint} does not accept your token; make a new one at {site.endpoint}/settings/tokens, "
+            "then: chatapp login"
+        )
+    if status == 403:
+        return StoreError(f"{site.endpoint} does not let you read {id}; see {page}")
+    return StoreError(f"{site.endpoint} refuses what was asked about {id}: {web.plain(error)[:300]}")
+
+
+def gated(page: str, id: str, *, known: bool) -> StoreError:
+    """The error for a model whose publisher wants to be asked."""
+    if known:
+        return StoreError(
+            f"{id} is gated and your account has no access to it yet; ask for it at {page}, then pull again"
+        )
+    return StoreError(f"{id} is gated: accept its terms at {page}, then: chatapp login, and pull again")

@@ -1,0 +1,238 @@
+"""Pull a model: plan it before the first byte, fetch what it needs, and publish it as a checkpoint of the store."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import backends
+from backends import quantize
+from backends.decoder import Decoder
+from model_store import StoredModel, catalog, choice, families, fit, hub, not_writable, pulled, transfer
+from model_store.checkpoint import Config
+from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.hub import OnWait, Repository
+from model_store.partial import Wanted
+from model_store.progress import OnTransfer, Tracker
+from model_store.unfinished import alone
+from model_store.web import Patience, Site
+
+CONFIG_LIMIT = 1 << 22
+"""Bytes of config.json."""
+INDEX_LIMIT = 1 << 25
+HEADER_START = 1 << 16
+"""Bytes of a weights file that are read at first: most headers end there."""
+SPARE = 100_000_000
+"""Bytes of the disk that are left free."""
+MOST = {"layer": 10_000, "head": 100_000}
+"""Numbers in config.json that only somebody would exceed who wants to make this machine busy."""
+ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pull would fetch and what the model would need here; sizes in bytes."""
+
+    repository: Repository
+    revision: str | None
+    files: tuple[Wanted, ...]
+    model: StoredModel
+    """As it will be in the store."""
+    precision: str
+    precision_reason: str
+    read: Mapping[str, bytes]
+    """Small files that planning had to read, by digest."""
+    there: int
+    """Of the files, what is here already."""
+    lowered: int
+    """Of the model when it is lowered, for every backend that will be tried."""
+    disk_free: int
+    memory_needed: int
+    memory: int
+    tokens_per_second: float
+
+    @property
+    def size(self) -> int:
+        """Of all files."""
+        return choice.total(self.files)
+
+    @property
+    def disk_needed(self) -> int:
+        """What is still to be fetched, and what is made of it."""
+        return self.size - self.there + self.lowered
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it does not fit, with the numbers."""
+        found = []
+        if self.disk_needed + SPARE > self.disk_free:
+            found.append(f"{gigabytes(self.disk_needed)} of disk are needed and {gigabytes(self.disk_free)} are free")
+        if self.memory_needed > self.memory:
+            found.append(
+                f"{gigabytes(self.memory_needed)} of memory are needed at {self.precision} "
+                f"and this machine has {gigabytes(self.memory)}"
+            )
+        return found
+
+
+def plan(
+    root: Path,
+    text: str,
+    *,
+    site: Site | None = None,
+    precision: str | None = None,
+    patience: Patience | None = None,
+    on_wait: OnWait = lambda reason, pause: None,
+) -> Plan:
+    """What pulling `text` means; asks the Hub, and writes nothing. Raises StoreError for what cannot be run."""
+    if precision:
+        quantize.precision(precision)  # refuses an unknown one
+    wanted, patience = catalog.refer(text), patience or Patience()
+    found = hub.repository(site or hub.site(), wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
+    if found.gated and not found.site.token:
+        raise hub.gated(found.page, found.id, known=False)
+
+    read: dict[str, bytes] = {}
+
+    def json_of(file: Wanted, limit: int) -> Config:
+        read[file.digest] = found.read_whole(file, limit, patience=patience, on_wait=on_wait)
+        return parsed(read[file.digest], file, found.id)
+
+    texts = choice.texts(found.files, found.id)
+    config = json_of(found.files["config.json"], CONFIG_LIMIT)
+    decoder = describe(config, found.id)
+    index, files = choice.weight_index(found.files, found.id)
+    if index:
+        files = [index, *choice.shards(index, json_of(index, INDEX_LIMIT), found.files)]
+    weights = weigh([file for file in files if file != index], config, found, patience, on_wait)
+    chosen = tuple(sorted((*texts, *files), key=lambda file: file.size))
+    if len({file.name.casefold() for file in chosen}) < len(chosen):
+        raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
+    model = StoredModel(
+        name=wanted.name,
+        folder=pulled.checkpoint(root, wanted.name),
+        family=str(config["model_type"]),
+        parameters=weights.parameters,
+        context_length=decoder.context_length,
+        chats=any(file.name.startswith("chat_template") for file in texts),
+        size=choice.total(files),
+    )
+    used = precision or model.precision
+    places = [name for name in backends.NAMES if backends.get(name).devices()]
+    return Plan(
+        repository=found,
+        revision=wanted.revision,
+        files=chosen,
+        model=model,
+        precision=used,
+        precision_reason="as you asked" if precision else model.precision_reason,
+        read=read,
+        there=sum(there(root, wanted.name, chosen, found.commit).values()),
+        lowered=len(places) * fit.lowered_size(weights.parameters, used),
+        disk_free=shutil.disk_usage(existing(root)).free,
+        memory_needed=fit.memory_needed(decoder, weights.parameters, used),
+        memory=fit.memory(),
+        tokens_per_second=fit.tokens_per_second(weights.parameters, used),
+    )
+
+
+def parsed(content: bytes, file: Wanted, id: str) -> Config:
+    """The JSON object that a file holds."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnsupportedCheckpoint(f"{file.name} of {id} is not valid JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise UnsupportedCheckpoint(f"{file.name} of {id} holds no JSON object")
+    return value
+
+
+def describe(config: Config, id: str) -> Decoder:
+    """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
+    for field, value in config.items():
+        if any(word in field and isinstance(value, int) and value > most for word, most in MOST.items()):
+            raise UnsupportedCheckpoint(
+                f"config.json of {id} says that {field} is {str(value)[:20]}: no such model can be run"
+            )
+    try:
+        return families.find(config).decoder(config)
+    except UnsupportedCheckpoint as error:
+        raise UnsupportedCheckpoint(f"{id} cannot be run: {error}") from error
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise UnsupportedCheckpoint(f"config.json of {id} lacks a field or has a wrong one: {error}") from error
+
+
+def weigh(files: list[Wanted], config: Config, source: Repository, patience: Patience, on_wait: OnWait) -> fit.Weights:
+    """How many weights the files hold: by the header of the first, and by the sizes of the others."""
+    first, size = files[0], choice.total(files)
+    if not first.name.endswith(".safetensors"):
+        bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
+        return fit.Weights(size * 8 // bits, bits)
+    start = source.read(first, HEADER_START, patience=patience, on_wait=on_wait)
+    end = 8 + fit.header_size(first, start)
+    if end > len(start):
+        start = source.read(first, end, patience=patience, on_wait=on_wait)
+    weights = fit.from_header(first, start[8:end])
+    return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
+
+
+def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
+    """Fetch what a plan says, going on where an earlier attempt stopped; the checkpoint's folder."""
+    source, name, patience = wanted.repository, wanted.model.name, patience or Patience()
+    unique = list({file.digest: file for file in wanted.files}.values())
+    tracker = Tracker(unique)
+
+    def on_wait() -> None:
+        on_transfer(tracker.look(there(root, name, unique), 0, "another process is pulling this model"))
+
+    try:
+        (root / name).mkdir(parents=True, exist_ok=True)
+        with alone(root / name, on_wait):
+            target = pulled.checkpoint(root, name)
+            if pulled.commit(target) == source.commit and pulled.has(target, wanted.files):
+                return target  # it was here, or another process was quicker
+            facts = {
+                "endpoint": source.site.endpoint,
+                "repository": source.id,
+                "revision": wanted.revision,
+                "commit": source.commit,
+                "licence": source.licence,
+            }
+            folder = pulled.begin(root, name, facts, wanted.files)
+            for digest, content in wanted.read.items():
+                (folder / f"{digest}.read").write_bytes(content)
+                (folder / f"{digest}.read").replace(folder / digest)
+            transfer.fetch(
+                unique,
+                folder,
+                lambda file, offset: source.open(file, offset, stall=patience.stall),
+                on_transfer=on_transfer,
+                patience=patience,
+            )
+            return pulled.publish(root, name)
+    except OSError as error:
+        raise not_writable(root, error) from error
+
+
+def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
+    """Bytes of each file that are here already, by name."""
+    folder, found = pulled.unfinished(root, name), {}
+    if commit and pulled.commit(target := pulled.checkpoint(root, name)) == commit and pulled.has(target, files):
+        return {file.name: file.size for file in files}
+    for file in files:
+        for path in (folder / file.digest, folder / f"{file.digest}.part"):
+            if path.exists():
+                found[file.name] = min(file.size, path.stat().st_size)
+                break
+    return found
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def gigabytes(size: int) -> str:
+    """Bytes, for a message."""
+    return f"{size / 1e9:.1f} GB"
