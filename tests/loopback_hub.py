@@ -324,7 +324,12 @@ class HubHandler(BaseHTTPRequestHandler):
         fault = self.fault
         with file.path.open("rb") as source:
             if fault.cut is fault.stall is fault.flip is None and not fault.rate:
-                self.hub.sent += self.connection.sendfile(source, start, length)
+                self.hub.sent += length  # before: who has got all of it may look at once
+                try:
+                    self.connection.sendfile(source, start, length)
+                except OSError:
+                    self.hub.sent -= start + length - source.tell()
+                    raise
                 return
             source.seek(start)
             sent = 0
@@ -333,9 +338,9 @@ class HubHandler(BaseHTTPRequestHandler):
                 chunk = bytearray(source.read(min(STEP, fault.rate // 20 or STEP, min(ends) - sent)))
                 if fault.flip is not None and sent <= fault.flip - start < sent + len(chunk):
                     chunk[fault.flip - start - sent] ^= 1
-                self.connection.sendall(chunk)
                 sent += len(chunk)
                 self.hub.sent += len(chunk)
+                self.connection.sendall(chunk)
                 time.sleep(0.05 if fault.rate else 0)
                 if sent == fault.stall:
                     time.sleep(fault.delay)
