@@ -1,0 +1,172 @@
+"""The database of conversations: its tables, in numbered migrations, and what its errors mean to the user."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chatapp.history.errors import NotKept
+
+APPLICATION = 0x63686174
+"""`chat`, in the header of the file: this database is ours."""
+PATIENCE = 5.0
+"""Seconds that a transaction waits for another process to end its own."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (  # 1: a tree of messages; ids are never given twice, because other processes hold them
+        """CREATE TABLE conversations (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            title TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('chat', 'completion')),
+            model TEXT NOT NULL,
+            created REAL NOT NULL,
+            updated REAL NOT NULL,
+            messages INTEGER NOT NULL DEFAULT 0,
+            leaf INTEGER,
+            deleted REAL
+        )""",
+        """CREATE TABLE messages (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            conversation INTEGER NOT NULL REFERENCES conversations (id),
+            parent INTEGER,
+            role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant')),
+            text TEXT NOT NULL,
+            created REAL NOT NULL,
+            finished INTEGER NOT NULL,
+            finish_reason TEXT,
+            model TEXT NOT NULL,
+            options TEXT NOT NULL,
+            usage TEXT NOT NULL,
+            latencies TEXT NOT NULL
+        )""",
+        "CREATE INDEX messages_by_parent ON messages (conversation, parent)",
+        "CREATE INDEX conversations_by_age ON conversations (updated) WHERE deleted IS NULL",
+        "CREATE INDEX conversations_deleted ON conversations (deleted) WHERE deleted IS NOT NULL",
+        f"PRAGMA application_id = {APPLICATION}",
+    ),
+    (  # 2: full-text search
+        """CREATE VIRTUAL TABLE words USING fts5 (
+            text, content = 'messages', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2', prefix = '3'
+        )""",
+        """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
+            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+        END""",
+        """CREATE TRIGGER words_removed AFTER DELETE ON messages BEGIN
+            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+        END""",
+        """CREATE TRIGGER words_changed AFTER UPDATE OF text ON messages WHEN old.text <> new.text BEGIN
+            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+        END""",
+        "INSERT INTO words (words) VALUES ('rebuild')",
+    ),
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database, made or brought up to date where needed; one that is not ours is left as it is."""
+    with translated(path):
+        connection = _open(path)
+        try:
+            connection.execute("PRAGMA secure_delete = ON")  # what is deleted for good is overwritten
+            connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: safe when chatapp is killed
+            if _version(connection, path) < len(MIGRATIONS):
+                _migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    def opened(target: str, *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            target, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64, uri=uri
+        )
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
+    except OSError as error:
+        if not path.is_file():
+            raise NotKept(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
+    if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        # Nobody can be writing: without this, SQLite would want to make files beside it in order to read.
+        return opened(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    return opened(str(path))
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the database, checked to be one of ours."""
+    # In one statement, because another process may be making the tables.
+    version, application, tables = connection.execute(
+        "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_user_version, pragma_application_id"
+    ).fetchone()
+    if version > len(MIGRATIONS):
+        raise NotKept(
+            f"the conversations in {path} were written by a newer chatapp (version {version} of the database, "
+            f"this one knows {len(MIGRATIONS)}); nothing was changed; update chatapp"
+        )
+    if application != APPLICATION and (version or tables):
+        raise NotKept(f"{path} is another program's database; nothing was changed; move it elsewhere")
+    return int(version)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the tables up to date, whole or not at all, also when two processes begin at once."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        connection.execute("PRAGMA journal_mode = WAL")
+    with transaction(connection):
+        for number in range(_version(connection, path), len(MIGRATIONS)):
+            for statement in MIGRATIONS[number]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all of it or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk may have ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Tell SQLite's errors in the user's words; a mistake of our own passes as it is."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        reason = _reason(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, error)
+        if reason is None:
+            raise
+        raise NotKept(reason.format(path)) from error
+
+
+def _reason(code: int, error: sqlite3.Error) -> str | None:
+    """What an error means, with {} for the file."""
+    match code:
+        case sqlite3.SQLITE_FULL:
+            return "the disk is full: {} cannot grow; what was saved before is untouched; make room"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return "the conversations in {} can be read, but not written; check the permissions of file and folder"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "another program holds the conversations in {}; end it, or try again"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
+        case sqlite3.SQLITE_CANTOPEN:
+            return "cannot open {}; check the permissions of the folder"
+        case sqlite3.SQLITE_IOERR:
+            return "the disk failed while it read or wrote {}; check the disk"
+        case sqlite3.SQLITE_TOOBIG:
+            return "a text is too long for the conversations in {}: they hold up to 1 GB each"
+    if "no such module: fts5" in str(error):
+        return "this Python's SQLite has no full-text search (FTS5), so conversations cannot be kept in {}"
+    return None

@@ -1,0 +1,65 @@
+"""What is kept: conversations and their messages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["chat", "completion"]
+"""A dialogue, or a text that its user and a base model write together."""
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation, without its messages."""
+
+    id: int
+    title: str
+    """The user's, or the first words."""
+    kind: Kind
+    model: str
+    """With which it was begun."""
+    created: float
+    """Seconds since 1970, as all times here."""
+    updated: float
+    """When the last message was added."""
+    messages: int
+    """How many, in all branches."""
+    leaf: int | None
+    """The last message of the branch that is shown."""
+    deleted: float | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; its parent is the one it answers or follows, and messages with one parent are its versions."""
+
+    id: int
+    conversation: int
+    parent: int | None
+    role: Role
+    text: str
+    """In a completion: the part of the text that this side wrote."""
+    created: float
+    finished: bool = True
+    """False while a reply grows, and for ever if chatapp was killed meanwhile."""
+    finish_reason: str | None = None
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON, as all that follows
+    """With which a reply was generated."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """The summary of a reply's turn, without its latencies, which `History.latencies` gives."""
+    versions: tuple[int, ...] = ()
+    """The messages with the same parent, this one included, oldest first."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A conversation that a search found."""
+
+    conversation: Conversation
+    message: int | None
+    """Where the words are; None: in the title."""
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+    """Where the words are in the snippet: start and end of each."""
