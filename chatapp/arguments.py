@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
-from chatapp import __version__
+from chatapp import __version__, session_arguments
 from chatapp.settings import OBJECTIVES
 
 EPILOG = """\
@@ -20,7 +20,9 @@ MODEL is builtin, a name from `chatapp list`, or the folder of a checkpoint.
 PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
 A model with a chat template answers; any other continues the text, by 256 tokens unless told.
 
-Line by line: /clear forgets, /bye leaves, three double quotes begin and end several lines,
+With -c or --session, a single argument is the PROMPT: the model is the one that answered before.
+
+Line by line: /clear begins another conversation, /bye leaves, three double quotes begin and end several lines,
 Ctrl+C stops an answer and, where there is none, leaves.
 """
 COMPLETE = """\
@@ -102,6 +104,8 @@ def _take_words(parser: Parser, arguments: argparse.Namespace, rest: list[str]) 
     extra = rest
     if arguments.command == "run":
         words = arguments.words + rest
+        if arguments.resume or arguments.session:
+            words = [None, *words] if len(words) < 2 else words  # the model is the conversation's
         if not words:
             parser.error("which model? `chatapp list` shows those that are here")
         arguments.model, arguments.prompt, extra = words[0], words[1] if words[1:] else None, words[2:]
@@ -144,6 +148,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     run = command("run", "answer one prompt, or talk line by line", usage="MODEL [PROMPT | -] [options]", details=RUN)
     run.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     add_generation(run, temperature="0.8", max_tokens="until the context is full; see above")
+    session_arguments.add_conversation(run)
     add_output(run)
 
     usage = "[MODEL] [FILE | -] [--at LINE:COL] [options]"
@@ -153,7 +158,9 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
         "--at", metavar="LINE:COL", type=_place, help="where, as editors count, from 1:1 (default: the end)"
     )
     length = complete.add_mutually_exclusive_group()
-    length.add_argument("--lines", metavar="K", type=_positive, default=1, help="up to K lines (default: 1)")
+    length.add_argument(
+        "--lines", metavar="K", type=session_arguments.number, default=1, help="up to K lines (default: 1)"
+    )
     length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="until the model ends")
     complete.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
     add_generation(complete, temperature="see above", max_tokens="64 in one line, else 256")
@@ -187,7 +194,9 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
 
     bench = command("bench", "time a model: loading, first token, decoding, memory")
     bench.add_argument("model", metavar="MODEL")
-    bench.add_argument("--tokens", metavar="N", type=_positive, default=64, help="decode steps timed (default: 64)")
+    bench.add_argument(
+        "--tokens", metavar="N", type=session_arguments.number, default=64, help="decode steps timed (default: 64)"
+    )
     bench.add_argument("--load", action="store_true", help="time only how it loads")
     bench.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
     form = bench.add_mutually_exclusive_group()
@@ -210,6 +219,9 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     verify.add_argument("--json", action="store_true", help="print JSON")
     add_placement(verify)
 
+    session_arguments.add_actions(
+        command("sessions", "look after your conversations", details=session_arguments.DETAILS)
+    )
     command("version", "tell the versions of chatapp and of what it runs on")
     return parser, dict(commands.choices)
 
@@ -268,12 +280,6 @@ def _place(text: str) -> tuple[int, int]:
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, both counted from 1, such as 12:5")
     return int(found[1]), int(found[2])
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,8}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
 
 
 def _bias(text: str) -> tuple[int, float]:

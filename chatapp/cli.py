@@ -69,37 +69,34 @@ def screen(given: Namespace) -> int:
 
 def run(given: Namespace) -> int:
     """Answer one prompt, or talk line by line."""
+    from chatapp import inputs, running
+
     chosen = chosen_options(given)
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
-        prompt = read_text("-").removesuffix("\n")
+        prompt = inputs.read_text("-").removesuffix("\n")
     if prompt is not None:
-        check_prompt(prompt)
-    engine = open_model(given, given.model)
+        inputs.check_prompt(prompt)
+    past = running.past(given.session, last=given.resume)
+    model = given.model or (past.conversation.model if past else "")
+    engine = open_model(given, model)
 
     from dataclasses import replace
-
-    from chatapp.answer import print_answer
-    from chatapp.generation import Message
 
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         options = replace(options, max_tokens=ENOUGH)
-    if prompt is None:
-        from chatapp.prompt_loop import talk
-
-        return talk(engine, options, form_of(given))
-    deltas = engine.chat([Message("user", prompt)], options) if engine.can_chat else engine.complete(prompt, options)
-    return 130 if print_answer(engine, deltas, options.n, form_of(given)).interrupted else 0
+    dialogue = running.dialogue(engine, options, model=model, past=past, keeping=not given.no_history)
+    return running.answer(dialogue, prompt, form_of(given))
 
 
 def complete(given: Namespace) -> int:
     """Fill in code at a place in a file."""
-    from chatapp import completion, settings
+    from chatapp import completion, inputs, settings
 
     chosen = chosen_options(given)
     name = "standard input" if given.file == "-" else given.file
-    prefix, suffix = completion.split_at(read_text(given.file), given.at, name)
+    prefix, suffix = completion.split_at(inputs.read_text(given.file), given.at, name)
     request = completion.Request(
         prefix,
         suffix,
@@ -224,6 +221,13 @@ def verify(given: Namespace) -> int:
     return 0 if found.passed else 1
 
 
+def sessions(given: Namespace) -> int:
+    """Look after the conversations."""
+    from chatapp import sessions
+
+    return sessions.run(given)
+
+
 def version(given: Namespace) -> int:
     """Tell the versions of chatapp and of what it runs on."""
     from chatapp import listings
@@ -247,6 +251,7 @@ COMMANDS = {
     "bench": bench,
     "why": why,
     "verify": verify,
+    "sessions": sessions,
     "version": version,
 }
 
@@ -317,33 +322,3 @@ def form_of(given: Namespace) -> "Form":
     from chatapp.answer import Form
 
     return Form(json=given.json, raw=given.raw, logprobs=given.logprobs is not None, stats=given.stats)
-
-
-def read_text(file: str) -> str:
-    """The text of a file, or of standard input for `-`."""
-    from chatapp.errors import InputError
-
-    name = "standard input" if file == "-" else file
-    try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}; check the path") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not UTF-8 text (byte {error.start + 1:,}); convert it first") from error
-    if "\0" in text:
-        raise InputError(f"{name} is binary (a zero at byte {content.index(0) + 1:,}); give text")
-    return text
-
-
-def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no model can read, before one is loaded."""
-    from chatapp.errors import InputError
-
-    if not prompt:
-        raise InputError("the prompt is empty; write something for the model to answer")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"the prompt is not UTF-8 text (character {error.start + 1:,}); convert it first") from error

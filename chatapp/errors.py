@@ -9,12 +9,14 @@ def user_errors() -> tuple[type[Exception], ...]:
     """Every exception whose message is for the user; a function, because most of these take long to import."""
     from backends import BackendError
     from chatapp.generation import GenerationError, OptionError
+    from chatapp.history import HistoryError
     from chatapp.offline import Offline
     from chatapp.settings import SettingsError
     from chatapp.verify.errors import VerifyError
     from model_store import StoreError
 
-    return BackendError, GenerationError, InputError, Offline, OptionError, SettingsError, StoreError, VerifyError
+    ours = BackendError, GenerationError, HistoryError, InputError, Offline, OptionError, SettingsError
+    return *ours, StoreError, VerifyError
 
 
 def one_line(error: BaseException) -> str | None:

@@ -4,22 +4,21 @@ import sys
 from contextlib import suppress
 
 from chatapp.answer import Form, note, print_answer
+from chatapp.dialogue import Dialogue
 from chatapp.errors import one_line
-from chatapp.generation import Engine, Message, Options
 
 FENCE = '"""'
 HELP = """\
-/clear   forget what was said
+/clear   begin another conversation
 /bye     leave; so do Ctrl+D, and Ctrl+C where the model is not writing
 \"\"\"      begins and ends a text of several lines"""
 
 
-def talk(engine: Engine, options: Options, form: Form) -> int:
+def talk(dialogue: Dialogue, form: Form) -> int:
     """Answer every line until the user leaves, and return the exit code."""
     with suppress(ImportError):  # arrow keys and a history, where the system has them
         import readline  # noqa: F401
     note("/? for help, /bye to leave")
-    said: list[Message] = []
     while True:
         try:
             text = read()
@@ -33,7 +32,7 @@ def talk(engine: Engine, options: Options, form: Form) -> int:
             case "/bye":
                 return 0
             case "/clear":
-                said = []
+                dialogue.begin_anew()
             case "/?" | "/help":
                 note(HELP)
             case "":
@@ -41,7 +40,7 @@ def talk(engine: Engine, options: Options, form: Form) -> int:
             case command if command.startswith("/"):
                 note(f"Error: there is no command {command.split()[0]}; /? lists them")
             case _:
-                said = reply(engine, said, text, options, form)
+                reply(dialogue, text, form)
 
 
 def read() -> str:
@@ -64,15 +63,11 @@ def ask(mark: str) -> str:
     return input()
 
 
-def reply(engine: Engine, said: list[Message], text: str, options: Options, form: Form) -> list[Message]:
-    """Print what the model says to `text`, and return the conversation as it stands then."""
-    asked = [*said, Message("user", text)]
+def reply(dialogue: Dialogue, text: str, form: Form) -> None:
+    """Print what the model says to `text`."""
     try:
-        deltas = engine.chat(asked, options) if engine.can_chat else engine.complete(text, options)
-        answer = print_answer(engine, deltas, options.n, form)
+        print_answer(dialogue.engine, dialogue.ask(text), dialogue.options.n, form)
     except Exception as error:
         if not (message := one_line(error)):
             raise
         note(f"Error: {message}")
-        return said
-    return [*asked, Message("assistant", answer.completions[0].text)]

@@ -27,6 +27,8 @@ class Settings:
     backend: str = ""
     """Where models run; nothing: where they run best."""
     objective: str = "chat"
+    history: bool = True
+    """Whether conversations are kept."""
 
 
 def home() -> Path:
@@ -38,6 +40,11 @@ def home() -> Path:
 def models() -> Path:
     """The folder of the model store."""
     return home() / "models"
+
+
+def history() -> Path:
+    """The database of conversations."""
+    return home() / "history.db"
 
 
 def settings_file() -> Path:
@@ -60,8 +67,10 @@ def read() -> Settings:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
-        if not isinstance(value, str):
-            raise SettingsError(f"the setting {name!r} in {path} must be a text in quotes, not {value!r}")
+        wanted = type(getattr(Settings, name))
+        if not isinstance(value, wanted):
+            kind = "true or false" if wanted is bool else "a text in quotes"
+            raise SettingsError(f"the setting {name!r} in {path} must be {kind}, not {value!r}")
     if backend := os.environ.get("CHATAPP_BACKEND"):
         found["backend"] = backend
     chosen = Settings(**found)

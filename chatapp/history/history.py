@@ -262,13 +262,11 @@ class History:
 
     def _insert_row(self, message: Message, conversation: int, parent: int | None) -> int:
         row = (conversation, parent, message.role, clean(message.text), message.created, message.finished)
-        usage = dict(message.usage)
-        latencies = json.dumps(usage.pop("latencies", ()))
-        rest = (message.finish_reason, clean(message.model), json.dumps(dict(message.options)), json.dumps(usage))
+        options, usage = json.dumps(dict(message.options)), json.dumps(dict(message.usage))
         cursor = self.connection.execute(
             "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
-            "usage, latencies) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, *rest, latencies),
+            "usage, latencies) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '[]')",
+            (*row, message.finish_reason, clean(message.model), options, usage),
         )
         return int(cursor.lastrowid or 0)
 

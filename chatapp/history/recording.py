@@ -51,12 +51,16 @@ class Recording:
         self._due = time.monotonic() + max(PAUSE, (time.monotonic() - start) / SHARE)
 
     def end(self, reasons: Sequence[str], usage: Mapping[str, Any]) -> None:
-        """The replies have ended; `failure` tells if they could not be saved, and this can be called again then."""
+        """The replies have ended; `failure` tells if they could not be saved, and `end_again` saves them later."""
+        self._end = tuple(reasons), usage
         try:
-            for reply, text, reason in zip(self.replies, self.texts, reasons, strict=True):
-                self.history.finish(reply.id, text, finish_reason=reason, usage=usage)
+            self.end_again()
         except HistoryError as error:
             self.failure = error
-        else:
-            self.failure = None
-            self._grown.clear()
+
+    def end_again(self) -> None:
+        """Save the end of the replies."""
+        reasons, usage = self._end
+        for reply, text, reason in zip(self.replies, self.texts, reasons, strict=True):
+            self.history.finish(reply.id, text, finish_reason=reason, usage=usage)
+        self.failure = None
