@@ -188,19 +188,23 @@ class History:
     def write(self, conversation: int, text: str) -> Message | None:
         """Make a completion's text this one: what its user changed becomes a branch; the last message, if any.
 
-        The messages that the text still begins with stay, whoever wrote them; the rest is the user's.
+        The messages that the text begins with stay, whoever wrote them; the rest is the user's.
         """
-        text, parent = clean(text), None
+        rest, last = clean(text), None
         with self._lock:
-            for message in self.messages(conversation):
-                if not text.startswith(message.text):
-                    break
-                parent, text = message, text[len(message.text) :]
-            if text:
-                return self.add(conversation, "user", text, parent=parent.id if parent else None)
-            if parent:
-                self.select(parent.id)
-            return parent
+            shown = {message.id for message in self.messages(conversation)}
+            after: defaultdict[int | None, list[Message]] = defaultdict(list)
+            for message in self.tree(conversation):
+                if message.text:
+                    after[message.parent].append(message)
+            while fitting := [one for one in after[last.id if last else None] if rest.startswith(one.text)]:
+                last = max(fitting, key=lambda one: (one.id in shown, one.id))
+                rest = rest[len(last.text) :]
+            if rest:
+                return self.add(conversation, "user", rest, parent=last.id if last else None)
+            if last:
+                self.select(last.id)
+            return last
 
     def select(self, message: int) -> None:
         """Show the branch that ends with a message."""
@@ -220,7 +224,7 @@ class History:
     def search(self, text: str, limit: int = 50) -> Sequence[Found]:
         """The conversations and messages that have all these words, the newest first."""
         with self._reading():
-            return search.find(self.connection, text, limit)
+            return search.find(self.connection, clean(text), limit)
 
     def restore(self, conversation: Conversation, messages: Sequence[Message]) -> Conversation:
         """Add a whole conversation from elsewhere, each message after its parent, with numbers of its own here."""

@@ -1,0 +1,499 @@
+"""chatapp.history: what is kept, found, branched, deleted and brought back, and what stands in the way."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from chatapp.history import ConversationNotFound, History, HistoryError, Message, NotKept
+from chatapp.history.database import MIGRATIONS
+from chatapp.history.recording import Recording
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.db"
+
+
+@pytest.fixture
+def history(path: Path) -> Iterator[History]:
+    with History(path) as opened:
+        yield opened
+
+
+def ask(history: History, *texts: str, conversation: int | None = None, parent: int | None = None) -> list[Message]:
+    """Messages one after the other, the first of them the user's."""
+    conversation = conversation or history.create(model="tiny").id
+    said: list[Message] = []
+    for place, text in enumerate(texts):
+        role = "assistant" if place % 2 else "user"
+        added = history.add(conversation, role, text, parent=parent)  # type: ignore[arg-type]  # one of the two
+        parent = added.id
+        said.append(added)
+    return said
+
+
+def texts(history: History, conversation: int) -> list[str]:
+    return [message.text for message in history.messages(conversation)]
+
+
+# What is kept
+
+
+def test_a_conversation_is_there_after_it_was_closed(path: Path) -> None:
+    with History(path) as history:
+        said = ask(history, "hello", "good day")
+    with History(path) as history:
+        conversation = history.list()[0]
+        assert (conversation.title, conversation.model, conversation.messages) == ("hello", "tiny", 2)
+        assert list(history.messages(conversation.id)) == said
+        assert history.last() == conversation
+
+
+def test_the_last_used_comes_first_and_what_is_empty_is_not_listed(history: History) -> None:
+    first, second = ask(history, "one")[0], ask(history, "two")[0]
+    history.create()
+    assert [one.title for one in history.list()] == ["two", "one"]
+    ask(history, "more", conversation=first.conversation, parent=first.id)
+    assert [one.id for one in history.list(1)] == [first.conversation]
+    assert second.conversation != first.conversation
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("  What\nis\tthis? ", "What is this?"),
+        ("word " * 30, "word word word word word word word word word word word word…"),
+        ("x" * 1_000_000, "x" * 60 + "…"),
+    ],
+)
+def test_the_title_is_the_first_words(history: History, text: str, title: str) -> None:
+    conversation = history.create().id
+    system = history.add(conversation, "system", "Be brief.", parent=None)
+    ask(history, text, conversation=conversation, parent=system.id)
+    assert history.get(conversation).title == title
+
+
+def test_a_title_can_be_given_and_is_kept(history: History) -> None:
+    [first] = ask(history, "hello")
+    history.rename(first.conversation, " On\ngreetings ")
+    ask(history, "more", conversation=first.conversation, parent=first.id)
+    assert history.get(first.conversation).title == "On greetings"
+    with pytest.raises(HistoryError, match="title is empty"):
+        history.rename(first.conversation, " \n")
+
+
+@pytest.mark.parametrize(
+    "text", ["\0", "a\0b", "\ud800", "\x1b[2J", "\N{RIGHT-TO-LEFT OVERRIDE}", "'; DROP TABLE", "%_"]
+)
+def test_any_text_is_kept(history: History, text: str) -> None:
+    ask(history, text)
+    kept = history.messages(history.list()[0].id)[0].text
+    assert kept == text.replace("\ud800", "?")
+
+
+def test_the_file_is_nobody_elses_to_read(path: Path, history: History) -> None:
+    ask(history, "hello")
+    if sys.platform != "win32":
+        assert {file.stat().st_mode & 0o777 for file in path.parent.glob("history.db*")} == {0o600}
+
+
+# Branches
+
+
+def test_an_edited_message_begins_another_branch_and_both_can_be_walked(history: History) -> None:
+    first, answer, second, late = ask(history, "one", "two", "three", "four")
+    edited = history.add(first.conversation, "user", "THREE", parent=answer.id)
+    assert edited.versions == (second.id, edited.id)
+    assert texts(history, first.conversation) == ["one", "two", "THREE"]
+    history.select(history.newest(second.id))
+    assert texts(history, first.conversation) == ["one", "two", "three", "four"]
+    assert history.messages(first.conversation)[2].versions == (second.id, edited.id)
+    assert history.newest(first.id) == edited.id
+    assert late.versions == (late.id,)
+    again = history.add(first.conversation, "user", "ONE", parent=None)
+    assert texts(history, first.conversation) == ["ONE"]
+    assert again.versions == (first.id, again.id)
+    assert len(history.tree(first.conversation)) == 6
+
+
+def test_a_parent_in_another_conversation_is_refused(history: History) -> None:
+    [one], [two] = ask(history, "one"), ask(history, "two")
+    with pytest.raises(HistoryError, match=f"message {one.id} is not in conversation {two.conversation}"):
+        history.add(two.conversation, "user", "x", parent=one.id)
+    with pytest.raises(ConversationNotFound, match="no message 99"):
+        history.add(two.conversation, "user", "x", parent=99)
+    with pytest.raises(ConversationNotFound, match="no conversation 99"):
+        history.add(99, "user", "x", parent=None)
+
+
+def test_a_completion_is_written_by_two_and_what_changes_becomes_a_branch(history: History) -> None:
+    text = history.create("completion").id
+    start = history.write(text, "def f(")
+    assert start
+    reply = history.begin_reply(text, parent=start.id, model="tiny")
+    history.finish(reply.id, "x):", finish_reason="length")
+    assert history.write(text, "def f(x):") == history.messages(text)[-1]
+    history.write(text, "def f(x): return")
+    assert [(one.role, one.text) for one in history.messages(text)][1:] == [("assistant", "x):"), ("user", " return")]
+    history.write(text, "def g(")
+    assert texts(history, text) == ["def g("]
+    history.write(text, "def f(")
+    assert texts(history, text) == ["def f("]
+    assert len(history.tree(text)) == 4
+
+
+# Replies that grow
+
+
+def test_a_reply_is_there_while_it_grows(path: Path, history: History) -> None:
+    [asked] = ask(history, "hello")
+    reply = history.begin_reply(asked.conversation, parent=asked.id, model="tiny", options={"temperature": 0.5})
+    recording = Recording(history, [reply])
+    recording.grow(0, "good")
+    with History(path) as other:
+        partial = other.messages(asked.conversation)[-1]
+        assert (partial.text, partial.finished, partial.finish_reason) == ("good", False, None)
+        assert [one.message for one in other.search("good")] == [reply.id]
+    recording.grow(0, " day")
+    usage = {"tokens_per_second": 5.0, "latencies": [0.1234567, 0.2]}
+    recording.end(["stop"], usage)
+    whole = history.messages(asked.conversation)[-1]
+    assert (whole.text, whole.finished, whole.finish_reason) == ("good day", True, "stop")
+    assert whole.options == {"temperature": 0.5}
+    assert whole.usage == {"tokens_per_second": 5.0}
+    assert history.latencies(reply.id) == (0.123457, 0.2)
+    assert usage["latencies"]
+
+
+def test_several_replies_are_versions_of_each_other(history: History) -> None:
+    [asked] = ask(history, "hello")
+    replies = [history.begin_reply(asked.conversation, parent=asked.id, model="tiny") for _ in range(3)]
+    recording = Recording(history, replies)
+    for place in range(3):
+        recording.grow(place, f"answer {place}")
+    recording.end(["stop", "length", "cancelled"], {})
+    assert [one.text for one in history.tree(asked.conversation)[1:]] == ["answer 0", "answer 1", "answer 2"]
+
+
+# Search
+
+
+def test_words_are_found_in_any_case_without_accents_and_when_begun(history: History) -> None:
+    ask(history, "Where is the Café?", "In `get_name(x)`, near the station.")
+    for words in ("cafe", "CAFÉ", "stat", "the station", "get_name(", "near caf get", '"', "100%"):
+        assert bool(history.search(words)) == (words not in ("near caf get", '"', "100%")), words
+    [found] = history.search("STATION")
+    assert found.snippet == "In `get_name(x)`, near the station."
+    assert [found.snippet[start:end] for start, end in found.marks] == ["station"]
+
+
+@pytest.mark.parametrize("words", ["世界", "++", "%", "\\", "ไทย"])
+def test_scripts_without_spaces_and_signs_are_found_anywhere(history: History, words: str) -> None:
+    said = ask(history, f"你好{words}吗", "nothing")
+    [found] = [one for one in history.search(words) if one.message]
+    assert found.message == said[0].id
+    assert [found.snippet[start:end] for start, end in found.marks] == [words]
+
+
+def test_a_snippet_is_short_whatever_the_text(history: History) -> None:
+    ask(history, "x" * 300_000 + " needle " + "y" * 300_000, "\n".join(["hay"] * 1000) + "\nneedle\x00<b>")
+    for one in history.search("needle"):
+        assert len(one.snippet) <= 182
+        assert [one.snippet[start:end] for start, end in one.marks] == ["needle"]
+
+
+def test_titles_are_searched_and_deleted_conversations_are_not(history: History) -> None:
+    [first] = ask(history, "hello")
+    history.rename(first.conversation, "Greetings")
+    assert [(one.conversation.id, one.message) for one in history.search("greet")] == [(first.conversation, None)]
+    history.delete(first.conversation)
+    assert not history.search("greet") and not history.search("hello")
+
+
+def test_what_is_changed_or_gone_is_not_found_any_more(history: History) -> None:
+    [asked] = ask(history, "hello")
+    reply = history.begin_reply(asked.conversation, parent=asked.id, model="")
+    history.grow({reply.id: "alpha"})
+    history.grow({reply.id: "beta"})
+    assert not history.search("alpha") and history.search("beta")
+    history.delete(asked.conversation)
+    history.erase()
+    history.connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+
+
+@pytest.mark.parametrize("words", ["", "  ", "\0", "a\0", '" OR text:', "NEAR(", "*", "-", "^x", "{text}:x", "\ud800"])
+def test_no_search_is_an_error(history: History, words: str) -> None:
+    ask(history, "hello")
+    assert not history.search(words)
+
+
+# Deleting
+
+
+def test_what_is_deleted_together_comes_back_together(history: History) -> None:
+    one, two, three = (ask(history, text)[0].conversation for text in ("one", "two", "three"))
+    history.delete(one)
+    time.sleep(0.01)
+    history.delete(two, three)
+    assert not history.list()
+    with pytest.raises(ConversationNotFound, match="was deleted.*undo"):
+        history.get(two)
+    assert {back.id for back in history.undelete()} == {two, three}
+    assert {back.id for back in history.undelete()} == {one}
+    assert not history.undelete()
+    with pytest.raises(ConversationNotFound):
+        history.delete(one, 99)
+    assert len(history.list()) == 3
+
+
+def test_what_was_deleted_long_ago_is_gone_for_good(history: History) -> None:
+    [first] = ask(history, "hello")
+    history.delete(first.conversation)
+    history.create()
+    assert history.undelete()
+    history.delete(first.conversation)
+    history.connection.execute("UPDATE conversations SET deleted = deleted - 31 * 24 * 3600")
+    history.create()
+    assert not history.undelete()
+    assert history.connection.execute("SELECT count(*) FROM messages").fetchone() == (0,)
+
+
+def test_what_is_erased_is_in_no_file_any_more(path: Path) -> None:
+    with History(path) as history:
+        said = ask(history, "the secret ingredient", "cardamom " * 2000)
+        ask(history, "something else")
+        history.delete(said[0].conversation)
+        assert history.erase() == 1
+        assert [one.title for one in history.list()] == ["something else"]
+    content = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"something else" in content
+    assert b"ingredient" not in content and b"cardamom" not in content
+
+
+# The database
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_an_older_database_is_brought_up_to_date(path: Path, version: int) -> None:
+    old = sqlite3.connect(path)
+    for number in range(version):
+        for statement in MIGRATIONS[number]:
+            old.execute(statement)
+    old.execute(f"PRAGMA user_version = {version}")
+    old.execute(
+        "INSERT INTO conversations (title, kind, model, created, updated, messages) VALUES ('t','chat','',1,1,1)"
+    )
+    old.execute(
+        "INSERT INTO messages (conversation, role, text, created, finished, model, options, usage, latencies) "
+        "VALUES (1, 'user', 'an old word', 1, 1, '', '{}', '{}', '[]')"
+    )
+    old.execute("UPDATE conversations SET leaf = 1")
+    old.commit()
+    old.close()
+    with History(path) as history:
+        assert texts(history, 1) == ["an old word"]
+        assert [one.message for one in history.search("old word")] == [1]
+        assert history.connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with History(path) as history:
+        ask(history, "hello")
+    before = path.read_bytes()
+    more = (*MIGRATIONS, ("CREATE TABLE presets (name TEXT)", "CREATE TABLE nonsense"))
+    monkeypatch.setattr("chatapp.history.database.MIGRATIONS", more)
+    with pytest.raises(sqlite3.OperationalError, match="incomplete input"):
+        History(path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    with History(path) as history:
+        assert history.list()
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
+    with History(path) as history:
+        ask(history, "hello")
+        history.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 5}")
+    before = path.read_bytes()
+    with pytest.raises(NotKept, match=rf"newer chatapp \(version {len(MIGRATIONS) + 5} .* update chatapp"):
+        History(path)
+    assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE messages (x)")
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(NotKept, match="another program's database"):
+        History(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_what_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(NotKept, match="damaged or no database"):
+        History(path)
+    assert path.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotKept, match="cannot keep conversations in .*check the folder"):
+        History(tmp_path / "file" / "history.db")
+    with pytest.raises(NotKept, match="cannot keep conversations in"):
+        History(tmp_path)
+
+
+def test_on_a_full_disk_nothing_is_lost_and_it_goes_on_when_there_is_room(history: History) -> None:
+    [asked] = ask(history, "hello")
+    reply = history.begin_reply(asked.conversation, parent=asked.id, model="")
+    recording = Recording(history, [reply])
+    recording.grow(0, "The beginning. ")
+    pages = history.connection.execute("PRAGMA page_count").fetchone()[0]
+    history.connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(NotKept, match="the disk is full.*untouched; make room"):
+        history.add(asked.conversation, "user", "z" * 100_000, parent=None)
+    recording.grow(0, "word " * 50_000)
+    recording.save()
+    assert "the disk is full" in str(recording.failure)
+    assert texts(history, asked.conversation) == ["hello", "The beginning. "]
+    recording.end(["stop"], {})
+    assert recording.failure
+    history.connection.execute("PRAGMA max_page_count = 1000000")
+    recording.end_again()
+    assert recording.failure is None
+    assert texts(history, asked.conversation)[1] == "The beginning. " + "word " * 50_000
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from chatapp.history import History, NotKept
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may write everywhere
+with History(Path(sys.argv[1])) as history:
+    print([message.text for message in history.messages(1)], len(history.search("hello")))
+    try:
+        history.add(1, "user", "more", parent=None)
+    except NotKept as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no permissions of this kind")
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_read_only_database_can_be_read(folder_too: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, path = Path(name), Path(name) / "history.db"
+        with History(path) as history:
+            ask(history, "hello", "good day")
+        path.chmod(0o444)
+        folder.chmod(0o555 if folder_too else 0o777)
+        try:
+            command = [sys.executable, "-c", READ_ONLY, str(path)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        finally:
+            folder.chmod(0o755)
+    lines = done.stdout.splitlines()
+    assert lines[:1] == ["['hello', 'good day'] 1"], done.stderr
+    assert "can be read, but not written; check the permissions" in lines[1]
+
+
+# Several at once
+
+WRITER = """
+import sys
+from pathlib import Path
+from chatapp.history import History
+with History(Path(sys.argv[1])) as history:
+    conversation, parent = history.create(model=sys.argv[2]).id, None
+    for turn in range(30):
+        parent = history.add(conversation, "user", f"{sys.argv[2]} asks {turn}", parent=parent).id
+        reply = history.begin_reply(conversation, parent=parent, model=sys.argv[2])
+        for words in range(5):
+            history.grow({reply.id: "so " * words})
+        history.finish(reply.id, f"{sys.argv[2]} hears {turn}", finish_reason="stop")
+        parent = reply.id
+"""
+
+
+def test_several_processes_write_at_once_also_into_a_database_that_is_not_there_yet(path: Path) -> None:
+    commands = [[sys.executable, "-c", WRITER, str(path), name] for name in ("ann", "bob", "eve")]
+    running = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for command in commands]
+    for process in running:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    with History(path) as history:
+        for conversation in history.list():
+            who = conversation.model
+            expected = [f"{who} {does} {turn}" for turn in range(30) for does in ("asks", "hears")]
+            assert texts(history, conversation.id) == expected
+        assert len(history.list()) == 3
+        assert history.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_several_threads_share_one_history(history: History) -> None:
+    [asked] = ask(history, "hello")
+    failures: list[BaseException] = []
+
+    def work(who: int) -> None:
+        try:
+            for turn in range(30):
+                history.add(asked.conversation, "assistant", f"{who} {turn}", parent=asked.id)
+                history.search("hello")
+                history.list()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(history.messages(asked.conversation)[1].versions) == 120
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from chatapp.history import History
+from chatapp.history.recording import Recording
+history = History(Path(sys.argv[1]))
+asked = history.add(history.create().id, "user", "hello", parent=None)
+recording = Recording(history, [history.begin_reply(asked.conversation, parent=asked.id, model="tiny")])
+for number in range(10_000_000):
+    recording.grow(0, f"{number} ")
+    if number % 100 == 0:
+        time.sleep(0.01)
+"""
+
+
+def test_after_a_kill_the_partial_answer_is_there(path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], cwd=ROOT)
+    try:
+        with History(path) as watching:
+            while not (watching.list() and len(texts(watching, 1)) > 1 and len(texts(watching, 1)[1]) > 1000):
+                assert process.poll() is None
+                time.sleep(0.05)
+            seen = texts(watching, 1)[1]
+    finally:
+        process.kill()
+        process.wait()
+    with History(path) as history:
+        partial = history.messages(1)[-1]
+        assert partial.text.startswith(seen)
+        assert not partial.finished
+        assert history.search("999")
+        assert history.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
