@@ -130,3 +130,8 @@ def note(text: str) -> None:
     """Say something on standard error."""
     sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """Say on standard error that something does not go as it should."""
+    note(f"Warning: {text}")

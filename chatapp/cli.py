@@ -83,11 +83,13 @@ def run(given: Namespace) -> int:
 
     from dataclasses import replace
 
+    from chatapp.dialogue import Dialogue
+
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         options = replace(options, max_tokens=ENOUGH)
-    dialogue = running.dialogue(engine, options, model=model, past=past, keeping=not given.no_history)
-    return running.answer(dialogue, prompt, form_of(given))
+    talk = Dialogue(engine, options, model=model)
+    return running.run(talk, prompt, past=past, keeping=not given.no_history, form=form_of(given))
 
 
 def complete(given: Namespace) -> int:

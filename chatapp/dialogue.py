@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from chatapp.answer import warn
 from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.history import Conversation, HistoryError, Kind, Role
 from chatapp.history import Message as Kept
@@ -25,7 +26,7 @@ class Dialogue:
         *,
         model: str,
         history: "History | None" = None,
-        warn: Callable[[str], None] = print,
+        warn: Callable[[str], None] = warn,
     ) -> None:
         self.engine, self.options, self.model = engine, options, model
         self.history, self._warn, self._warned = history, warn, False

@@ -1,14 +1,15 @@
 """`chatapp run`: which conversation it is in, and whether that is kept."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chatapp import settings
-from chatapp.answer import Form, note, print_answer
+from chatapp.answer import Form, note, print_answer, warn
 from chatapp.dialogue import Dialogue
 from chatapp.errors import InputError
-from chatapp.generation import Engine, GenerationError, Options
-from chatapp.history import Conversation, HistoryError
+from chatapp.generation import GenerationError
+from chatapp.history import Conversation, HistoryError, Message
 
 if TYPE_CHECKING:
     from chatapp.history import History
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Past:
     """The conversation to go on with."""
 
-    history: "History"
     conversation: Conversation
+    messages: Sequence[Message]
 
 
 def past(session: int | None, *, last: bool) -> Past | None:
@@ -28,42 +29,45 @@ def past(session: int | None, *, last: bool) -> Past | None:
         return None
     from chatapp.history import History
 
-    history = History(settings.history())
-    conversation = history.get(session) if session is not None else history.last("chat")
-    if conversation is None:
-        raise InputError("there is no conversation to go on with yet; chatapp run MODEL begins one")
-    if conversation.kind == "completion":
-        raise InputError(
-            f"{conversation.id} is a text that a base model continued, no conversation; "
-            f"chatapp sessions show {conversation.id} prints it"
-        )
-    return Past(history, conversation)
+    with History(settings.history()) as history:
+        conversation = history.get(session) if session is not None else history.last("chat")
+        if conversation is None:
+            raise InputError("there is no conversation to go on with yet; chatapp run MODEL begins one")
+        if conversation.kind == "completion":
+            raise InputError(
+                f"{conversation.id} is a text that a base model continued, no conversation; "
+                f"chatapp sessions show {conversation.id} prints it"
+            )
+        return Past(conversation, history.messages(conversation.id))
 
 
-def dialogue(engine: Engine, options: Options, *, model: str, past: Past | None, keeping: bool) -> Dialogue:
-    """The conversation to go on with, or a new one; kept in the history unless the user does not want that."""
-    keeping = keeping and settings.read().history
-    history = past.history if past else _history() if keeping else None
-    begun = Dialogue(engine, options, model=model, history=history if keeping else None, warn=_warn)
+def run(dialogue: Dialogue, prompt: str | None, *, past: Past | None, keeping: bool, form: Form) -> int:
+    """Answer one prompt, or talk line by line, where that was left; return the exit code.
+
+    One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
+    """
+    if past and not dialogue.engine.can_chat:
+        raise GenerationError(f"{dialogue.model} has no chat template: it cannot go on with a conversation")
+    if keeping and settings.read().history and (prompt is None or dialogue.engine.can_chat):
+        dialogue.history = _history()
     if past:
-        if not engine.can_chat:
-            raise GenerationError(f"{model} has no chat template: it cannot go on with a conversation; name another")
-        begun.resume(past.conversation, past.history.messages(past.conversation.id))
-    return begun
+        dialogue.resume(past.conversation, past.messages)
+    try:
+        return _answer(dialogue, prompt, form)
+    finally:
+        if dialogue.history:
+            dialogue.history.close()
 
 
-def answer(dialogue: Dialogue, prompt: str | None, form: Form) -> int:
-    """Answer one prompt, or talk line by line, and return the exit code."""
-    if prompt is None:
-        from chatapp.prompt_loop import talk
+def _answer(dialogue: Dialogue, prompt: str | None, form: Form) -> int:
+    if prompt is not None:
+        deltas = dialogue.ask(prompt)
+        return 130 if print_answer(dialogue.engine, deltas, dialogue.options.n, form).interrupted else 0
+    from chatapp.prompt_loop import talk
 
-        if dialogue.said:
-            note(f"Going on with conversation {dialogue.conversation}, {len(dialogue.said)} messages so far")
-        return talk(dialogue, form)
-    if not dialogue.engine.can_chat:
-        dialogue.history = None  # one text, perhaps from a pipe, and what continues it: nobody comes back to that
-    deltas = dialogue.ask(prompt)
-    return 130 if print_answer(dialogue.engine, deltas, dialogue.options.n, form).interrupted else 0
+    if dialogue.said:
+        note(f"Going on with conversation {dialogue.conversation}, {len(dialogue.said)} messages so far")
+    return talk(dialogue, form)
 
 
 def _history() -> "History | None":
@@ -73,9 +77,5 @@ def _history() -> "History | None":
     try:
         return History(settings.history())
     except HistoryError as error:
-        _warn(f"this conversation is not being saved: {error}")
+        warn(f"this conversation is not being saved: {error}")
         return None
-
-
-def _warn(text: str) -> None:
-    note(f"Warning: {text}")

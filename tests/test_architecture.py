@@ -27,6 +27,7 @@ HEAVY = {
     "onnx",
     "onnxruntime",
     "openvino",
+    "sqlite3",
     "textual",
     "tokenizers",
     "torch",
@@ -58,6 +59,8 @@ def exiting(arguments: list[str]) -> str:
         exiting(["--version"]),
         exiting(["run", "builtin", "--temprature", "1"]),
         exiting(["run", "builtin", "--backend", "nonsense"]),
+        exiting(["sessions", "--help"]),
+        exiting(["sessions", "rm", "one"]),
     ],
 )
 def test_nothing_heavy_is_loaded(code: str) -> None:

@@ -1,6 +1,5 @@
 """chatapp.history: what is kept, found, branched, deleted and brought back, and what stands in the way."""
 
-import os
 import sqlite3
 import subprocess
 import sys

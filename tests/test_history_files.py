@@ -1,0 +1,379 @@
+"""Conversations as files: what is exported is harmless, what is imported is understood or refused by name."""
+
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chatapp.history import History, NotUnderstood
+from chatapp.history.exports import as_html, as_json, as_markdown, harmless
+from chatapp.history.imports import Batch, read
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre></section><img src=x onerror=alert(1)>",
+    "[click](javascript:alert(1)) ![pixel](http://example.com/p.png)",
+    "[a]: javascript:alert(1)\n\n[a]",
+    "<http://example.com> <!-- --> <?php ?>",
+    "\x1b]8;;http://example.com\x07link\x1b]8;;\x07 \x00 \N{RIGHT-TO-LEFT OVERRIDE}txt.exe",
+    "`````\n</pre><b>\n",
+    "{title} {} %s {{x}}",
+]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db") as opened:
+        yield opened
+
+
+def kept(history: History, *said: str) -> int:
+    """A conversation of these messages, the user's first."""
+    conversation = history.create(model="tiny <b>").id
+    parent: int | None = None
+    for place, text in enumerate(said):
+        if place % 2:
+            reply = history.begin_reply(conversation, parent=parent, model="tiny", options={"seed": 1})
+            history.finish(reply.id, text, finish_reason="length", usage={"p50": 0.1, "latencies": [0.1]})
+            parent = reply.id
+        else:
+            parent = history.add(conversation, "user", text, parent=parent).id
+    return conversation
+
+
+def bring_in(history: History, content: object) -> Batch:
+    """Import what a file would have."""
+    batch = read(content if isinstance(content, str) else json.dumps(content), "a file")
+    for one in batch.conversations:
+        history.restore(one.conversation, one.messages)
+    return batch
+
+
+def said(history: History, conversation: int) -> list[tuple[str, str]]:
+    return [(message.role, message.text) for message in history.messages(conversation)]
+
+
+# Export
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_nothing_in_a_page_runs_loads_or_links(history: History) -> None:
+    plain, hostile = kept(history, "a", "b"), kept(history, *HOSTILE)
+    history.rename(hostile, "</title><script>")
+    pages = [Page(as_html([(history.get(one), history.messages(one))])) for one in (plain, hostile)]
+    assert set(pages[1].tags) == set(pages[0].tags)
+    assert not set(pages[1].tags) & {"script", "img", "a", "link", "iframe", "b"}
+    assert pages[1].attributes == {"lang", "charset", "http-equiv", "content", "name", "class"}
+    texts = [text.strip("\n") for text in pages[1].texts]
+    assert HOSTILE[0] in texts and "</title><script>" in texts
+    text = as_html([(history.get(hostile), history.messages(hostile))])
+    assert "default-src 'none'" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("plain **bold** `code` 1 < 2", "plain **bold** `code` 1 < 2"),
+        ("<b>x</b>", "&lt;b>x&lt;/b>"),
+        ("[a](javascript:x) ![b](http://c)", "[a]\\(javascript:x) ![b]\\(http://c)"),
+        ("[a]: http://b", "[a]\\: http://b"),
+        ("[a][b]", "[a]\\[b]"),
+        ("```html\n<b>[a](b)\n```\n<b>", "```html\n<b>[a](b)\n```\n&lt;b>"),
+        ("````\n```\n<b>\n````\n<i>", "````\n```\n<b>\n````\n&lt;i>"),
+        ("~~~\n```\n<b>\n~~~", "~~~\n```\n<b>\n~~~"),
+        ("```\n<b>", "```\n<b>\n```"),
+        ("``` a`b\n<b>", "``` a`b\n&lt;b>"),
+        ("  ```\n```\n<b>\n```", "  ```\n```\n&lt;b>\n```"),
+        ("> ```\n```\n<b>\n```", "> ```\n```\n&lt;b>\n```"),
+        ("```\n   ```\n<b>\n```", "```\n   ```\n&lt;b>\n```"),
+        ("\x1b[2J", "␛[2J"),
+    ],
+)
+def test_in_markdown_only_blocks_of_code_stay_as_they_were(text: str, becomes: str) -> None:
+    assert harmless(text) == becomes
+
+
+def test_a_conversation_reads_well_in_markdown(history: History) -> None:
+    text = kept(history, "Hi", "```python\nprint(1)\n```")
+    again = history.begin_reply(text, parent=history.messages(text)[0].id, model="tiny")
+    history.grow({again.id: "Hm"})
+    markdown = as_markdown(history.get(text), history.messages(text))
+    assert re.fullmatch(
+        r"# Hi\n\n\*tiny &lt;b>, \d{4}-\d\d-\d\d \d\d:\d\d\*\n\n## You\n\nHi\n\n"
+        r"## Model \(tiny\), version 2 of 2, unfinished\n\nHm\n",
+        markdown,
+    )
+    completion = history.create("completion").id
+    history.write(completion, "```\n<b>\n````")
+    assert as_markdown(history.get(completion), history.messages(completion)).endswith(
+        "\n\n`````text\n```\n<b>\n````\n`````\n"
+    )
+
+
+# Our own
+
+
+def test_what_is_exported_can_be_imported_with_every_branch(history: History, tmp_path: Path) -> None:
+    one = kept(history, *HOSTILE, "last")
+    first = history.messages(one)[0]
+    history.add(one, "user", "another beginning", parent=None)
+    history.select(history.newest(first.id))
+    history.create("completion")
+    completion = history.create("completion", title="A text").id
+    history.write(completion, "def f(")
+    text = as_json((each, history.tree(each.id)) for each in history.list())
+    with History(tmp_path / "other.db") as other:
+        assert len(bring_in(other, text).conversations) == 2
+        for theirs, ours in zip(other.list(), history.list(), strict=True):
+            assert (theirs.title, theirs.kind, theirs.model) == (ours.title, ours.kind, ours.model)
+            assert (theirs.created, theirs.updated, theirs.messages) == (ours.created, ours.updated, ours.messages)
+            assert said(other, theirs.id) == said(history, ours.id)
+            for mine, yours in zip(other.tree(theirs.id), history.tree(ours.id), strict=True):
+                assert (mine.text, mine.options, mine.usage) == (yours.text, yours.options, yours.usage)
+                assert (mine.created, mine.finish_reason) == (yours.created, yours.finish_reason)
+        assert other.search("another beginning")
+
+
+def exported() -> dict[str, Any]:
+    """An export of one conversation."""
+    message: dict[str, Any] = {
+        "id": 1, "parent": None, "role": "user", "text": "hi", "created": 1.0, "finished": True,
+        "finish_reason": None, "model": "", "options": {}, "usage": {},
+    }  # fmt: skip
+    facts = {"title": "t", "kind": "chat", "model": "m", "created": 1, "updated": 2, "leaf": 1, "messages": [message]}
+    return {"format": "chatapp-conversations", "version": 1, "conversations": [facts]}
+
+
+def changed(place: str, value: object) -> dict[str, Any]:
+    """The export with one thing changed, or missing where the value is `...`."""
+    whole: Any = exported()
+    *way, last = place.split(".")
+    thing = whole
+    for step in way:
+        thing = thing[int(step)] if step.isdigit() else thing[step]
+    if value is ...:
+        del thing[last]
+    else:
+        thing[last] = value
+    return dict(whole)
+
+
+MESSAGE = "conversations.0.messages.0"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (changed("format", "other"), "the format 'other', not 'chatapp-conversations'"),
+        (changed("version", 2), "another chatapp .version 2, not 1"),
+        (changed("version", True), "'version': True, which cannot be"),
+        (changed("conversations", ...), "a file has no 'conversations'"),
+        (changed("conversations", [[]]), "conversation 1 of a file is no JSON object"),
+        (changed("conversations.0.kind", "x"), "conversation 1 of a file has 'kind': 'x'; known are chat, completion"),
+        (changed("conversations.0.leaf", 7), "ends with message 7, which it does not have"),
+        (changed("conversations.0.created", 1e300), "which is no time"),
+        (changed(f"{MESSAGE}.role", "tool"), "message 1 of .* 'role': 'tool'; known are system, user, assistant"),
+        (changed(f"{MESSAGE}.text", None), "message 1 of conversation 1 of a file has 'text': None"),
+        (changed(f"{MESSAGE}.text", ...), "has no 'text'"),
+        (changed(f"{MESSAGE}.parent", 1), "a parent that is not before it"),
+        (changed(f"{MESSAGE}.created", float("nan")), "which is no time"),
+        (changed(f"{MESSAGE}.usage", {"x": float("inf")}), "options or usage that no JSON can hold"),
+        ('{"format": "chatapp-conversations", ', "not valid JSON.*export it again"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "no conversations that are known here; these are: our own export, ChatGPT's"),
+        ('{"a": 1}', "no conversations that are known here"),
+        ("[1, 2]", "no conversations that are known here"),
+        ("", "a file has no messages; in Ollama"),
+        ("Dear diary", "line 1 of a file begins with 'Dear', which no Modelfile has"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_name_and_nothing_is_imported(
+    history: History, content: object, says: str
+) -> None:
+    with pytest.raises(NotUnderstood, match=says):
+        bring_in(history, content)
+    assert not history.list()
+
+
+def test_surrogates_and_zeros_of_a_file_do_no_harm(history: History) -> None:
+    bring_in(history, changed(f"{MESSAGE}.text", "a\ud800\0b"))
+    assert said(history, 1) == [("user", "a?\0b")]
+
+
+# ChatGPT
+
+
+def node(parent: str | None, role: str, text: object, **more: object) -> dict[str, Any]:
+    """A node of ChatGPT's tree."""
+    content = text if isinstance(text, dict) else {"content_type": "text", "parts": [text]}
+    return {"parent": parent, "message": {"author": {"role": role}, "content": content, "create_time": 5.5, **more}}
+
+
+def chatgpt(**nodes: dict[str, Any]) -> list[dict[str, Any]]:
+    """An export of ChatGPT with one conversation."""
+    return [{"title": "A\ntitle", "create_time": 1.5, "update_time": 9.5, "current_node": "z", "mapping": nodes}]
+
+
+def test_a_tree_of_chatgpt_comes_with_its_branches(history: History) -> None:
+    finish = {"metadata": {"model_slug": "gpt-x", "finish_details": {"type": "max_tokens"}}}
+    content = chatgpt(
+        z=node("b", "assistant", "late", **finish),  # its parent comes after it
+        root={"parent": None, "message": None, "children": ["s"]},
+        s=node("root", "system", ""),
+        a=node("s", "user", "early"),
+        b=node("s", "user", "edited"),
+        c=node("a", "assistant", "first"),
+    )
+    batch = bring_in(history, content)
+    assert not batch.refused and not batch.left_out
+    conversation = history.list()[0]
+    assert (conversation.title, conversation.model, conversation.created) == ("A title", "gpt-x", 1.5)
+    assert conversation.updated == 9.5
+    assert said(history, 1) == [("user", "edited"), ("assistant", "late")]
+    last = history.messages(1)[-1]
+    assert (last.finish_reason, last.created, last.model) == ("length", 5.5, "gpt-x")
+    assert len(history.messages(1)[0].versions) == 2
+    assert history.search("first")
+
+
+def test_what_is_no_text_of_chatgpt_is_left_out_by_name(history: History) -> None:
+    image = {"content_type": "multimodal_text", "parts": [{"content_type": "image_asset_pointer"}, "what is this?"]}
+    content = chatgpt(
+        a=node(None, "user", image),
+        b=node("a", "assistant", {"content_type": "thoughts", "thoughts": []}),
+        c=node("b", "assistant", "print(1)", recipient="python"),
+        d=node("c", "tool", "1"),
+        e=node("d", "system", "secret", metadata={"is_visually_hidden_from_conversation": True}),
+        z=node("e", "assistant", "A cat.", recipient="all"),
+    )
+    batch = bring_in(history, content)
+    assert said(history, 1) == [("user", "[image_asset_pointer left out]\nwhat is this?"), ("assistant", "A cat.")]
+    assert batch.left_out == {
+        "image_asset_pointer": 1,
+        "thoughts": 1,
+        "message to a tool": 1,
+        "message of a tool": 1,
+        "hidden message": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ({"a": node(None, "user", {"content_type": "hologram"})}, "unknown content type 'hologram'"),
+        ({"a": node(None, "robot", "x")}, "unknown role 'robot'"),
+        ({"a": node("nobody", "user", "x")}, "message 'a' whose parent is missing"),
+        ({"a": node("b", "user", "x"), "b": node("a", "user", "y")}, "follow each other in a circle"),
+        ({"a": node("a", "user", "x")}, "parent is missing"),
+        ({"a": {"parent": [], "message": None}}, "parent is missing"),
+        ({"a": []}, "parent is missing"),
+        ({"a": {"parent": None, "message": {"author": None}}}, "'author': None"),
+        ({"a": {"parent": None, "message": 1}}, "is no JSON object"),
+        ({"a": node(None, "user", {"content_type": "text", "parts": [1]})}, "the part 1, which is no text"),
+    ],
+)
+def test_a_conversation_of_chatgpt_that_is_not_understood_is_named_and_the_others_come(
+    history: History, nodes: dict[str, Any], says: str
+) -> None:
+    batch = bring_in(history, chatgpt(**nodes) + chatgpt(z=node(None, "user", "fine")) + [{"title": "no mapping"}])
+    assert re.search(says, batch.refused[0])
+    assert "conversation 1 of a file ('A\\ntitle')" in batch.refused[0]
+    assert batch.refused[1] == "conversation 3 of a file ('no mapping') has no 'mapping'"
+    assert [said(history, one.id) for one in history.list()] == [[("user", "fine")]]
+
+
+def test_a_very_long_conversation_is_no_trouble(history: History) -> None:
+    nodes = {str(place): node(str(place - 1) if place else None, "user", f"word{place}") for place in range(5000)}
+    bring_in(history, chatgpt(**nodes))
+    assert len(history.messages(1)) == 5000
+    history.delete(1)
+    assert history.erase() == 1
+
+
+# Ollama
+
+MODELFILE = '''\
+# Modelfile generated by "ollama show"
+FROM qwen3:0.6b
+TEMPLATE """{{ .Prompt }}
+MESSAGE user not this"""
+SYSTEM """Be
+brief."""
+PARAMETER stop "
+"
+PARAMETER temperature 0.5
+MESSAGE user hello  there
+MESSAGE assistant """A "quoted"
+
+MESSAGE user is a word here"""
+message user " spaced "
+'''
+
+
+def test_a_modelfile_of_ollama_has_the_session(history: History) -> None:
+    batch = bring_in(history, MODELFILE)
+    assert batch.left_out == {"TEMPLATE": 1, "PARAMETER": 2}
+    assert said(history, 1) == [
+        ("system", "Be\nbrief."),
+        ("user", "hello  there"),
+        ("assistant", 'A "quoted"\n\nMESSAGE user is a word here'),
+        ("user", " spaced "),
+    ]
+    assert (history.list()[0].model, history.list()[0].title) == ("qwen3:0.6b", "hello there")
+
+
+def test_messages_of_ollama_have_the_session_too(history: History) -> None:
+    messages = [
+        {"role": "user", "content": "what is this?", "images": ["aGk="]},
+        {"role": "assistant", "content": "A cat.", "thinking": ""},
+        {"role": "tool", "content": "x", "tool_name": "look"},
+    ]
+    batch = bring_in(history, {"model": "mine", "from": "qwen3", "system": "Be brief.", "messages": messages})
+    assert batch.left_out == {"images": 1, "message of a tool": 1, "tool_name": 1}
+    assert said(history, 1) == [("system", "Be brief."), ("user", "what is this?"), ("assistant", "A cat.")]
+    assert history.list()[0].model == "qwen3"
+    bring_in(history, messages)
+    assert len(history.list()) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("FROM x\nMESSAGE robot hi", "line 2 of a file has the unknown role 'robot'"),
+        ('FROM x\nMESSAGE user """hi', "the quotation that begins in line 2 of a file does not end"),
+        ("FROM x\nSYSTEM y", "has no messages; in Ollama, /save keeps"),
+        ([{"role": "robot", "content": "x"}], "message 1 of a file has the unknown role 'robot'"),
+        ([{"role": "user", "content": "x", "mood": 1}], "message 1 of a file has the unknown field 'mood'"),
+        ([{"role": "user", "content": ["x"]}], "which cannot be"),
+        ([{"role": "user"}, []], "no conversations that are known"),
+        ({"messages": [], "mood": 1}, "unknown field 'mood'"),
+        ({"messages": []}, "has no messages"),
+        ({"messages": [1]}, "message 1 of a file is no JSON object"),
+    ],
+)
+def test_what_is_not_understood_of_ollama_is_refused_by_name(history: History, content: object, says: str) -> None:
+    with pytest.raises(NotUnderstood, match=says):
+        bring_in(history, content)
+    assert not history.list()
