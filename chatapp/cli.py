@@ -88,7 +88,7 @@ def run(given: Namespace) -> int:
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         options = replace(options, max_tokens=ENOUGH)
-    talk = Dialogue(engine, options, model=model)
+    talk = Dialogue(engine, options, model=store().get(model).name)
     return running.run(talk, prompt, past=past, keeping=not given.no_history, form=form_of(given))
 
 

@@ -100,3 +100,12 @@ def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path:
 def test_transfers_are_timed_beside_curl(tmp_path: Path) -> None:
     report = run("transfer.py", "--size", "2", "--files", "2", "--rounds", "1", home=tmp_path)
     assert "ours / curl: " in report and "peak memory" in report
+
+
+def test_conversations_are_timed(tmp_path: Path) -> None:
+    options = "--conversations", "3", "--messages", "20", "--repeats", "2"
+    first, _, head, *lines = run("history.py", *options, home=tmp_path).splitlines()
+    assert first.startswith("3 conversations of 20 messages: ")
+    assert head.split() == ["milliseconds", "median", "longest"]
+    assert len(lines) == 14
+    assert all(float(line.split()[-1]) > 0 for line in lines)

@@ -78,11 +78,19 @@ def _in_titles(connection: sqlite3.Connection, terms: list[str], limit: int) -> 
 def _like(column: str, terms: list[str]) -> tuple[str, list[str]]:
     """A condition for all terms, and their patterns."""
     conditions, patterns = [], []
-    for term in terms:
-        caseless = term.lower() == term.upper()  # as in Chinese: twice as fast
-        conditions.append(f"instr({column}, ?)" if caseless else f"{column} LIKE ? ESCAPE '\\'")
-        patterns.append(term if caseless else "%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
+    for term in sorted(terms, key=_is_caseless, reverse=True):
+        if _is_caseless(term):
+            conditions.append(f"instr({column}, ?)")
+            patterns.append(term)
+        else:
+            conditions.append(f"{column} LIKE ? ESCAPE '\\'")
+            patterns.append("%" + re.sub(r"([\\%_])", r"\\\1", term) + "%")
     return " AND ".join(conditions), patterns
+
+
+def _is_caseless(term: str) -> bool:
+    """Whether a term has no upper and lower case, as in Chinese: looking for it is twice as fast."""
+    return term.lower() == term.upper()
 
 
 def _places(text: str, terms: list[str]) -> list[tuple[int, int]]:
