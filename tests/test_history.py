@@ -251,6 +251,10 @@ def test_what_is_deleted_together_comes_back_together(history: History) -> None:
     assert not history.undelete()
     with pytest.raises(ConversationNotFound):
         history.delete(one, 99)
+    history.delete(one)
+    with pytest.raises(ConversationNotFound, match="was deleted"):
+        history.add(one, "user", "more", parent=1)
+    history.undelete()
     assert len(history.list()) == 3
 
 

@@ -248,9 +248,8 @@ class History:
 
     def _insert(self, message: Message) -> Message:
         with self._writing():
-            if message.parent is None:
-                self.get(message.conversation)
-            elif self._conversation_of(message.parent) != message.conversation:
+            self.get(message.conversation)
+            if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
                 raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
             new = self._insert_row(message, message.conversation, message.parent)
             self.connection.execute(
