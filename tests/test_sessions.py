@@ -1,6 +1,7 @@
 """`chatapp sessions`, and what `chatapp run` keeps, goes on with and leaves behind when it is killed."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -8,13 +9,19 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 from conftest import ENDLESS, ROOT, MakeCheckpoint, Run
 
-from chatapp.generation import Options
+from backends import BackendError
+from chatapp import settings
+from chatapp.dialogue import Dialogue
+from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.history import Conversation, History
+from chatapp.selection import Wish, open_engine
+from model_store import Store
 
 
 @pytest.fixture
@@ -190,11 +197,6 @@ def test_what_cannot_be_kept_is_answered_all_the_same(chatapp: Run, tiny: str, d
 def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_is_room(
     checkpoint: MakeCheckpoint, database: Path
 ) -> None:
-    from chatapp import settings
-    from chatapp.dialogue import Dialogue
-    from chatapp.selection import Wish, open_engine
-    from model_store import Store
-
     tiny = str(checkpoint(chats=True, max_position_embeddings=32768))
     engine = open_engine(Store(settings.models()), tiny, Wish("onnx"))
     warnings: list[str] = []
@@ -211,6 +213,38 @@ def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_
         history.connection.execute("PRAGMA max_page_count = 1000000")
         list(dialogue.ask("four"))
         assert [message.text for message in history.messages(1)] == [message.text for message in dialogue.said]
+
+
+class Breaking(Engine):
+    """An engine whose device is lost in mid-answer."""
+
+    def chat(self, messages: Sequence[Message], options: Options) -> Generator[Delta, None, None]:
+        deltas = super().chat(messages, options)
+
+        def broken() -> Generator[Delta, None, None]:
+            for place, delta in enumerate(deltas):
+                if place == 3:
+                    deltas.close()
+                    raise BackendError("the device is gone")
+                yield delta
+
+        return broken()
+
+
+def test_when_the_model_fails_its_partial_answer_is_kept_aside(tiny: str, database: Path) -> None:
+    whole = open_engine(Store(settings.models()), tiny, Wish("onnx"))
+    breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template)
+    with History(database) as history:
+        dialogue = Dialogue(breaking, Options(max_tokens=9, logit_bias={0: -math.inf}), model=tiny, history=history)
+        with pytest.raises(BackendError, match="gone"):
+            list(dialogue.ask("one"))
+        partial = history.messages(1)[-1]
+        assert partial.text and not partial.finished
+        assert partial.options["logit_bias"] == {"0": "-inf"}
+        dialogue.engine = whole
+        list(dialogue.ask("two"))
+        assert [message.text for message in history.messages(1)] == [message.text for message in dialogue.said]
+        assert len(history.tree(1)) == 4
 
 
 def test_what_the_model_refuses_is_not_kept(chatapp: Run, tiny: str, database: Path) -> None:
