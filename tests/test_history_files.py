@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,19 @@ def test_a_conversation_reads_well_in_markdown(history: History) -> None:
     assert as_markdown(history.get(completion), history.messages(completion)).endswith(
         "\n\n`````text\n```\n<b>\n````\n`````\n"
     )
+
+
+def test_titles_and_names_cannot_leave_their_line(history: History) -> None:
+    facts = changed("conversations.0.title", "a title\n```\n<b>")
+    facts["conversations"][0]["model"] = "a model\n```"
+    facts["conversations"][0]["messages"][0]["model"] = "another\n```"
+    bring_in(history, facts)
+    conversation = history.list()[0]
+    assert (conversation.title, conversation.model) == ("a title ``` <b>", "a model ```")
+    strange = replace(conversation, title="x\n```\n<b>", model="m\n```")
+    markdown = as_markdown(strange, [replace(history.messages(1)[0], model="m\n```")])
+    assert markdown.startswith("# x ``` &lt;b>\n\n*m ```, ")
+    assert "\n## You (m ```)\n" in markdown
 
 
 # Our own

@@ -28,7 +28,7 @@ PAGE = """\
 body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }}
 h1 {{ font-size: 1.4rem; }}
 h2 {{ font-size: 0.9rem; margin: 1.5rem 0 0.3rem; }}
-p, small {{ color: GrayText; }}
+p {{ color: GrayText; }}
 pre {{ white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; margin: 0; font-size: 0.95rem; }}
 .user pre {{ border-left: 3px solid; padding-left: 0.8rem; }}
 :root {{ color-scheme: light dark; }}
@@ -75,12 +75,12 @@ def _facts(conversation: Conversation, messages: Sequence[Message]) -> dict[str,
 
 def as_markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
     """The branch that is shown, to be read; HTML, links and images in it do nothing."""
-    blocks = [f"# {_inert(conversation.title)}", f"*{_inert(_about(conversation))}*"]
+    blocks = [f"# {_line(conversation.title)}", f"*{_line(_about(conversation))}*"]
     if conversation.kind == "completion":
         blocks.append(_fenced("".join(message.text for message in messages)))
     else:
         for message in messages:
-            blocks += [f"## {_inert(heading(message))}", harmless(message.text.strip("\n"))]
+            blocks += [f"## {_line(heading(message))}", harmless(message.text.strip("\n"))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -105,6 +105,11 @@ def harmless(text: str) -> str:
 def _inert(line: str) -> str:
     """Markdown with its HTML, links and images undone."""
     return re.sub(r"\](?=[(:\[])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line))
+
+
+def _line(text: str) -> str:
+    """One harmless line of Markdown."""
+    return _inert(" ".join(printable(text).split()))
 
 
 def _fenced(text: str) -> str:

@@ -16,7 +16,7 @@ from chatapp.history import search
 from chatapp.history.database import connect, transaction, translated
 from chatapp.history.errors import ConversationNotFound, HistoryError
 from chatapp.history.records import Conversation, Found, Kind, Message, Role
-from chatapp.history.text import clean, first_words
+from chatapp.history.text import clean, first_words, one_line
 
 KEPT_DELETED = 30 * 24 * 3600.0
 """Seconds for which a deleted conversation can be brought back."""
@@ -81,13 +81,13 @@ class History:
             row = self.connection.execute(
                 f"INSERT INTO conversations (title, kind, model, created, updated) VALUES (?, ?, ?, ?, ?) "
                 f"RETURNING {CONVERSATION}",
-                (clean(title), kind, clean(model), now, now),
+                (one_line(title), kind, one_line(model), now, now),
             ).fetchone()
         return Conversation(*row)
 
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation another title."""
-        title = " ".join(clean(title).split())
+        title = one_line(title)
         if not title:
             raise HistoryError("the title is empty; give some words")
         self.get(conversation)
@@ -163,7 +163,15 @@ class History:
         """Add an empty reply, which `grow` fills and `finish` ends; another with this parent is another version."""
         return self._insert(
             Message(
-                0, conversation, parent, "assistant", "", time.time(), False, model=clean(model), options=options or {}
+                0,
+                conversation,
+                parent,
+                "assistant",
+                "",
+                time.time(),
+                False,
+                model=one_line(model),
+                options=options or {},
             )
         )
 
@@ -229,7 +237,7 @@ class History:
     def restore(self, conversation: Conversation, messages: Sequence[Message]) -> Conversation:
         """Add a whole conversation from elsewhere, each message after its parent, with numbers of its own here."""
         with self._writing():
-            row = (clean(conversation.title), conversation.kind, clean(conversation.model), conversation.created)
+            row = (one_line(conversation.title), conversation.kind, one_line(conversation.model), conversation.created)
             new = self.connection.execute(
                 "INSERT INTO conversations (title, kind, model, created, updated) VALUES (?, ?, ?, ?, ?) RETURNING id",
                 (*row, conversation.updated),
@@ -269,7 +277,7 @@ class History:
         cursor = self.connection.execute(
             "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
             "usage, latencies) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '[]')",
-            (*row, message.finish_reason, clean(message.model), options, usage),
+            (*row, message.finish_reason, one_line(message.model), options, usage),
         )
         return int(cursor.lastrowid or 0)
 

@@ -16,3 +16,8 @@ def first_words(text: str) -> str:
 def clean(text: str) -> str:
     """The text without surrogates, which cannot be stored and are no characters."""
     return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def one_line(text: str) -> str:
+    """A name or a title, in one line."""
+    return " ".join(clean(text).split())
