@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -73,15 +72,6 @@ def test_nothing_heavy_is_loaded(code: str) -> None:
 )
 def test_listings_load_no_runtime(arguments: list[str], allowed: set[str]) -> None:
     assert not loaded_by(exiting(arguments)) & HEAVY - allowed
-
-
-def test_help_appears_at_once() -> None:
-    def seconds() -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "chatapp", "--help"], check=True, stdout=subprocess.DEVNULL)
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(5)) < 0.3  # 150 ms are promised; a busy machine gets twice that
 
 
 def test_the_network_is_refused_here_and_in_the_processes_that_tests_start() -> None:
