@@ -13,7 +13,7 @@ from backends import BackendError, Session
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
-GRAPH = 1
+GRAPH = 2
 """Counts the changes of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""

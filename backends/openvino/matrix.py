@@ -1,5 +1,6 @@
 """Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ def matrix(values: np.ndarray | Quantized) -> Node:
     numbers, scales = (float4 if values.format == "mxfp4" else integers)(values)
     rows, blocks = values.scales.shape
     return op.reshape(op.multiply(numbers, scales), op.constant(np.array([rows, blocks * values.block])), False)
+
+
+def rows(values: np.ndarray | Quantized, part: slice) -> np.ndarray | Quantized:
+    """Some rows of a matrix."""
+    if not isinstance(values, Quantized):
+        return values[part]
+    zero_points = None if values.zero_points is None else values.zero_points[part]
+    return replace(values, values=values.values[part], scales=values.scales[part], zero_points=zero_points)
 
 
 def integers(values: Quantized) -> tuple[Node, Node]:
