@@ -246,7 +246,9 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs += encoder(decoder, weights, inputs["prompt"], matrices)
     model = openvino.Model(outputs, ops.assigned, list(inputs.values()), "decoder")
     start_token = decoder.start_token if decoder.encoder else None
-    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token)
+    fused = not decoder.encoder and not any(a.softcap or a.buckets for a in decoder.layers)
+    layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
+    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
 

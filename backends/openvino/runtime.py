@@ -26,6 +26,8 @@ class Facts:
     precision: str
     start_token: int | None
     """What stands before an answer where an encoder reads the prompt."""
+    layers: list[tuple[int, list[float]]] | None
+    """The window and the ALiBi slopes of each layer, where caches can be pages."""
 
 
 def read_facts(folder: Path) -> Facts:
