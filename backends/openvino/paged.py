@@ -26,7 +26,8 @@ class PagedSession:
     def __init__(self, folder: Path, device: str):
         facts = read_facts(folder)
         change = partial(page, layers=facts.layers or ())
-        compiled = compile_model(folder, device, properties(device, facts), name=device.lower(), change=change)
+        # Nothing is kept: the plugin of 2026.4 cannot read its own copy of a model with such attention.
+        compiled = compile_model(folder, device, properties(device, facts), name="", change=change)
         self.request = compiled.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)

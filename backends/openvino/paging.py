@@ -26,6 +26,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     counts = {name: parameter(name, shape, Type.i32) for name, shape in shapes.items()}
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
     caches: list[Node] = []
+    others = [counts["max_context_len"], *unused()]
     for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
         key, value = (
             parameter(f"{kind}_cache.{i}", PartialShape.dynamic(4), Type.dynamic) for kind in ("key", "value")
@@ -35,7 +36,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         places = [key, value, *(counts[name] for name in COUNTS)]
         facts = [node.input_value(4).get_node(), op.constant(np.int32(window)), vector(slopes)]
         rows = [flat(x) for x in (query, keys, values)]
-        paged = PagedAttention(outputs([*rows, *places, *facts, counts["max_context_len"], *unused()]))
+        paged = PagedAttention(outputs([*rows, *places, *facts, *others]))
         _, heads, _, head_dim = keys.get_partial_shape()
         for kind in "k", "v":
             paged.get_rt_info()[f"num_{kind}_heads"] = heads.get_length()
@@ -64,13 +65,14 @@ def new(x: Node) -> Node:
 
 
 def flat(x: Node) -> Node:
-    """From (1, heads, N, head_dim) to (N, heads head_dim)."""
+    """From (1, heads, N, head_dim) to (N, heads head_dim); what only led to the former is left out."""
     _, heads, _, head_dim = x.get_partial_shape()
     if x.get_node().get_type_name() == "Transpose":
-        apart = x.get_node().input_value(0)
+        x = x.get_node().input_value(0)
+        x = x.get_node().input_value(0) if x.get_node().get_type_name() == "Reshape" else x
     else:
-        apart = op.transpose(x, op.constant(np.array([0, 2, 1, 3])))
-    return op.reshape(apart, op.constant(np.array([-1, heads.get_length() * head_dim.get_length()])), False)
+        x = op.transpose(x, op.constant(np.array([0, 2, 1, 3])))
+    return op.reshape(x, op.constant(np.array([-1, heads.get_length() * head_dim.get_length()])), False)
 
 
 def user(node: Node) -> Node:

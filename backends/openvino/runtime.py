@@ -60,6 +60,7 @@ def compile_model(
 ) -> openvino.CompiledModel:
     """The model in `folder` for a device, after a `change`, from its cache `name` if that is there and fits.
 
+    Without a name nothing is kept.
     The runtime itself compiles anew what is truncated or was written by another version or for another processor.
     It can also keep caches without their weights, but what the processor's plugin of 2026.4 reads from those is wrong.
     """
@@ -70,7 +71,7 @@ def compile_model(
         if change:
             model = core.read_model(model)
             change(model)
-        kept = (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
+        kept = name and (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
         compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(cache)} if kept else {}))
         if kept and not compiled.get_property("LOADED_FROM_CACHE"):
             keep_newest(cache)
