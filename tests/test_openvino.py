@@ -98,6 +98,7 @@ def test_an_attention_with_softcap_is_not_fused(tmp_path: Path) -> None:
     ("precision", "held", "most"),
     [
         ("f32", "f32", 4.1),
+        ("f16", "f16", 2.1),
         ("int8", "u8", 1.3),
         ("int8-asym-32", "u8", 1.4),
         ("int4-32", "i4", 0.9),

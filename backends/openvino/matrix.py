@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from openvino import Shape, Tensor, Type
+import openvino
+from openvino import PartialShape, Shape, Tensor, Type
 from openvino import opset15 as op
+from openvino._offline_transformations import compress_model_transformation
 from openvino.op import Constant
 
 from backends.decoder import Quantized
@@ -20,12 +22,20 @@ EXPONENT = 127
 def matrix(values: np.ndarray | Quantized) -> Node:
     """A constant (out, in)."""
     if not isinstance(values, Quantized):
-        return op.constant(np.asarray(values, np.float32))
+        return float16(values) if values.dtype == np.float16 else op.constant(np.asarray(values, np.float32))
     if values.bits == 16:  # the plugins know no integers of so many bits
         return op.constant(dequantize(values))
     product = op.multiply(*(float4 if values.format == "mxfp4" else integers)(values))
     rows, blocks = values.scales.shape
     return product if blocks == 1 else op.reshape(product, op.constant(np.array([rows, blocks * values.block])), False)
+
+
+def float16(values: np.ndarray) -> Node:
+    """A constant with the mark without which the plugins would convert it once and for all; only OpenVINO can set it."""
+    x = op.parameter(PartialShape([-1, values.shape[1]]), Type.f32)
+    product = op.matmul(x, op.constant(np.asarray(values, np.float32)), False, True)
+    compress_model_transformation(openvino.Model([op.result(product)], [x], "compressed"))
+    return product.input_value(1).get_node()
 
 
 def shapes(values: Quantized) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -27,6 +27,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
     caches: list[Node] = []
     others = [counts["max_context_len"], *unused()]
+    masks = {(window, tuple(slopes)): [op.constant(np.int32(window)), vector(slopes)] for window, slopes in layers}
     for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
         key, value = (
             parameter(f"{kind}_cache.{i}", PartialShape.dynamic(4), Type.dynamic) for kind in ("key", "value")
@@ -34,7 +35,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         caches += [key, value]
         query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
         places = [key, value, *(counts[name] for name in COUNTS)]
-        facts = [node.input_value(4).get_node(), op.constant(np.int32(window)), vector(slopes)]
+        facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
         rows = [flat(x) for x in (query, keys, values)]
         paged = PagedAttention(outputs([*rows, *places, *facts, *others]))
         _, heads, _, head_dim = keys.get_partial_shape()
