@@ -31,7 +31,7 @@ def matrix(values: np.ndarray | Quantized) -> Node:
 
 
 def float16(values: np.ndarray) -> Node:
-    """A constant with the mark without which the plugins would convert it once and for all; only OpenVINO can set it."""
+    """A constant with a mark that only OpenVINO itself can set, and without which the plugins would convert it."""
     x = op.parameter(PartialShape([-1, values.shape[1]]), Type.f32)
     product = op.matmul(x, op.constant(np.asarray(values, np.float32)), False, True)
     compress_model_transformation(openvino.Model([op.result(product)], [x], "compressed"))

@@ -50,7 +50,7 @@ def properties(device: str, facts: Facts) -> Properties:
         chosen["ENABLE_CPU_PINNING"] = False  # a thread bound to a core waits for whoever else works there
         # A cache in bytes is half the traffic of one in 16 bits; activations that share a scale by 128 are
         # multiplied a quarter faster than by 32, the default.
-        chosen["KV_CACHE_PRECISION"] = "f32" if exact else "u8"
+        chosen["KV_CACHE_PRECISION"] = facts.precision if facts.precision in ("f32", "f16") else "u8"
         chosen["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0 if exact else 128
     return chosen
 
