@@ -18,6 +18,7 @@ from model_store.weights import Canonical
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
 from backends.openvino.fixed import CHUNK, FixedSession
+from backends.openvino.paged import PagedSession
 from backends.openvino.session import SPARE, StatefulSession
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,11 +37,11 @@ def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
     return arrays["tokens"], arrays["logits"]
 
 
-def compiled(session: StatefulSession) -> Any:  # Any: openvino has no types
+def compiled(session: StatefulSession | PagedSession) -> Any:  # Any: openvino has no types
     return session.request.get_compiled_model()
 
 
-def kinds(session: StatefulSession) -> Counter[str]:
+def kinds(session: StatefulSession | PagedSession) -> Counter[str]:
     """How many operations of each kind the plugin runs, those with weights with the weights' type."""
     found: Counter[str] = Counter()
     for node in compiled(session).get_runtime_model().get_ops():
@@ -98,6 +99,7 @@ def test_an_attention_with_softcap_is_not_fused(tmp_path: Path) -> None:
     ("precision", "held", "most"),
     [
         ("f32", "f32", 4.1),
+        ("f16", "f16", 2.1),
         ("int8", "u8", 1.3),
         ("int8-asym-32", "u8", 1.4),
         ("int4-32", "i4", 0.9),

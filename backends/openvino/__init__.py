@@ -13,7 +13,7 @@ from backends import BackendError, Session
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
-GRAPH = 1
+GRAPH = 2
 """Counts the changes of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""
@@ -21,6 +21,8 @@ CONVERTER = "openvino.tools.ovc"
 """What `openvino` imports too if it can: its converter of other frameworks' models, with telemetry."""
 ACCELERATORS = Path("/dev/dri"), Path("/dev/accel")
 """Where Linux shows graphics and NPUs."""
+PAGING = "2026.4."
+"""Versions that are known to have the operation, outside of all opsets, that reads caches in pages."""
 
 
 @cache
@@ -69,17 +71,25 @@ def carrier(precision: str) -> str:
 
 
 def load(folder: Path, *, device: str = "cpu") -> Session:
-    """Open a lowered decoder and warm it up; an NPU gets fixed shapes."""
+    """Open a lowered decoder and warm it up; an NPU gets fixed shapes, a processor caches in pages where it can."""
     usable = devices()
     if device not in usable:
         raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
 
     import_runtime()
-    from backends.openvino.fixed import FixedSession
+    if device.startswith("npu"):
+        from backends.openvino.fixed import FixedSession
+
+        return FixedSession(folder, device.upper())
+    from backends.openvino.runtime import read_facts
+
+    if device == "cpu" and read_facts(folder).layers and version("openvino").startswith(PAGING):
+        from backends.openvino.paged import PagedSession
+
+        return PagedSession(folder, device.upper())
     from backends.openvino.session import StatefulSession
 
-    kind = FixedSession if device.startswith("npu") else StatefulSession
-    return kind(folder, device.upper())
+    return StatefulSession(folder, device.upper())
 
 
 def import_runtime() -> None:

@@ -97,7 +97,7 @@ class FixedSession:
 def fix(model: openvino.Model, count: int, capacity: int) -> None:
     """Let a lowered decoder read `count` tokens of one row, with caches as inputs `past_...` and outputs `new_...`."""
     inputs = {node.get_friendly_name(): node for node in model.get_parameters()}
-    inputs["last"].output(0).replace(op.constant(np.array([1])).output(0))
+    inputs["wanted"].output(0).replace(op.constant(np.array([count - 1])).output(0))
     for assign in model.get_sinks():
         name = assign.get_variable_id()
         whole = assign.input_value(0).get_node()  # the cached ones, gathered by `parents`, and the new ones
@@ -112,6 +112,6 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
         model.add_parameters([parameter])
         model.add_results([result])
         model.remove_sink(assign)
-    for name in ("parents", "last"):
+    for name in ("parents", "wanted"):
         model.remove_parameter(inputs[name])
     model.reshape({"tokens": [1, count], "positions": [count], "key_positions": [capacity + count]})

@@ -12,7 +12,7 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
-from backends.openvino.matrix import matrix
+from backends.openvino.matrix import matrix, rows
 from backends.openvino.runtime import Facts
 
 Node = Any
@@ -37,6 +37,9 @@ class Ops:
         return op.gather(rows, op.convert(index, "i32"), op.constant(np.int32(0)))
 
     def linear(self, x: Node, weight: Weight) -> Node:
+        """A list of two for a gate and what it gates: apart, the plugin need not copy them out of one result."""
+        if weight.name.endswith("gate_up_proj"):
+            return [self.linear(x, half) for half in halves(weight)]
         y = op.matmul(x, self.matrix(weight), False, True)
         return y if weight.bias is None else op.add(y, vector(weight.bias))
 
@@ -159,12 +162,11 @@ class Ops:
         return op.gelu(x, "tanh" if kind == "gelu_tanh" else "erf")
 
     def gate(self, gate_up: Node, kind: Activation) -> Node:
-        gate, up = op.split(gate_up, op.constant(np.int64(-1)), 2).outputs()
+        gate, up = gate_up
         return op.multiply(self.activate(gate, kind), up)
 
     def last(self, x: Node) -> Node:
-        start = op.multiply(self.inputs["last"], integers(-1))
-        return op.slice(x, start, integers(2**62), integers(1), integers(1))
+        return op.gather(x, self.inputs["wanted"], op.constant(np.int32(1)))
 
     def softcap(self, x: Node, cap: float) -> Node:
         return self.scale(op.tanh(self.scale(x, 1 / cap)), cap)
@@ -209,11 +211,23 @@ def repeat(x: Node, a: Attention) -> Node:
     return op.reshape(spread, integers(0, a.heads, -1, a.head_dim), True)
 
 
+def halves(weight: Weight) -> list[Weight]:
+    """A matrix of gates and what they gate as two matrices."""
+    values, bias = weight.values, weight.bias
+    size = len(values.scales if isinstance(values, Quantized) else values) // 2
+    parts = {"gate": slice(0, size), "up": slice(size, 2 * size)}
+    return [
+        Weight(f"{weight.name}.{name}", rows(values, part), None if bias is None else bias[part])
+        for name, part in parts.items()
+    ]
+
+
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
     """Write model.xml, model.bin and facts.json to `folder`.
 
     Inputs: `tokens` (B, T), `positions` (T,), `key_positions` (S,) of what the cache holds and of the tokens,
-    `parents` (B,), the row that each row continues, `last` (1,). Output: `logits` (B, last, vocab).
+    `parents` (B,), the row that each row continues, `wanted` (last,), the tokens whose logits are asked for.
+    Output: `logits` (B, last, vocab).
     With an encoder, beside it: from `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim); the decoder takes these
     as `memory_...`.
     """
@@ -222,7 +236,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         "positions": parameter("positions", np.int64, -1),
         "key_positions": parameter("key_positions", np.int64, -1),
         "parents": parameter("parents", np.int32, -1),
-        "last": parameter("last", np.int64, 1),
+        "wanted": parameter("wanted", np.int64, -1),
     }
     matrices: dict[str, Node] = {}
     ops = Ops(decoder, inputs, matrices)
@@ -232,7 +246,9 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs += encoder(decoder, weights, inputs["prompt"], matrices)
     model = openvino.Model(outputs, ops.assigned, list(inputs.values()), "decoder")
     start_token = decoder.start_token if decoder.encoder else None
-    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token)
+    fused = not decoder.encoder and not any(a.softcap or a.buckets for a in decoder.layers)
+    layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
+    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
     openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
 

@@ -26,6 +26,8 @@ class Facts:
     precision: str
     start_token: int | None
     """What stands before an answer where an encoder reads the prompt."""
+    layers: list[tuple[int, list[float]]] | None
+    """The window and the ALiBi slopes of each layer, where caches can be pages."""
 
 
 def read_facts(folder: Path) -> Facts:
@@ -48,7 +50,7 @@ def properties(device: str, facts: Facts) -> Properties:
         chosen["ENABLE_CPU_PINNING"] = False  # a thread bound to a core waits for whoever else works there
         # A cache in bytes is half the traffic of one in 16 bits; activations that share a scale by 128 are
         # multiplied a quarter faster than by 32, the default.
-        chosen["KV_CACHE_PRECISION"] = "f32" if exact else "u8"
+        chosen["KV_CACHE_PRECISION"] = facts.precision if facts.precision in ("f32", "f16") else "u8"
         chosen["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0 if exact else 128
     return chosen
 
@@ -58,6 +60,7 @@ def compile_model(
 ) -> openvino.CompiledModel:
     """The model in `folder` for a device, after a `change`, from its cache `name` if that is there and fits.
 
+    Without a name nothing is kept.
     The runtime itself compiles anew what is truncated or was written by another version or for another processor.
     It can also keep caches without their weights, but what the processor's plugin of 2026.4 reads from those is wrong.
     """
@@ -68,7 +71,7 @@ def compile_model(
         if change:
             model = core.read_model(model)
             change(model)
-        kept = (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
+        kept = name and (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
         compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(cache)} if kept else {}))
         if kept and not compiled.get_property("LOADED_FROM_CACHE"):
             keep_newest(cache)

@@ -74,7 +74,7 @@ class StatefulSession:
         feeds = dict(tokens=tokens, positions=positions, key_positions=slots, parents=self.parents)
         if not self.cached:
             self.request.reset_state()
-        infer(self.request, {**feeds, "last": np.array([last])})
+        infer(self.request, {**feeds, "wanted": np.arange(count - last, count)})
         self.slots, self.parents = slots, np.arange(batch, dtype=np.int32)
         self.cached, self.read_ahead = self.cached + count, ahead
         logits: np.ndarray = self.request.get_tensor("logits").data

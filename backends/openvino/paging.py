@@ -1,0 +1,103 @@
+"""Let a lowered decoder keep its caches in pages, as the plugin's own attention for many requests reads them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import openvino
+from openvino import PartialShape, Type
+from openvino import opset15 as op
+from openvino.op import _PagedAttentionExtension as PagedAttention  # its only name
+
+Node = Any
+"""A node or one of its outputs: the types of `openvino` say little."""
+COUNTS = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
+"""Inputs (n,) that tell where each row's tokens and pages begin."""
+
+
+def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -> None:
+    """Replace each attention and its states; `layers` are their windows and ALiBi slopes.
+
+    All rows' tokens come one after another as a single row, `tokens` (1, N). The caches become inputs
+    `key_cache.0`, `value_cache.0`, ..., whose shapes and types the plugin chooses.
+    """
+    kept = {node.get_friendly_name(): node for node in model.get_parameters()}
+    shapes = {**dict.fromkeys(COUNTS, PartialShape([-1])), "max_context_len": PartialShape([])}
+    counts = {name: parameter(name, shape, Type.i32) for name, shape in shapes.items()}
+    attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
+    caches: list[Node] = []
+    others = [counts["max_context_len"], *unused()]
+    masks = {(window, tuple(slopes)): [op.constant(np.int32(window)), vector(slopes)] for window, slopes in layers}
+    for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
+        key, value = (
+            parameter(f"{kind}_cache.{i}", PartialShape.dynamic(4), Type.dynamic) for kind in ("key", "value")
+        )
+        caches += [key, value]
+        query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
+        places = [key, value, *(counts[name] for name in COUNTS)]
+        facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
+        rows = [flat(x) for x in (query, keys, values)]
+        paged = PagedAttention(outputs([*rows, *places, *facts, *others]))
+        _, heads, _, head_dim = keys.get_partial_shape()
+        for kind in "k", "v":
+            paged.get_rt_info()[f"num_{kind}_heads"] = heads.get_length()
+            paged.get_rt_info()[f"{kind}_head_size"] = head_dim.get_length()
+        merged = user(user(node))  # (B, T, heads head_dim)
+        merged.output(0).replace(op.unsqueeze(paged.output(0), op.constant(np.int64(0))).output(0))
+    for assign in model.get_sinks():
+        model.remove_sink(assign)
+    for name in "parents", "key_positions":
+        model.remove_parameter(kept[name])
+    model.add_parameters([*counts.values(), *caches])
+
+
+def parameter(name: str, shape: PartialShape, kind: Type) -> Node:
+    node = op.parameter(shape, kind, name=name)
+    node.output(0).get_tensor().set_names({name})
+    return node
+
+
+def new(x: Node) -> Node:
+    """Of keys or values with those from the cache, for each head: the new ones, (1, kv_heads, N, head_dim)."""
+    node = x.get_node()
+    while node.get_type_name() != "Concat":
+        node = node.input_value(0).get_node()
+    return node.input_value(1)
+
+
+def flat(x: Node) -> Node:
+    """From (1, heads, N, head_dim) to (N, heads head_dim); what only led to the former is left out."""
+    _, heads, _, head_dim = x.get_partial_shape()
+    if x.get_node().get_type_name() == "Transpose":
+        x = x.get_node().input_value(0)
+        x = x.get_node().input_value(0) if x.get_node().get_type_name() == "Reshape" else x
+    else:
+        x = op.transpose(x, op.constant(np.array([0, 2, 1, 3])))
+    return op.reshape(x, op.constant(np.array([-1, heads.get_length() * head_dim.get_length()])), False)
+
+
+def user(node: Node) -> Node:
+    """The one node that reads the output of `node`."""
+    [target] = node.output(0).get_target_inputs()
+    return target.get_node()
+
+
+def vector(values: Sequence[float]) -> Node:
+    return op.constant(np.array(values, np.float32))
+
+
+def unused() -> list[Node]:
+    """Inputs for scores, turned caches, sparse attention, sinks, evictions and trees of tokens: none is wanted."""
+
+    def none(kind: type, *shape: int) -> Node:
+        return op.constant(np.zeros(shape, kind))
+
+    turned = [none(np.int32, 0), none(np.int32, 0), none(np.float32, 0)]
+    sparse = [none(np.float32, 0), none(np.int32), none(np.int32)]
+    evicted = [none(np.int32), *(none(np.int32, 0) for _ in range(3))]
+    trees = [none(np.int32, 0), none(np.uint8, 0), none(np.int32, 0)]
+    return [none(np.int32, 0), *turned, *sparse, none(np.float32, 0, 0, 0, 0), *evicted, *trees]
+
+
+def outputs(nodes: Sequence[Node]) -> list[Node]:
+    return [x.output(0) if isinstance(x, openvino.Node) else x for x in nodes]
