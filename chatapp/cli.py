@@ -70,6 +70,8 @@ def screen(given: Namespace) -> int:
 def run(given: Namespace) -> int:
     """Answer one prompt, or talk line by line."""
     chosen = chosen_options(given)
+    from chatapp.texts import check_prompt, read_text
+
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = read_text("-").removesuffix("\n")
@@ -96,6 +98,7 @@ def run(given: Namespace) -> int:
 def complete(given: Namespace) -> int:
     """Fill in code at a place in a file."""
     from chatapp import completion, settings
+    from chatapp.texts import read_text
 
     chosen = chosen_options(given)
     name = "standard input" if given.file == "-" else given.file
@@ -141,7 +144,24 @@ def show_list(given: Namespace) -> int:
     """List the models that are here."""
     from chatapp import listings
 
-    listings.print_models(store().list(), as_json=given.json)
+    if given.cache:
+        listings.print_cache(store(), as_json=given.json)
+    else:
+        listings.print_models(store().list(), as_json=given.json)
+    return 0
+
+
+def import_model(given: Namespace) -> int:
+    """Bring a model that is on this machine into the store."""
+    from chatapp import listings
+    from model_store import imports
+
+    models = store()
+    planned = imports.plan(models, given.source, name=given.name or "", copy=given.copy)
+    if not given.dry_run:
+        with progress(planned.model.name) as on_progress:
+            imports.carry_out(models, planned, on_progress)
+    listings.print_import(planned, done=not given.dry_run, as_json=given.json)
     return 0
 
 
@@ -241,6 +261,7 @@ COMMANDS = {
     "login": login,
     "list": show_list,
     "ls": show_list,
+    "import": import_model,
     "show": show,
     "rm": remove,
     "devices": devices,
@@ -256,7 +277,7 @@ def store() -> "Store":
     from chatapp import settings
     from model_store import Store
 
-    return Store(settings.models())
+    return Store(settings.models(), settings.places())
 
 
 def open_model(given: Namespace, name: str) -> "Engine":
@@ -317,33 +338,3 @@ def form_of(given: Namespace) -> "Form":
     from chatapp.answer import Form
 
     return Form(json=given.json, raw=given.raw, logprobs=given.logprobs is not None, stats=given.stats)
-
-
-def read_text(file: str) -> str:
-    """The text of a file, or of standard input for `-`."""
-    from chatapp.errors import InputError
-
-    name = "standard input" if file == "-" else file
-    try:
-        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror}; check the path") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not UTF-8 text (byte {error.start + 1:,}); convert it first") from error
-    if "\0" in text:
-        raise InputError(f"{name} is binary (a zero at byte {content.index(0) + 1:,}); give text")
-    return text
-
-
-def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no model can read, before one is loaded."""
-    from chatapp.errors import InputError
-
-    if not prompt:
-        raise InputError("the prompt is empty; write something for the model to answer")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"the prompt is not UTF-8 text (character {error.start + 1:,}); convert it first") from error
