@@ -16,7 +16,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written i
 """
 
 RUN = """\
-MODEL is builtin, a name from `chatapp list`, or the folder of a checkpoint.
+MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
 PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
 A model with a chat template answers; any other continues the text, by 256 tokens unless told.
 
@@ -52,6 +52,10 @@ HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables count as 
 """
 SEARCH = "Without TEXT: the catalogue, without asking the network. With it, also what the Hub has that runs here."
 LOGIN = "The token is read without showing it, or from standard input, and kept where huggingface_hub keeps it."
+IMPORT = """\
+PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository
+ORGANISATION/NAME in the cache of the Hugging Face Hub. What is linked must stay where it is.
+"""
 STATS_FORMATS = ("text", "json")
 
 
@@ -180,7 +184,17 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     command("login", "keep a token of the Hugging Face Hub, for gated and private models", details=LOGIN)
 
     listing = command("list", "list the models that are here", aliases=("ls",))
+    listing.add_argument("--cache", action="store_true", help="those in the cache of the Hugging Face Hub instead")
     listing.add_argument("--json", action="store_true", help="print JSON")
+
+    imported = command("import", "bring a model that is on this machine into the store", details=IMPORT)
+    imported.add_argument("source", metavar="PATH")
+    imported.add_argument("--name", metavar="NAME", help="what it is to be called (default: after the file or folder)")
+    how = imported.add_mutually_exclusive_group()
+    how.add_argument("--link", action="store_true", help="leave the files where they are (default)")
+    how.add_argument("--copy", action="store_true", help="copy them into the store")
+    imported.add_argument("--dry-run", action="store_true", help="only show what would be imported")
+    imported.add_argument("--json", action="store_true", help="print JSON")
 
     show = command("show", "tell about a model")
     show.add_argument("model", metavar="MODEL")

@@ -140,7 +140,24 @@ def show_list(given: Namespace) -> int:
     """List the models that are here."""
     from chatapp import listings
 
-    listings.print_models(store().list(), as_json=given.json)
+    if given.cache:
+        listings.print_cache(store(), as_json=given.json)
+    else:
+        listings.print_models(store().list(), as_json=given.json)
+    return 0
+
+
+def import_model(given: Namespace) -> int:
+    """Bring a model that is on this machine into the store."""
+    from chatapp import listings
+    from model_store import imports
+
+    models = store()
+    planned = imports.plan(models, given.source, name=given.name or "", copy=given.copy)
+    if not given.dry_run:
+        with progress(planned.model.name) as on_progress:
+            imports.carry_out(models, planned, on_progress)
+    listings.print_import(planned, done=not given.dry_run, as_json=given.json)
     return 0
 
 
@@ -247,6 +264,7 @@ COMMANDS = {
     "login": login,
     "list": show_list,
     "ls": show_list,
+    "import": import_model,
     "show": show,
     "rm": remove,
     "devices": devices,
@@ -263,7 +281,7 @@ def store() -> "Store":
     from chatapp import settings
     from model_store import Store
 
-    return Store(settings.models())
+    return Store(settings.models(), settings.places())
 
 
 def open_model(given: Namespace, name: str) -> "Engine":

@@ -15,8 +15,12 @@ from chatapp.generation import Options
 from chatapp.generation.published import published_options
 from chatapp.units import count, milliseconds, size, table
 from chatapp.verify import ORIGINAL
-from model_store import StoredModel, Variant
+from model_store import Store, StoredModel, StoreError, Variant
+from model_store.imported import origin
+from model_store.imports import Plan, plan
+from model_store.other_apps import repositories
 
+CACHE_FIELDS = ("name", "family", "parameters", "size", "why_not")
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
 
 
@@ -51,7 +55,7 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         ("kind", "answers messages" if model.chats else "continues text (base model)"),
         ("sampling", _sampling(model.folder)),
         ("precision", f"{model.precision} ({model.precision_reason})"),
-        ("checkpoint", f"{model.folder} ({size(model.size)})"),
+        ("checkpoint", f"{origin(model.folder)} ({size(model.size)})"),
     ]
     for one in model.variants:
         rows.append((f"{one.backend} {one.precision}", _lowered(model, one)))
@@ -65,10 +69,49 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         print(f"\n{_introduction(card.read_text(encoding='utf-8'))}\n\nThe whole card: {card}")
 
 
+def print_import(found: Plan, *, done: bool, as_json: bool) -> None:
+    """What is imported, or would be."""
+    model = found.model
+    if as_json:
+        facts = {"imported": done, "kind": found.kind, "source": str(found.source), "copied": found.copied}
+        return print(json.dumps(facts | {"free": found.free, "model": _facts(model)}, indent=2, default=str))
+    rows = [
+        ("name", model.name),
+        ("found", f"{found.kind} {found.source} ({size(model.size)})"),
+        ("family", model.family),
+        ("parameters", f"{model.parameters:,}"),
+        ("context", f"{model.context_length:,} tokens"),
+        ("kind", "answers messages" if model.chats else "continues text (base model)"),
+        ("precision", f"{model.precision} ({model.precision_reason})"),
+        ("copied", f"{size(found.copied)} of {size(found.free)} free" if found.copied else "nothing: it stays there"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+    how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
+    print(f"\n{how}")
+
+
+def print_cache(store: Store, *, as_json: bool) -> None:
+    """The models in the cache of the Hub, and why some of them cannot run."""
+    assert store.places
+    rows = []
+    for name in repositories(store.places.hub_cache):
+        try:
+            model = plan(store, name).model
+            rows.append((name, model.family, count(model.parameters), size(model.size), ""))
+        except StoreError as error:
+            rows.append((name, "-", "-", "-", str(error)))
+    if as_json:
+        return print(json.dumps([dict(zip(CACHE_FIELDS, row, strict=True)) for row in rows], indent=2))
+    if not rows:
+        return print(f"There are no models in {store.places.hub_cache}.")
+    print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))
+
+
 def _lowered(model: StoredModel, variant: Variant) -> str:
     """Where a variant is, how large, and what carries its weights where the runtime has no type for them."""
     held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
-    carrier = backends.get(variant.backend).carrier(variant.precision)
+    carrier = "" if model.export else backends.get(variant.backend).carrier(variant.precision)
     return f"{variant.folder} ({held}{f'; weights exactly so, carried by {carrier}' if carrier else ''})"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 
 from backends import NAMES
+from model_store import Places
 
 OBJECTIVES = ("chat", "completion", "battery")
 """What a model's place can be best for."""
@@ -45,6 +46,16 @@ def models() -> Path:
 def history() -> Path:
     """The database of conversations."""
     return home() / "history.db"
+
+
+def places() -> Places:
+    """Where other applications keep models: as their own variables say, else where they do by themselves."""
+    hub = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    return Places(
+        hub_cache=Path(os.environ.get("HF_HUB_CACHE") or hub / "hub").expanduser(),
+        ollama=Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser(),
+        lm_studio=Path("~/.lmstudio/models").expanduser(),
+    )
 
 
 def settings_file() -> Path:

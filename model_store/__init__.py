@@ -8,18 +8,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import backends
+from model_store import imported
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
+from model_store.models import StoredModel, Variant
+from model_store.other_apps import Places
 from model_store.unfinished import PREFIX, alone, sweep
 
 __all__ = [
     "BUILTIN",
     "ModelNotFound",
+    "Places",
     "Progress",
     "Store",
     "StoreError",
@@ -32,59 +36,8 @@ __all__ = [
 BUILTIN = "builtin"
 """The name of the model that is shipped with the package."""
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
-LARGE = 1_000_000_000
-"""Parameters from which int4 is the default."""
-
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A model lowered for one backend at one precision."""
-
-    backend: str
-    precision: str
-    folder: Path
-    size: int
-    """Bytes on disk."""
-    seconds: float
-    """How long lowering took; 0 when it was there already."""
-    verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What verification found, by device: `passed`, `date` and all that `chatapp verify --json` prints."""
-
-    def failed(self, device: str) -> bool:
-        """Whether it was verified on a device and must not be chosen there."""
-        return not self.verdicts.get(device, {"passed": True})["passed"]
-
-
-@dataclass(frozen=True)
-class StoredModel:
-    """A runnable model: a checkpoint, and what it has been lowered to."""
-
-    name: str
-    folder: Path
-    """The checkpoint: config.json, weights, and a vocabulary in one form or another."""
-    family: str
-    parameters: int
-    context_length: int
-    chats: bool
-    """Whether it has a chat template; others continue a text."""
-    size: int
-    """Bytes of the checkpoint."""
-    variants: tuple[Variant, ...] = ()
-
-    @property
-    def precision(self) -> str:
-        """The precision used unless another is asked for."""
-        return "int4" if self.parameters >= LARGE else "int8"
-
-    @property
-    def precision_reason(self) -> str:
-        """Why, in a sentence."""
-        if self.parameters >= LARGE:
-            return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
-        return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"
 
 
 class Store:
@@ -95,8 +48,8 @@ class Store:
     looks whole. What a killed one leaves is deleted before the next lowering.
     """
 
-    def __init__(self, root: Path):
-        self.root = root
+    def __init__(self, root: Path, places: Places | None = None):
+        self.root, self.places = root, places
 
     def list(self) -> list[StoredModel]:
         """Every model, the built-in first."""
@@ -107,8 +60,8 @@ class Store:
         return [self.get(BUILTIN), *(self.read(name) if name in known else self.get(name) for name in names)]
 
     def get(self, name: str) -> StoredModel:
-        """The model called `name`, the checkpoint folder at this path, or what was pulled from this repository."""
-        from model_store import pulled
+        """The model called `name`, what is at this path, or what was pulled or cached of this repository."""
+        from model_store import imports, pulled
 
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
@@ -116,12 +69,11 @@ class Store:
             return self.register(name, pulled.checkpoint(self.root, name))
         if is_name(name) and (self.root / name / "model.json").exists():
             return self.register(name, self.read(name).folder)
-        folder = Path(name).expanduser()
-        if name and folder.is_dir():
-            folder = folder.resolve()
-            return self.register(self.name_for(folder), folder)
-        if found := pulled.find(self.root, name):
+        is_path = bool(name) and Path(name).expanduser().exists()
+        if not is_path and (found := pulled.find(self.root, name)):
             return self.register(found, pulled.checkpoint(self.root, found))
+        if name and (source := imports.find(name, self.places)):
+            return imports.adopt(self, source)
         known = [BUILTIN, *(path.parent.name for path in self.root.glob("*/model.json"))]
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "chatapp list shows the models that are here"
@@ -136,7 +88,8 @@ class Store:
         from backends import quantize
 
         precision = precision or model.precision
-        quantize.precision(precision)  # refuses an unknown one, before anything is written
+        if not model.export:
+            quantize.precision(precision)  # refuses an unknown one, before anything is written
         signature = backends.get(backend).signature()
         target = self.root / model.name / f"{backend}-{precision}"
         if lowered_for(target) == signature:
@@ -225,16 +178,33 @@ class Store:
         shutil.rmtree(folder)
         return freed
 
+    def clear(self, name: str) -> None:
+        """Delete what was made for a model, but for what was imported."""
+        (self.root / name / "model.json").unlink(missing_ok=True)
+        for path in (self.root / name).iterdir():
+            if path.is_dir() and path.name != imported.FOLDER:
+                shutil.rmtree(path)
+            elif path.is_file():
+                path.unlink()
+
     def register(self, name: str, folder: Path) -> StoredModel:
         """The model `name`, whose manifest is written anew when its checkpoint has changed."""
         try:
             digest = fingerprint(folder)
         except OSError as error:
-            raise StoreError(f"cannot read {error.filename or folder}: {error.strerror}; check the folder") from error
+            raise StoreError(
+                f"cannot read {error.filename or folder}, where the model {name} is: {error.strerror}; put it back, or "
+                f"forget the model with: chatapp rm {name}"
+            ) from error
         if (self.root / name / "model.json").exists():
             if read_json(self.root / name / "model.json").get("fingerprint") == digest:
                 return self.read(name)
-            self.forget(name)
+            self.clear(name)
+
+            from model_store import imports
+
+            if imports.renew(self, name, folder):
+                digest = fingerprint(folder)
 
         from model_store.convert import describe
 
@@ -258,18 +228,19 @@ class Store:
             path = self.root / name
             raise StoreError(f"{path}/model.json was altered ({error}); delete the folder {path}") from error
 
-    def name_for(self, folder: Path) -> str:
-        """A name for the checkpoint in `folder` that no other one has."""
+    def name_for(self, source: Path, wish: str = "") -> str:
+        """A name for the model at `source` that no other one has, near what is wished for."""
         from model_store import pulled
 
-        if folder == pulled.checkpoint(self.root, folder.name):
-            return folder.name
-        base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in folder.name).strip(".-") or "model"
+        if source == pulled.checkpoint(self.root, source.name):
+            return source.name
+        wish = wish or (source.stem if source.is_file() else source.name)
+        base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wish).strip(".-") or "model"
         count = 1
         while (
             name in (BUILTIN, pulled.FOLDER)
             or pulled.is_here(self.root, name)
-            or ((self.root / name / "model.json").exists() and self.read(name).folder != folder)
+            or ((self.root / name / "model.json").exists() and imported.origin(self.read(name).folder) != source)
         ):
             count += 1
             name = f"{base}-{count}"
@@ -287,8 +258,9 @@ def fingerprint(folder: Path) -> str:
     The bytes are for archives that give every file the same time.
     """
     digest = hashlib.sha256(str(folder).encode())
-    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")]):
-        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja"):
+    linked = imported.linked(folder)
+    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *([linked] if linked else [])]):
+        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path == linked:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - 4096))

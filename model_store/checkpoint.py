@@ -40,12 +40,16 @@ Config = Mapping[str, Any]
 class Checkpoint:
     """A publisher's folder: its configuration, and its floating-point tensors by name, none of them read yet."""
 
+    precision = precision_reason = ""
+    """What its weights are rounded to already, and what that means; empty for those that are not."""
+
     def __init__(self, folder: Path):
         refuse_adapter(folder)
         self.folder = folder
         self.config: Config = read_json(folder / "config.json")
         self.tensors: dict[str, Tensor] = {}
-        for path in weight_files(folder):
+        self.files = weight_files(folder)
+        for path in self.files:
             self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
 
 

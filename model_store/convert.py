@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import backends
-from backends import quantize
+from backends import foreign, quantize
 from backends.decoder import Decoder, Weight
-from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families, tokenizer
+from model_store import StoredModel, StoreError, UnsupportedCheckpoint, exports, families, gguf, tokenizer
 from model_store.chat_template import chat_template
-from model_store.checkpoint import Checkpoint, weight_files
+from model_store.checkpoint import Checkpoint
+from model_store.imported import linked
 from model_store.json_files import read_json
 from model_store.vocabulary import check_vocabulary
 from model_store.weights import Canonical, Family
@@ -17,6 +18,8 @@ from model_store.weights import Canonical, Family
 
 def describe(folder: Path) -> StoredModel:
     """What the checkpoint in `folder` is; raises UnsupportedCheckpoint when it cannot run."""
+    if (path := linked(folder)) and path.suffix in exports.BACKENDS:
+        return exports.describe(folder, path)
     checkpoint, family, decoder = open_checkpoint(folder)
     weights = Canonical(checkpoint, family, decoder)
     published = folder / "tokenizer.json"
@@ -29,12 +32,18 @@ def describe(folder: Path) -> StoredModel:
         parameters=weights.parameters,
         context_length=decoder.context_length,
         chats=chat_template(folder) is not None,
-        size=sum(path.stat().st_size for path in weight_files(folder)),
+        size=sum(path.stat().st_size for path in checkpoint.files),
+        own_precision=checkpoint.precision,
+        own_precision_reason=checkpoint.precision_reason,
     )
 
 
 def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
     """The checkpoint in `folder`, its family, and the decoder that its configuration describes."""
+    if path := linked(folder):
+        if path.suffix in exports.BACKENDS:
+            raise UnsupportedCheckpoint(f"{path} is an export: there is nothing that its logits can be compared with")
+        return gguf.open_gguf(path)
     checkpoint = Checkpoint(folder)
     family = families.find(checkpoint.config)
     try:
@@ -47,6 +56,13 @@ def convert(
     source: Path, target: Path, *, backend: str, precision: str, on_progress: Callable[[str, float], None] | None = None
 ) -> None:
     """Lower the checkpoint in `source` to the folder `target`, with one weight in memory at a time."""
+    if (path := linked(source)) and path.suffix in exports.BACKENDS:
+        if (backend, precision) != (exports.BACKENDS[path.suffix], foreign.PRECISION):
+            raise StoreError(
+                f"{path} is an export for {exports.BACKENDS[path.suffix]} and runs as it is, not on {backend} at"
+                f" {precision}; leave out --precision, or import the checkpoint that it was made of"
+            )
+        return foreign.write(target, foreign.Foreign(str(path), exports.describe(source, path).context_length))
     checkpoint, family, decoder = open_checkpoint(source)
     weights = Canonical(checkpoint, family, decoder)
     needed, free = expected_size(weights, precision), shutil.disk_usage(target).free
@@ -55,7 +71,8 @@ def convert(
             f"{source} needs about {megabytes(needed)} at {precision}, and {megabytes(free)} are free in "
             f"{target.parent}; free some, or set CHATAPP_HOME to a folder on a larger disk"
         )
-    watched = Watched(weights, on_progress) if on_progress else weights
+    given = kept(checkpoint, weights, precision)
+    watched = Watched(given, on_progress) if on_progress else given
     try:
         backends.get(backend).lower(decoder, watched, target, precision=precision)
     except OSError as error:
@@ -66,6 +83,11 @@ def convert(
         ) from error
     if on_progress:
         on_progress("lowering", 1.0)
+
+
+def kept(checkpoint: Checkpoint, weights: Canonical, precision: str) -> Canonical | gguf.Kept:
+    """The weights as they are to be rounded to `precision`: those that are so already are not made float first."""
+    return gguf.Kept(weights) if precision == checkpoint.precision else weights
 
 
 def expected_size(weights: Canonical, name: str) -> int:
@@ -93,7 +115,9 @@ def megabytes(size: int) -> str:
 class Watched(Mapping[str, Weight]):
     """The same weights, telling what part of their bytes has been lowered."""
 
-    def __init__(self, weights: Canonical, on_progress: Callable[[str, float], None], step: str = "lowering"):
+    def __init__(
+        self, weights: Canonical | gguf.Kept, on_progress: Callable[[str, float], None], step: str = "lowering"
+    ):
         self.weights, self.on_progress, self.step = weights, on_progress, step
         self.sizes = {name: sum(tensor.nbytes for tensor in weights.parts(name)) for name in weights}
         self.read: set[str] = set()

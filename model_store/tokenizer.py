@@ -57,7 +57,12 @@ def convert(folder: Path) -> Part:
     vocabulary = ids_of(parts.model)
     added = added_tokens(folder, vocabulary, parts.known)
     enter(parts.model, vocabulary, added, folder)
-    ids = vocabulary | {one.content: one.id for one in added}
+    return assemble(parts, added, folder)
+
+
+def assemble(parts: Parts, added: Sequence[AddedToken], source: Path) -> Part:
+    """The content of tokenizer.json; `source` is where it comes from."""
+    ids = ids_of(parts.model) | {one.content: one.id for one in added}
     return {
         "version": "1.0",
         "truncation": None,
@@ -65,7 +70,7 @@ def convert(folder: Path) -> Part:
         "added_tokens": [asdict(one) for one in added],
         "normalizer": sequence("normalizers", parts.normalizers),
         "pre_tokenizer": sequence("pretokenizers", parts.pre_tokenizers),
-        "post_processor": frame(parts.before, parts.after, ids, folder),
+        "post_processor": frame(parts.before, parts.after, ids, source),
         "decoder": parts.decoder,
         "model": parts.model,
     }

@@ -52,6 +52,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     folder = tmp_path / "home"
     monkeypatch.setenv("CHATAPP_HOME", str(folder))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")  # or each test would measure first
     monkeypatch.setenv("PYTHONPATH", str(OFFLINE))
     monkeypatch.setenv("COLUMNS", "100")

@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError
+from backends import BackendError, foreign
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
+    from backends.onnx.exported import ForeignSession
     from backends.onnx.session import Session
 
 
@@ -54,10 +55,13 @@ def carrier(precision: str) -> str:
     return {4: "int4", 8: "int8", 16: "the sum of int8 and int4"}[known.bits] if known.format else ""
 
 
-def load(folder: Path, *, device: str = "cpu") -> "Session":
-    """Open a lowered decoder."""
+def load(folder: Path, *, device: str = "cpu") -> "Session | ForeignSession":
+    """Open a lowered decoder, or one that others exported."""
+    from backends.onnx.exported import ForeignSession
     from backends.onnx.session import Session
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
+    if exported := foreign.read(folder):
+        return ForeignSession(exported)
     return Session(folder)

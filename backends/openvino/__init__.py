@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Session
+from backends import BackendError, Session, foreign
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
@@ -71,12 +71,19 @@ def carrier(precision: str) -> str:
 
 
 def load(folder: Path, *, device: str = "cpu") -> Session:
-    """Open a lowered decoder and warm it up; an NPU gets fixed shapes, a processor caches in pages where it can."""
+    """Open a lowered decoder and warm it up, or one that others exported.
+
+    An NPU gets fixed shapes, a processor caches in pages where it can.
+    """
     usable = devices()
     if device not in usable:
         raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
 
     import_runtime()
+    if exported := foreign.read(folder):
+        from backends.openvino.exported import ForeignSession
+
+        return ForeignSession(exported, device.upper())
     if device.startswith("npu"):
         from backends.openvino.fixed import FixedSession
 

@@ -141,7 +141,7 @@ def from_store(model: str) -> Open:
         from chatapp.selection import Wish, open_engine
         from model_store import Store
 
-        store = Store(settings.models())
+        store = Store(settings.models(), settings.places())
         chosen = settings.read()
         wish = Wish(chosen.backend or None, objective=chosen.objective)
         engine = open_engine(store, model, wish, on_progress=on_progress, on_fallback=warn)

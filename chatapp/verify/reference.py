@@ -11,7 +11,7 @@ from backends.reference import Session
 from chatapp.verify.errors import VerifyError
 from chatapp.verify.prompts import Prompts, prompts_for
 from model_store import Progress, StoredModel
-from model_store.convert import Watched, open_checkpoint
+from model_store.convert import Watched, kept, open_checkpoint
 from model_store.weights import Canonical
 
 NUMPY = "NumPy decoder"
@@ -59,17 +59,20 @@ def with_rounded(reference: Reference, model: StoredModel, precision: str, on_pr
     to = quantize.precision(precision)
     if to.bits == 32:
         return reference
-    decoder, weights = decoder_and_weights(model, on_progress, f"reference at {precision}")
+    decoder, weights = decoder_and_weights(model, on_progress, f"reference at {precision}", precision)
     rounded = compute(decoder, quantize.Rounded(weights, to), reference.prompts)
     return replace(reference, rounded={**reference.rounded, precision: rounded})
 
 
 def decoder_and_weights(
-    model: StoredModel, on_progress: Progress | None = None, step: str = ""
+    model: StoredModel, on_progress: Progress | None = None, step: str = "", precision: str = "f32"
 ) -> tuple[Decoder, Weights]:
-    """The decoder of a model and its original weights, whose reading is told under the name `step`."""
+    """The decoder of a model and its original weights, whose reading is told under the name `step`.
+
+    What the file has rounded already is as it is there, where `precision` is the file's own.
+    """
     checkpoint, family, decoder = open_checkpoint(model.folder)
-    weights = Canonical(checkpoint, family, decoder)
+    weights = kept(checkpoint, Canonical(checkpoint, family, decoder), precision)
     return decoder, Watched(weights, on_progress, step) if on_progress else weights
 
 

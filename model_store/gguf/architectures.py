@@ -1,0 +1,156 @@
+"""The architectures of GGUF files: which family each is, and where its weights are.
+
+The names are those of gguf-py/gguf/constants.py and the order of numbers that of convert_hf_to_gguf.py, both in
+https://github.com/ggml-org/llama.cpp.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder
+from model_store import families
+from model_store.checkpoint import Config
+from model_store.errors import UnsupportedCheckpoint
+from model_store.weights import Source, Transform, halve_rotary, spread_rotary
+
+Fields = dict[str, Any]  # Any: config.json's
+
+
+def halve_turned(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From rotating neighbours to rotating the halves of a head, in layers that rotate at all."""
+    return halve_rotary(values, attention) if attention.rope else values
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One value of `general.architecture`."""
+
+    model_type: str
+    """The family."""
+    order: Transform | None = None
+    """How the rows of q and k are put into our order."""
+    layer: Mapping[str, Source] = field(default_factory=dict)
+    """Norms within a layer that others lack, and without a source those that it lacks."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys that others lack, and the fields of config.json that they are."""
+    adjust: Callable[[Fields], None] | None = None
+    """What follows from other fields."""
+
+
+MODEL = {
+    "embedding": "token_embd",
+    "embedding_norm?": "token_embd_norm",
+    "position_embedding?": "position_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+}
+LAYER = {
+    "attention_norm": "blk.{}.attn_norm",
+    "o_proj": "blk.{}.attn_output",
+    "ffn_norm": "blk.{}.ffn_norm",
+    "down_proj": "blk.{}.ffn_down",
+}
+HEAD_NORMS = {"q_norm": "blk.{}.attn_q_norm", "k_norm": "blk.{}.attn_k_norm"}
+BOTH_SIDES = {"post_attention_norm": "blk.{}.post_attention_norm", "post_ffn_norm": "blk.{}.post_ffw_norm"}
+WINDOW = {"attention.sliding_window": "sliding_window"}
+CAPS = {
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+LARGEST = {"gemma2": 46, "gemma3_text": 62}
+"""Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
+
+
+def adjust_gemma(config: Fields) -> None:
+    """The scale of the scores, and no caps where the file names none."""
+    width = config["hidden_size"] // config["num_attention_heads"]
+    largest = config["num_hidden_layers"] == LARGEST[config["model_type"]]
+    config["query_pre_attn_scalar"] = width if largest else config["head_dim"]
+    for name in CAPS.values():
+        config.setdefault(name, 0.0)
+
+
+def adjust_starcoder(config: Fields) -> None:
+    """One key-value head, or one for each head."""
+    config["multi_query"] = config.get("num_key_value_heads") == 1
+    if not config["multi_query"]:
+        raise ValueError("starcoder with more than one key-value head is not supported")
+
+
+def adjust_llama(config: Fields) -> None:
+    """Mistral's windows, where the file has them."""
+    if config.get("sliding_window"):
+        config["model_type"] = "mistral"
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "bloom": Architecture("bloom"),
+    "gemma": Architecture("gemma"),
+    "gemma2": Architecture("gemma2", layer=BOTH_SIDES, keys={**CAPS, **WINDOW}, adjust=adjust_gemma),
+    "gemma3": Architecture(
+        "gemma3_text",
+        layer={**BOTH_SIDES, **HEAD_NORMS},
+        keys={
+            **CAPS,
+            **WINDOW,
+            "rope.freq_base_swa": "rope_local_base_freq",
+            "attention.sliding_window_pattern": "sliding_window_pattern",
+        },
+        adjust=adjust_gemma,
+    ),
+    "gpt2": Architecture("gpt2"),
+    "gptneox": Architecture("gpt_neox", spread_rotary, keys={"use_parallel_residual": "use_parallel_residual"}),
+    "llama": Architecture("llama", halve_turned, keys=WINDOW, adjust=adjust_llama),
+    "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}),
+    "phi3": Architecture("phi3", spread_rotary, keys=WINDOW),
+    "qwen2": Architecture("qwen2"),
+    "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
+    "smollm3": Architecture("smollm3", halve_turned),
+    "starcoder": Architecture("gpt_bigcode", adjust=adjust_starcoder),
+    "starcoder2": Architecture("starcoder2", keys=WINDOW),
+}
+"""What runs, by `general.architecture`."""
+
+
+def find(name: object) -> Architecture:
+    """The architecture called `name`."""
+    if isinstance(name, str) and name in ARCHITECTURES:
+        return ARCHITECTURES[name]
+    near = get_close_matches(str(name), ARCHITECTURES, 1)
+    hint = f"; did its maker mean {near[0]!r}?" if near else ""
+    known = ", ".join(ARCHITECTURES)
+    raise UnsupportedCheckpoint(f"GGUF files of the architecture {name!r} are not supported{hint} (known: {known})")
+
+
+class GgufFamily:
+    """A family whose weights have the names and the order that GGUF files give them."""
+
+    PREFIX: str | tuple[str, ...] = ""
+    UNUSED: tuple[str, ...] = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+    TIED = False
+
+    def __init__(self, architecture: Architecture, config: Config, names: Mapping[str, object]):
+        """Of the tensors in `names`: some makers of files join q, k and v, others do not."""
+        self.family = families.find(config)
+        qkv = "blk.{}.attn_qkv"
+        if qkv.format(0) + ".weight" not in names:
+            qkv = "blk.{0}.attn_q blk.{0}.attn_k blk.{0}.attn_v"
+        ffn = {"up_proj": "blk.{}.ffn_up"}
+        if "blk.0.ffn_gate.weight" in names:
+            ffn = {"gate_up_proj": "blk.{0}.ffn_gate blk.{0}.ffn_up"}
+        elif "gate_up_proj" in self.family.LAYER:
+            ffn = {"gate_up_proj": "blk.{}.ffn_up"}
+        self.MODEL: Mapping[str, Source] = MODEL
+        self.LAYER: Mapping[str, Source] = {
+            name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source
+            for name, source in {**LAYER, "qkv_proj": qkv, **ffn, **architecture.layer}.items()
+            if source
+        }
+
+    def decoder(self, config: Config) -> Decoder:
+        """Read what is as config.json would say it."""
+        return self.family.decoder(config)

@@ -1,0 +1,166 @@
+"""The block formats of GGUF: how their numbers are found, exactly, and in what they can be kept without rounding.
+
+A weight of any of them is `scale * number + offset`, its scale and offset shared by a group of neighbours
+(ggml-quants.c in https://github.com/ggml-org/ggml). Formats without an offset are integers as our own are.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from backends.decoder import Quantized
+from backends.quantize import nibbles
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+"""Numbers (n, block) int8, scales (n, groups) float32 and offsets (n, groups) float32 or None."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of tensor: `block` weights in `size` bytes."""
+
+    name: str
+    block: int
+    size: int
+    unpack: Callable[[np.ndarray], Parts] | None = None
+    """Blocks (n, size) uint8 -> their parts; None for plain numbers, of the type `dtype`."""
+    dtype: np.dtype = np.dtype(np.float32)
+    bits: int = 0
+    """4 or 8 that hold its numbers where it has no offsets, else 0."""
+
+
+def half(blocks: np.ndarray, place: int) -> np.ndarray:
+    """The float16 at a place of each block, (n, 1) float32."""
+    return np.ascontiguousarray(blocks[:, place : place + 2]).view("<f2").astype(np.float32)
+
+
+def low_then_high(blocks: np.ndarray, *, together: int, bits: int) -> np.ndarray:
+    """Small numbers (n, -1): of each `together` bytes first all the lowest `bits`, then all the next ones, ..."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    parts = blocks.reshape(len(blocks), -1, 1, together) >> shifts & np.uint8((1 << bits) - 1)
+    return parts.reshape(len(blocks), -1)
+
+
+def q8_0(blocks: np.ndarray) -> Parts:
+    return blocks[:, 2:].view(np.int8), half(blocks, 0), None
+
+
+def q4_0(blocks: np.ndarray) -> Parts:
+    return low_then_high(blocks[:, 2:], together=16, bits=4).view(np.int8) - np.int8(8), half(blocks, 0), None
+
+
+def q4_1(blocks: np.ndarray) -> Parts:
+    return low_then_high(blocks[:, 4:], together=16, bits=4).view(np.int8), half(blocks, 0), half(blocks, 2)
+
+
+def fifth_bits(blocks: np.ndarray) -> np.ndarray:
+    """One bit for each of 32 numbers, worth 16."""
+    return np.unpackbits(blocks, axis=1, bitorder="little") << 4
+
+
+def q5_0(blocks: np.ndarray) -> Parts:
+    q = low_then_high(blocks[:, 6:], together=16, bits=4) | fifth_bits(blocks[:, 2:6])
+    return q.view(np.int8) - np.int8(16), half(blocks, 0), None
+
+
+def q5_1(blocks: np.ndarray) -> Parts:
+    q = low_then_high(blocks[:, 8:], together=16, bits=4) | fifth_bits(blocks[:, 4:8])
+    return q.view(np.int8), half(blocks, 0), half(blocks, 2)
+
+
+def q2_k(blocks: np.ndarray) -> Parts:
+    shares, q = blocks[:, :16], low_then_high(blocks[:, 16:80], together=32, bits=2)
+    return q.view(np.int8), half(blocks, 80) * (shares & 15), -(half(blocks, 82) * (shares >> 4))
+
+
+def q3_k(blocks: np.ndarray) -> Parts:
+    q = low_then_high(blocks[:, 32:96], together=32, bits=2).view(np.int8)
+    q = q - (4 - (low_then_high(blocks[:, :32], together=32, bits=1) << 2)).view(np.int8)  # a bit that is not set: -4
+    low = low_then_high(blocks[:, 96:104], together=8, bits=4)
+    high = low_then_high(blocks[:, 104:108], together=4, bits=2)
+    shares = (low | high << 4).view(np.int8) - np.int8(32)
+    return q, half(blocks, 108) * shares, None
+
+
+def shares_of(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eight scales and eight offsets of six bits each, from twelve bytes."""
+    scales, offsets, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:12]
+    return (
+        np.concatenate([scales & 63, rest & 15 | scales >> 2 & 48], axis=1),
+        np.concatenate([offsets & 63, rest >> 4 | offsets >> 2 & 48], axis=1),
+    )
+
+
+def q4_k(blocks: np.ndarray) -> Parts:
+    scales, offsets = shares_of(blocks[:, 4:16])
+    q = low_then_high(blocks[:, 16:], together=32, bits=4).view(np.int8)
+    return q, half(blocks, 0) * scales, -(half(blocks, 2) * offsets)
+
+
+def q5_k(blocks: np.ndarray) -> Parts:
+    scales, offsets = shares_of(blocks[:, 4:16])
+    q = low_then_high(blocks[:, 48:], together=32, bits=4)
+    q = (q | low_then_high(blocks[:, 16:48], together=32, bits=1) << 4).view(np.int8)
+    return q, half(blocks, 0) * scales, -(half(blocks, 2) * offsets)
+
+
+def q6_k(blocks: np.ndarray) -> Parts:
+    q = low_then_high(blocks[:, :128], together=64, bits=4)
+    q = (q | low_then_high(blocks[:, 128:192], together=32, bits=2) << 4).view(np.int8) - np.int8(32)
+    return q, half(blocks, 208) * blocks[:, 192:208].view(np.int8), None
+
+
+KINDS: Mapping[int, Kind] = {
+    0: Kind("F32", 1, 4),
+    1: Kind("F16", 1, 2, dtype=np.dtype(np.float16)),
+    2: Kind("Q4_0", 32, 18, q4_0, bits=4),
+    3: Kind("Q4_1", 32, 20, q4_1),
+    6: Kind("Q5_0", 32, 22, q5_0, bits=8),
+    7: Kind("Q5_1", 32, 24, q5_1),
+    8: Kind("Q8_0", 32, 34, q8_0, bits=8),
+    10: Kind("Q2_K", 256, 84, q2_k),
+    11: Kind("Q3_K", 256, 110, q3_k, bits=8),
+    12: Kind("Q4_K", 256, 144, q4_k),
+    13: Kind("Q5_K", 256, 176, q5_k),
+    14: Kind("Q6_K", 256, 210, q6_k, bits=8),
+    30: Kind("BF16", 1, 2, dtype=np.dtype(ml_dtypes.bfloat16)),
+}
+"""The types that are read, by their numbers in the file."""
+OTHER_KINDS = {
+    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
+    22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
+    35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
+}  # fmt: skip
+"""Those that are not."""
+CHUNK = 1 << 18
+"""Weights handled at once."""
+
+
+def dequantize(kind: Kind, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers of a tensor whose bytes are `data`; float32 where they are in blocks, else as they are."""
+    if not kind.unpack:
+        return data.view(kind.dtype).reshape(shape)
+    blocks = data.reshape(-1, kind.size)
+    numbers = np.empty((len(blocks), kind.block), np.float32)
+    step = max(1, CHUNK // kind.block)
+    with np.errstate(invalid="ignore"):  # whoever reads refuses what is not finite, by the tensor's name
+        for start in range(0, len(blocks), step):
+            here = slice(start, start + step)
+            q, scales, offsets = kind.unpack(blocks[here])
+            groups = q.reshape(*scales.shape, -1) * scales[..., None]
+            if offsets is not None:
+                groups += offsets[..., None]
+            numbers[here] = groups.reshape(-1, kind.block)
+    return numbers.reshape(shape)
+
+
+def kept(kind: Kind, data: np.ndarray, rows: int) -> Quantized:
+    """The same matrix without rounding, as backends multiply by it; its kind has no offsets."""
+    assert kind.unpack and kind.bits
+    with np.errstate(invalid="ignore"):
+        q, scales, _ = kind.unpack(data.reshape(-1, kind.size))
+    size, block = q.size // rows, kind.block // scales.shape[1]
+    held = q.reshape(rows, size)
+    return Quantized(nibbles(held) if kind.bits == 4 else held, scales.reshape(rows, -1), kind.bits, block)

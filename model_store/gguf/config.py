@@ -1,0 +1,166 @@
+"""From the keys of a GGUF file to what config.json would say."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from model_store.errors import UnsupportedCheckpoint
+from model_store.gguf import architectures
+from model_store.gguf.architectures import Fields
+from model_store.gguf.reader import Header
+from model_store.tensor import Tensor
+
+KEYS = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "context_length": "max_position_embeddings",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+"""Fields of config.json by the keys that say the same."""
+ROPE = "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear"
+LONG_ROPE = "rope.scaling.original_context_length", "rope.scaling.attn_factor"
+UNIMPORTANT = ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal")
+"""Keys that say what the tensors show, or what is so of every model that runs."""
+LONGEST = 1 << 24
+"""Tokens of a context beyond which a file is not believed."""
+WIDEST = 1 << 12
+"""Elements of a head beyond which a file is not believed."""
+NO_MODEL = {
+    "adapter": "an adapter, which changes another model; merge the two first, and convert what that gives",
+    "mmproj": "an image encoder; take the file of the language model beside it",
+    "imatrix": "statistics for rounding and no model; take the file of the model",
+    "vocab": "a vocabulary without weights; take the file of the model",
+}
+"""Values of `general.type`."""
+
+
+def config_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
+    """The fields of config.json; raises UnsupportedCheckpoint for what is missing, wrong or not known."""
+    refuse(header)
+    try:
+        return fields_of(header, tensors)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        what = f"the key {error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+        raise UnsupportedCheckpoint(f"{header.path} cannot be used: {what}; take another conversion of it") from error
+
+
+def refuse(header: Header) -> None:
+    """Raise for a file that is not a whole model."""
+    path, kind = header.path, header.metadata.get("general.type", "model")
+    if isinstance(kind, str) and kind in NO_MODEL:
+        raise UnsupportedCheckpoint(f"{path} is {NO_MODEL[kind]}")
+    if int(number(header, "split.count") or 0) > 1:
+        raise UnsupportedCheckpoint(
+            f"{path} is one of {header.metadata['split.count']} parts of a model; join them with llama-gguf-split"
+            " --merge, and import what that gives"
+        )
+
+
+def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
+    """The fields of config.json."""
+    name = header.metadata.get("general.architecture")
+    architecture = architectures.find(name)
+    known, prefix = {**KEYS, **architecture.keys}, f"{name}."
+    config: Fields = {"model_type": architecture.model_type, "tie_word_embeddings": "output.weight" not in tensors}
+    for key in header.metadata:
+        short = key.removeprefix(prefix)
+        if not key.startswith(prefix):
+            continue
+        if short in known:
+            config[known[short]] = number(header, key)
+        elif short not in (*ROPE, *LONG_ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
+            raise ValueError(f"nothing is known about the key {key}")
+    check_sizes(config, {f"{prefix}{short}": field for short, field in KEYS.items()}, tensors)
+    config["vocab_size"] = tensors["token_embd.weight"].shape[0]
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    for spelling in ("layer_norm_eps", "norm_epsilon"):  # what other families call it
+        config[spelling] = config.get("layer_norm_epsilon")
+    if number(header, prefix + "attention.value_length") not in (None, config["head_dim"]):
+        raise ValueError("its keys and values differ in length (attention.key_length, attention.value_length)")
+    rotary = number(header, prefix + "rope.dimension_count") or config["head_dim"]
+    if rotary != config["head_dim"] and not architecture.order:
+        raise ValueError(f"it rotates {rotary} of {config['head_dim']} elements of a head (rope.dimension_count)")
+    if not 0 < rotary <= config["head_dim"] or rotary % 2:
+        raise ValueError(f"rope.dimension_count is {rotary}")
+    config |= {"rotary_dim": rotary, "rope_scaling": scaling(header, prefix, tensors)}
+    if architecture.adjust:
+        architecture.adjust(config)
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def check_sizes(config: Fields, spelled: dict[str, str], tensors: dict[str, Tensor]) -> None:
+    """Raise for sizes that cannot be, before anything is made of them."""
+    for key, name in spelled.items():
+        needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+        if needed and name not in config:
+            raise KeyError(key)
+        if name in config and config[name] < 0:
+            raise ValueError(f"{key} is {config[name]}")
+    embedding = tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise ValueError("it lacks the tensor token_embd.weight, a matrix")
+    limits = {
+        "hidden_size": embedding.shape[1],
+        "num_hidden_layers": len(tensors),
+        "num_attention_heads": embedding.shape[1],
+        "num_key_value_heads": embedding.shape[1],
+        "max_position_embeddings": LONGEST,
+        "head_dim": WIDEST,
+    }
+    for name, limit in limits.items():
+        if config.get(name, 0) > limit:
+            raise ValueError(f"{config[name]:,} is too much for {name}, where {limit:,} are possible")
+
+
+def is_asked_for(header: Header, key: str) -> bool:
+    """Whether a key says anything but 0, no or nothing."""
+    found = header.metadata[key]
+    return bool(found.any()) if isinstance(found, np.ndarray) else bool(found)
+
+
+def number(header: Header, key: str) -> Any:  # Any: int, float or bool, as the file has it
+    """The number that `key` has; of an array the one that all of its numbers are; None where there is none."""
+    found = header.metadata.get(key)
+    if isinstance(found, np.ndarray):
+        if not len(found) or (found != found[0]).any():
+            raise ValueError(f"the key {key} differs from layer to layer, which is not supported")
+        found = found[0].item()
+    if isinstance(found, str | list) or (isinstance(found, float) and not math.isfinite(found)):
+        raise ValueError(f"the key {key} should be a number")
+    return found
+
+
+def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields | None:
+    """What config.json would have as `rope_scaling`."""
+    kind = header.metadata.get(prefix + "rope.scaling.type", "linear")  # as llama.cpp has it
+    factor = number(header, prefix + "rope.scaling.factor") or number(header, prefix + "rope.scale_linear")
+    original, amplitude = (number(header, prefix + key) for key in LONG_ROPE)
+    if "rope_freqs.weight" in tensors and kind in ("linear", "none"):  # Llama 3.1: the stretch is there as numbers
+        stretch = (factor or 1) if kind == "linear" else 1
+        factors = [one * stretch for one in factors_of(tensors, "rope_freqs.weight")]
+        return {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
+    if "rope_factors_long.weight" in tensors:
+        long, short = (factors_of(tensors, f"rope_factors_{name}.weight") for name in ("long", "short"))
+        same = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
+        return same | {"attention_factor": amplitude or 1.0, "original_max_position_embeddings": original}
+    if kind == "none" or (kind == "linear" and factor in (None, 0, 1)):
+        return None
+    if kind not in ("linear", "yarn") or not factor:
+        raise ValueError(f"rotary positions scaled by {kind!r} and {factor} are not supported")
+    return {"rope_type": kind, "factor": factor, "original_max_position_embeddings": original}
+
+
+def factors_of(tensors: dict[str, Tensor], name: str) -> list[float]:
+    """A small tensor as numbers that divide."""
+    if name not in tensors or tensors[name].size > WIDEST:
+        raise ValueError(f"the tensor {name} is missing or too large")
+    factors = np.asarray(tensors[name].read(), np.float64).ravel()
+    if not np.isfinite(factors).all() or (factors <= 0).any():
+        raise ValueError(f"the tensor {name} has numbers that cannot divide")
+    return [float(factor) for factor in factors]

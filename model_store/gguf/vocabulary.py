@@ -1,0 +1,240 @@
+"""Make the tokenizer files of a checkpoint of what a GGUF file says about its vocabulary.
+
+How llama.cpp reads the same keys is in src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp; where its
+regular expressions only come near those of the publishers' tokenizers, the publishers' are used.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from model_store.errors import UnsupportedCheckpoint
+from model_store.gguf.reader import Header
+from model_store.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, SentencePiece
+from model_store.special_tokens import AddedToken
+from model_store.tokenizer import QWEN_WORDS, Part, Parts, assemble, marked, segmentation, spacing
+
+Files = dict[str, dict[str, Any]]  # Any: parsed JSON
+"""Names of JSON files and what they hold."""
+
+LLAMA_WORDS = QWEN_WORDS.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
+QWEN_MARKS = QWEN_WORDS.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r" ?[^\s\p{L}\p{N}]", r" ?[^\s\p{L}\p{M}\p{N}]")
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+START = r"[^\r\n\p{L}\p{N}]?"
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN_WORDS = rf"{START}{UPPER}*{LOWER}+|{START}{UPPER}+{LOWER}*|\p{{N}}{REST}"
+SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT_4O_WORDS = rf"{START}{UPPER}*{LOWER}+{SHORT}|{START}{UPPER}+{LOWER}*{SHORT}|\p{{N}}{{1,3}}{REST}"
+BLOOM_WORDS = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+HAN = "[一-龥ࠀ-一가-퟿]+"
+DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN
+DIGITS: Part = {"type": "Digits", "individual_digits": True}
+
+
+def byte_level(*, words: bool) -> Part:
+    """UTF-8 bytes as letters, within GPT-2's words or within those that were found before."""
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": words}
+
+
+def split(pattern: str) -> Part:
+    """Cut where a regular expression finds something."""
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def words(*patterns: str) -> tuple[Part, ...]:
+    """Words found by regular expressions, one after the other."""
+    return (*map(split, patterns), byte_level(words=False))
+
+
+WORDS: Mapping[str, tuple[Part, ...]] = {
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4"), (byte_level(words=True),)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx"), words(LLAMA_WORDS)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"), words(QWEN_WORDS)),
+    "qwen35": words(QWEN_MARKS),
+    **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b"),
+                    (DIGITS, byte_level(words=True))),
+    **dict.fromkeys(("bloom", "gpt3-finnish"), words(BLOOM_WORDS)),
+    "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, byte_level(words=False)),
+    "tekken": words(TEKKEN_WORDS),
+    "gpt-4o": words(GPT_4O_WORDS),
+}  # fmt: skip
+"""How a text is cut into words, by `tokenizer.ggml.pre`."""
+WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "tekken")
+"""Where a word that is a token is one, whatever its merges; there a text also begins with a special token."""
+COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "megrez", "stablelm2")
+"""Where letters are composed with their accents first."""
+USUAL = {
+    "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2", "qwen2": "qwen2", "qwen3": "qwen2",
+    "starcoder": "starcoder", "starcoder2": "starcoder",
+}  # fmt: skip
+"""The words of architectures whose files are older than `tokenizer.ggml.pre`."""
+END_OF_TURN = (
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
+    "▁<EOT>", "<｜end▁of▁sentence｜>",
+)  # fmt: skip
+"""Spellings of tokens that end a reply, which few files name."""
+ROLES = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
+         "pad_token": "padding_token_id"}  # fmt: skip
+CHAT_TEMPLATE = "tokenizer.chat_template"
+
+
+def tokenizer_files(header: Header) -> Files:
+    """The JSON files of a checkpoint that say what this GGUF file says about its tokenizer."""
+    try:
+        return files_of(header)
+    except (ValueError, TypeError) as error:
+        raise UnsupportedCheckpoint(
+            f"the tokenizer in {header.path} cannot be used: {error}; take another conversion of it"
+        ) from error
+
+
+def files_of(header: Header) -> Files:
+    """The files; ValueError says what is wrong with the keys."""
+    kind = header.metadata.get("tokenizer.ggml.model")
+    if kind not in ("gpt2", "llama"):
+        raise ValueError(
+            f"tokenizers of the kind {kind!r} (tokenizer.ggml.model) are not supported (known: gpt2, llama)"
+        )
+    pieces = pieces_of(header)
+    roles = {
+        role: pieces[place].text for role, key in ROLES.items() if (place := token_id(header, key, pieces)) is not None
+    }
+    before = roles.get("bos_token"), flag(header, "add_bos_token", kind == "llama" or words_of(header) in WHOLE_WORDS)
+    after = roles.get("eos_token"), flag(header, "add_eos_token", False)
+    frame = {"before": framing(before, "bos"), "after": framing(after, "eos")}
+    parts = sentence_pieces(header, pieces, frame) if kind == "llama" else byte_pairs(header, pieces, frame)
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
+    template = header.metadata.get(CHAT_TEMPLATE)
+    if template is not None:
+        if not isinstance(template, str):
+            raise ValueError(f"its {CHAT_TEMPLATE} is no text")
+        settings["chat_template"] = template
+    ends = {token_id(header, f"{name}_token_id", pieces) for name in ("eos", "eot", "eom")}
+    ends |= {place for place, one in enumerate(pieces) if one.text in END_OF_TURN and one.kind != NORMAL}
+    return {
+        "tokenizer.json": assemble(parts, parts.known, header.path),
+        "tokenizer_config.json": settings,
+        "generation_config.json": {"eos_token_id": sorted(place for place in ends if place is not None)},
+    }
+
+
+def pieces_of(header: Header) -> list[Piece]:
+    """The vocabulary: texts, scores and kinds, which GGUF counts as SentencePiece does."""
+    texts = header.metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(texts, list) or not texts:
+        raise ValueError("it has no tokens (tokenizer.ggml.tokens)")
+    texts = [text or f"[EMPTY_{place}]" for place, text in enumerate(texts)]
+    if len(set(texts)) != len(texts):
+        twice = next(text for place, text in enumerate(texts) if texts.index(text) != place)
+        raise ValueError(f"the token {twice!r} is there twice")
+    scores = numbers(header, "scores", len(texts), 0.0)
+    kinds = numbers(header, "token_type", len(texts), NORMAL)
+    if not np.isfinite(scores).all():
+        raise ValueError("a token has a score that is no number")
+    known = range(NORMAL, BYTE + 1)
+    return [
+        Piece(text, float(score), int(kind) if kind in known else NORMAL)
+        for text, score, kind in zip(texts, scores, kinds, strict=True)
+    ]
+
+
+def numbers(header: Header, name: str, count: int, default: float) -> np.ndarray:
+    """A number for each token."""
+    found = header.metadata.get(f"tokenizer.ggml.{name}")
+    if found is None:
+        return np.full(count, default)
+    if not isinstance(found, np.ndarray) or len(found) != count:
+        raise ValueError(f"tokenizer.ggml.{name} has not one number for each of the {count:,} tokens")
+    return found
+
+
+def token_id(header: Header, key: str, pieces: Sequence[Piece]) -> int | None:
+    """The id that a key names."""
+    found = header.metadata.get(f"tokenizer.ggml.{key}")
+    if found is None or found == 0xFFFF_FFFF:  # -1, as some makers say that there is none
+        return None
+    if type(found) is not int or not 0 <= found < len(pieces):
+        raise ValueError(f"tokenizer.ggml.{key} is {found!r}, and there are {len(pieces):,} tokens")
+    return found
+
+
+def flag(header: Header, name: str, default: bool) -> bool:
+    """Yes or no."""
+    found = header.metadata.get(f"tokenizer.ggml.{name}", default)
+    if not isinstance(found, bool):
+        raise ValueError(f"tokenizer.ggml.{name} is {found!r}, neither yes nor no")
+    return found
+
+
+def framing(wanted: tuple[str | None, bool], name: str) -> tuple[str, ...]:
+    """What is put around every text."""
+    text, asked = wanted
+    if asked and text is None:
+        raise ValueError(f"every text should have the {name} token, and none is named (tokenizer.ggml.{name}_token_id)")
+    return (text,) if asked and text is not None else ()
+
+
+def sentence_pieces(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, ...]]) -> Parts:
+    """The parts of a tokenizer of SentencePiece's kind."""
+    unknown = token_id(header, "unknown_token_id", pieces)
+    if unknown is None:
+        unknown = next((place for place, one in enumerate(pieces) if one.kind == UNKNOWN), None)
+    if unknown is None:
+        raise ValueError("no token stands for what is unknown (tokenizer.ggml.unknown_token_id)")
+    prefix, single = flag(header, "add_space_prefix", True), flag(header, "remove_extra_whitespaces", False)
+    fallback = any(one.kind == BYTE for one in pieces)
+    model = SentencePiece(tuple(pieces), "bpe", unknown, fallback, b"", prefix, single)
+    model_part, decoder = segmentation(model)
+    normalizers, pre_tokenizers = spacing(model, everywhere=True)
+    return Parts(model_part, decoder, normalizers, pre_tokenizers, marked(pieces), **frame)
+
+
+def words_of(header: Header) -> str:
+    """The name of what cuts a text into words."""
+    usual = USUAL.get(str(header.metadata.get("general.architecture")))
+    return str(header.metadata.get("tokenizer.ggml.pre", usual))
+
+
+def byte_pairs(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, ...]]) -> Parts:
+    """The parts of a tokenizer of GPT-2's kind."""
+    name = words_of(header)
+    if name not in WORDS:
+        known = ", ".join(WORDS)
+        raise ValueError(f"words cut as {name!r} (tokenizer.ggml.pre) are not supported (known: {known})")
+    composed = name in COMPOSED or header.metadata.get("general.architecture") == "gptneox"
+    vocabulary = {one.text: place for place, one in enumerate(pieces)}
+    bpe: Part = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": "",
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": name in WHOLE_WORDS,
+        "vocab": vocabulary,
+        "merges": merges_of(header, vocabulary),
+    }
+    decoder: Part = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    added = tuple(
+        AddedToken(place, one.text, special=one.kind == CONTROL)
+        for place, one in enumerate(pieces)
+        if one.kind in (CONTROL, USER_DEFINED)
+    )
+    return Parts(bpe, decoder, ({"type": "NFC"},) if composed else (), WORDS[name], added, **frame)
+
+
+def merges_of(header: Header, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The pairs that are joined, most urgent first."""
+    lines = header.metadata.get("tokenizer.ggml.merges")
+    if not isinstance(lines, list):
+        raise ValueError("it has no merges (tokenizer.ggml.merges)")
+    pairs = []
+    for line in lines:
+        place = line.find(" ", 1)
+        first, second = line[:place], line[place + 1 :]
+        if place < 0 or not {first, second, first + second} <= vocabulary.keys():
+            raise ValueError(f"the merge {line[:40]!r} joins no two tokens to another one")
+        pairs.append((first, second))
+    return pairs

@@ -1,0 +1,64 @@
+"""What the store knows about a model, and about what it has been lowered to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LARGE = 1_000_000_000
+"""Parameters from which int4 is the default."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model lowered for one backend at one precision."""
+
+    backend: str
+    precision: str
+    folder: Path
+    size: int
+    """Bytes on disk."""
+    seconds: float
+    """How long lowering took; 0 when it was there already."""
+    verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What verification found, by device: `passed`, `date` and all that `chatapp verify --json` prints."""
+
+    def failed(self, device: str) -> bool:
+        """Whether it was verified on a device and must not be chosen there."""
+        return not self.verdicts.get(device, {"passed": True})["passed"]
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A runnable model: a checkpoint, and what it has been lowered to."""
+
+    name: str
+    folder: Path
+    """The checkpoint: config.json, weights, and a vocabulary in one form or another."""
+    family: str
+    parameters: int
+    context_length: int
+    chats: bool
+    """Whether it has a chat template; others continue a text."""
+    size: int
+    """Bytes of the checkpoint."""
+    variants: tuple[Variant, ...] = ()
+    own_precision: str = ""
+    """What the weights are rounded to already, or nearest to that; empty for those that are not."""
+    own_precision_reason: str = ""
+    export: str = ""
+    """The one backend that it was exported for by others, if it was."""
+
+    @property
+    def precision(self) -> str:
+        """The precision used unless another is asked for."""
+        return self.own_precision or ("int4" if self.parameters >= LARGE else "int8")
+
+    @property
+    def precision_reason(self) -> str:
+        """Why, in a sentence."""
+        if self.own_precision:
+            return self.own_precision_reason
+        if self.parameters >= LARGE:
+            return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
+        return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"

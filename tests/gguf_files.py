@@ -1,0 +1,199 @@
+"""Write GGUF files: any, and those that llama.cpp's converter makes of the golden checkpoints."""
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model_store.checkpoint import Checkpoint
+
+ALIGNMENT = 32
+Tensors = Mapping[str, tuple[int, tuple[int, ...], bytes]]
+"""Type, shape and bytes by name."""
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def value(found: object) -> bytes:
+    """A key's value with its type before it."""
+    match found:
+        case bool():
+            return struct.pack("<I?", 7, found)
+        case int():
+            return struct.pack("<II", 4, found)
+        case float():
+            return struct.pack("<If", 6, found)
+        case str():
+            return struct.pack("<I", 8) + text(found)
+        case [] | [str(), *_]:
+            return struct.pack("<IIQ", 9, 8, len(found)) + b"".join(text(str(one)) for one in found)
+        case [float(), *_]:
+            return struct.pack(f"<IIQ{len(found)}f", 9, 6, len(found), *found)
+        case [int(), *_]:
+            return struct.pack(f"<IIQ{len(found)}i", 9, 5, len(found), *found)
+    raise TypeError(found)
+
+
+def gguf(metadata: Mapping[str, object], tensors: Tensors) -> bytes:
+    """The content of a GGUF file."""
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    header += b"".join(text(key) + value(found) for key, found in metadata.items())
+    data = b""
+    for name, (kind, shape, content) in tensors.items():
+        header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], kind, len(data))
+        data += content + b"\0" * (-len(content) % ALIGNMENT)
+    return header + b"\0" * (-len(header) % ALIGNMENT) + data
+
+
+def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
+    """The tensors in float32."""
+    return {name: (0, one.shape, np.asarray(one, np.float32).tobytes()) for name, one in tensors.items()}
+
+
+ARCHITECTURES = {
+    "bloom": "bloom", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "gpt2": "gpt2",
+    "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "llama": "llama", "phi": "phi2", "phi3": "phi3",
+    "qwen2": "qwen2", "qwen3": "qwen3", "starcoder2": "starcoder2",
+}  # fmt: skip
+NAMES = {
+    "embed_tokens": "token_embd", "wte": "token_embd", "word_embeddings": "token_embd", "embed_in": "token_embd",
+    "word_embeddings_layernorm": "token_embd_norm", "wpe": "position_embd",
+    "norm": "output_norm", "ln_f": "output_norm", "final_layernorm": "output_norm", "final_layer_norm": "output_norm",
+    "lm_head": "output", "embed_out": "output",
+    "input_layernorm": "attn_norm", "ln_1": "attn_norm",
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "self_attn.qkv_proj": "attn_qkv", "attn.c_attn": "attn_qkv", "attention.query_key_value": "attn_qkv",
+    "self_attention.query_key_value": "attn_qkv",
+    "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output", "attn.c_proj": "attn_output",
+    "attention.dense": "attn_output", "self_attention.dense": "attn_output",
+    "post_attention_layernorm": "ffn_norm", "ln_2": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up",
+    "mlp.fc1": "ffn_up", "mlp.dense_h_to_4h": "ffn_up",
+    "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
+}  # fmt: skip
+GEMMA = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def converted(folder: Path, *, rows: int = 96) -> bytes:
+    """The GGUF file that llama.cpp's converter makes of a golden checkpoint, in float32, with a plain vocabulary."""
+    config: dict[str, Any] = {**json.loads((folder / "config.json").read_text())}  # Any: config.json's
+    checkpoint = Checkpoint(folder)
+    tensors = {name: np.asarray(one.read(), np.float32) for name, one in checkpoint.tensors.items()}
+    return gguf(metadata_of(config) | vocabulary(rows), floats(tensors_of(config, tensors)))
+
+
+def vocabulary(count: int) -> dict[str, object]:
+    """A vocabulary of letters and more, for a tokenizer of bytes."""
+    tokens = [*map(chr, range(33, 127)), "Ġ", *(f"<{place}>" for place in range(count - 96)), "<|endoftext|>"]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [1] * (count - 1) + [3],
+        "tokenizer.ggml.merges": [],
+        "tokenizer.ggml.eos_token_id": count - 1,
+        "tokenizer.ggml.bos_token_id": count - 1,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+
+
+def metadata_of(config: dict[str, Any]) -> dict[str, object]:
+    """The keys that follow from config.json."""
+    heads = config.get("num_attention_heads") or config["n_head"]
+    size = config.get("hidden_size") or config["n_embd"]
+    epsilon = next(config[key] for key in ("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "rms_norm_eps")
+                   if key in config)  # fmt: skip
+    head_dim = config.get("head_dim") or size // heads
+    scaling = config.get("rope_parameters") or {}
+    near = scaling.get("sliding_attention", {})
+    scaling = scaling.get("full_attention", scaling)
+    keys: dict[str, object] = {
+        "context_length": config.get("max_position_embeddings") or config.get("n_positions") or 2048,
+        "embedding_length": size,
+        "block_count": config.get("num_hidden_layers") or config["n_layer"],
+        "feed_forward_length": config.get("intermediate_size") or 4 * size,
+        "attention.head_count": heads,
+        "attention.head_count_kv": 1 if config.get("multi_query") else config.get("num_key_value_heads") or heads,
+        "attention.layer_norm_epsilon": epsilon,
+        "attention.layer_norm_rms_epsilon": epsilon,
+        "attention.key_length": head_dim,
+        "attention.value_length": head_dim,
+        "rope.freq_base": scaling.get("rope_theta"),
+        "rope.freq_base_swa": near.get("rope_theta"),
+        "rope.dimension_count": int(head_dim * scaling.get("partial_rotary_factor", 1)),
+        "rope.scaling.type": scaling["rope_type"] if scaling.get("rope_type") in ("linear", "yarn") else None,
+        "rope.scaling.factor": scaling["factor"] if scaling.get("rope_type") in ("linear", "yarn") else None,
+        "rope.scaling.attn_factor": amplitude(config) if scaling.get("rope_type") == "longrope" else None,
+        "rope.scaling.original_context_length": scaling.get("original_max_position_embeddings")
+        or config.get("original_max_position_embeddings"),
+        "attention.sliding_window": config.get("sliding_window") if config["model_type"] != "qwen2" else None,
+        "attention.sliding_window_pattern": 2 if config["model_type"] == "gemma3_text" else None,
+        "attn_logit_softcapping": config.get("attn_logit_softcapping"),
+        "final_logit_softcapping": config.get("final_logit_softcapping"),
+        "use_parallel_residual": config.get("use_parallel_residual"),
+    }
+    if config["model_type"] == "gpt_neox":
+        keys["attention.head_count_kv"] = heads
+    name = ARCHITECTURES[config["model_type"]]
+    given = {f"{name}.{key}": found for key, found in keys.items() if found is not None}
+    return {"general.architecture": name, **given}
+
+
+def amplitude(config: dict[str, Any]) -> float:
+    """What LongRoPE multiplies by."""
+    original = config["original_max_position_embeddings"]
+    return float((1 + np.log(config["max_position_embeddings"] / original) / np.log(original)) ** 0.5)
+
+
+def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors under llama.cpp's names and in its order."""
+    kind, heads = config["model_type"], config.get("num_attention_heads") or config["n_head"]
+    names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else {})}
+    found = {}
+    for name, values in tensors.items():
+        stem, _, end = name.rpartition(".")
+        stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
+        layer, _, part = stem.removeprefix("layers.").removeprefix("h.").partition(".")
+        prefix = f"blk.{layer}." if layer.isdigit() else ""
+        target = names[part if prefix else stem]
+        if kind == "gpt2" and values.ndim == 2 and prefix:
+            values = values.T
+        if target == "attn_qkv" and kind in ("bloom", "gpt_neox"):  # q, k, v of each head -> all q, all k, all v
+            values = values.reshape(heads, 3, -1).swapaxes(0, 1).reshape(values.shape)
+        if kind == "llama" and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
+            count = heads if target == "attn_q" else config["num_key_value_heads"]
+            values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        if kind.startswith("gemma") and target.endswith("norm"):
+            values = values + 1
+        scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)
+        if target == scaled:  # llama.cpp scales by the heads' size, these checkpoints by another
+            values = values * (config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5
+        found[f"{prefix}{target}.{end}"] = values
+    if found.get("output.weight") is not None and config.get("tie_word_embeddings"):
+        del found["output.weight"]
+    return found | factors_of(config)
+
+
+def factors_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What stretches the rotary positions of each element, where the converter writes it as a tensor."""
+    scaling = config.get("rope_parameters") or {}
+    if scaling.get("rope_type") == "longrope":
+        return {f"rope_factors_{name}.weight": np.array(scaling[f"{name}_factor"]) for name in ("long", "short")}
+    if scaling.get("rope_type") != "llama3":
+        return {}
+    half = config["hidden_size"] // config["num_attention_heads"] // 2
+    lengths = 2 * np.pi * scaling["rope_theta"] ** (np.arange(half) / half)
+    turns = scaling["original_max_position_embeddings"] / lengths
+    low, high, factor = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["factor"]
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    return {"rope_freqs.weight": 1 / ((1 - smooth) / factor + smooth)}
