@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
-from chatapp import __version__, session_arguments
+from chatapp import __version__, session_arguments, store_arguments
 from chatapp.settings import OBJECTIVES
 
 EPILOG = """\
@@ -202,6 +202,8 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
 
     remove = command("rm", "delete what was made for a model", details=REMOVE)
     remove.add_argument("models", metavar="MODEL", nargs="+")
+
+    store_arguments.add_commands(lambda name, summary, details: command(name, summary, details=details))
 
     devices = command("devices", "list the backends and devices that are usable here")
     devices.add_argument("--json", action="store_true", help="print JSON")

@@ -79,7 +79,8 @@ def calibrate(
 
     What its logits are compared with is kept in the file `reference`, for the next candidate.
     """
-    request = {"root": str(store.root), "model": model, "candidate": asdict(candidate)}
+    roots = [str(root) for root in store.roots]
+    request: dict[str, object] = {"roots": roots, "model": model, "candidate": asdict(candidate)}
     request["reference"] = str(reference) if reference else ""
 
     def answer() -> Measured:
@@ -228,12 +229,14 @@ def main() -> None:
     if offline.wanted():
         offline.enforce()
 
+    roots = [Path(root) for root in request["roots"]]
+
     def tell(message: dict[str, object]) -> None:
         print(json.dumps(message), file=output, flush=True)
 
     try:
         found = measure(
-            Store(Path(request["root"])),
+            Store(roots[0], more=roots[1:]),
             request["model"],
             Candidate(**request["candidate"]),
             Path(request["reference"]) if request["reference"] else None,

@@ -169,12 +169,11 @@ def show(given: Namespace) -> int:
     return 0
 
 
-def remove(given: Namespace) -> int:
-    """Delete what was made for models, and what was pulled."""
-    from chatapp.units import size
+def keep(given: Namespace) -> int:
+    """Do one of the commands about what the store keeps."""
+    from chatapp import keeping
 
-    for name in given.models:
-        print(f"{name}: {size(store().remove(name))} freed")
+    keeping.COMMANDS[given.command](store(), given)
     return 0
 
 
@@ -266,7 +265,11 @@ COMMANDS = {
     "ls": show_list,
     "import": import_model,
     "show": show,
-    "rm": remove,
+    "rm": keep,
+    "cp": keep,
+    "du": keep,
+    "gc": keep,
+    "cache": keep,
     "devices": devices,
     "bench": bench,
     "why": why,
@@ -278,10 +281,9 @@ COMMANDS = {
 
 def store() -> "Store":
     """The model store of this user."""
-    from chatapp import settings
-    from model_store import Store
+    from chatapp.stores import open_store
 
-    return Store(settings.models(), settings.places())
+    return open_store()
 
 
 def open_model(given: Namespace, name: str) -> "Engine":

@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from chatapp import __version__
 from chatapp.calibration import Measured
 from chatapp.generation import Options
 from chatapp.generation.published import published_options
+from chatapp.terminal import printable
 from chatapp.units import count, milliseconds, size, table
 from chatapp.verify import ORIGINAL
 from model_store import Store, StoredModel, StoreError, Variant
 from model_store.imported import origin
 from model_store.imports import Plan, plan
 from model_store.other_apps import repositories
+from model_store.pulled import source
 
 CACHE_FIELDS = ("name", "family", "parameters", "size", "why_not")
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
@@ -56,9 +59,12 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         ("sampling", _sampling(model.folder)),
         ("precision", f"{model.precision} ({model.precision_reason})"),
         ("checkpoint", f"{origin(model.folder)} ({size(model.size)})"),
+        *_origin(model.folder),
     ]
     for one in model.variants:
         rows.append((f"{one.backend} {one.precision}", _lowered(model, one)))
+        if one.made:
+            rows.append(("", _made(one)))
         rows += [("", line) for device, verdict in one.verdicts.items() for line in _verdict(device, verdict)]
         if not one.verdicts:
             rows.append(("", f"not verified; chatapp verify {model.name} --precision {one.precision} does it"))
@@ -106,6 +112,21 @@ def print_cache(store: Store, *, as_json: bool) -> None:
     if not rows:
         return print(f"There are no models in {store.places.hub_cache}.")
     print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))
+
+
+def _origin(folder: Path) -> list[tuple[str, str]]:
+    """Where a pulled checkpoint is from."""
+    if not (facts := source(folder)):
+        return []
+    page = f"{facts.get('endpoint')}/{facts.get('repository')}"
+    return [("from", printable(f"{page} at {facts.get('commit')}")), ("licence", printable(str(facts.get("licence"))))]
+
+
+def _made(variant: Variant) -> str:
+    """What made a variant, when, and what its bytes are."""
+    made = variant.made
+    day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
+    return printable(f"by {made.get('by')}, {day}, for {variant.signature}; {made.get('digest')}")
 
 
 def _lowered(model: StoredModel, variant: Variant) -> str:
@@ -156,7 +177,8 @@ def _introduction(card: str) -> str:
 
 
 def _facts(model: StoredModel) -> dict[str, object]:
-    return asdict(model) | {"precision": model.precision, "precision_reason": model.precision_reason}
+    reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
+    return asdict(model) | reasons | {"source": source(model.folder)}
 
 
 def print_devices(*, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from chatapp.selection import Wish
 from chatapp.terminal import printable
 from chatapp.units import count, size
 from model_store import Progress, Store, hub, pull
+from model_store.catalog import refer
 from model_store.progress import OnTransfer, Transfer
 from model_store.pull import Plan
 
@@ -43,7 +44,8 @@ def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps
     def on_wait(reason: str, pause: float) -> None:
         print(printable(f"{reason}; trying again in {pause:.1f} s"), file=sys.stderr, flush=True)
 
-    plan = pull.plan(store.root, name, precision=wish.precision, on_wait=on_wait)
+    root = store.root_of(refer(name).name)
+    plan = pull.plan(root, name, precision=wish.precision, on_wait=on_wait)
     if as_json:
         tell("plan", **plan_facts(plan))
     else:
@@ -55,7 +57,7 @@ def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps
         return
     try:
         with transfer_shown(as_json) as on_transfer:
-            pull.fetch(store.root, plan, on_transfer=on_transfer)
+            pull.fetch(root, plan, on_transfer=on_transfer)
         with json_steps() if as_json else steps(plan.model.name) as on_progress:
             place = prepare(store, plan.model.name, wish, on_progress)
     except KeyboardInterrupt:

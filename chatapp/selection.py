@@ -123,7 +123,7 @@ def expected(store: Store, model: StoredModel, wish: Wish) -> Candidate:
     precision = wish.precision or model.precision
     if wish.backend:
         return wished(store, model, replace(wish, precision=precision), wish.backend)
-    known = recorded(store.root / model.name / "calibration.json")
+    known = recorded(store.folder(model.name) / "calibration.json")
     ways = [one.candidate for one in ranked(known, wish.objective)]
     ways += [Candidate(backend, device, precision) for backend, device in places()]
     ways = [way for way in ways if way.precision == precision and wish.device in (None, way.device)]
@@ -145,7 +145,7 @@ def measured(
 
     What was not measured with these versions on this machine is measured now, and recorded.
     """
-    path = store.root / model.name / "calibration.json"
+    path = store.folder(model.name) / "calibration.json"
     known = [] if anew else recorded(path)
     lowering = 0.0
     found: list[Measured] = []

@@ -30,6 +30,8 @@ class Settings:
     objective: str = "chat"
     history: bool = True
     """Whether conversations are kept."""
+    stores: tuple[str, ...] = ()
+    """Folders with models, beside the usual one; the first that can be written to gets what is new."""
 
 
 def home() -> Path:
@@ -78,12 +80,19 @@ def read() -> Settings:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
+        if name == "stores":
+            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+                raise SettingsError(f"the setting 'stores' in {path} must be a list of folders, not {value!r}")
+            found[name] = tuple(value)
+            continue
         wanted = type(getattr(Settings, name))
         if not isinstance(value, wanted):
             kind = "true or false" if wanted is bool else "a text in quotes"
             raise SettingsError(f"the setting {name!r} in {path} must be {kind}, not {value!r}")
     if backend := os.environ.get("CHATAPP_BACKEND"):
         found["backend"] = backend
+    if folders := os.environ.get("CHATAPP_STORES"):
+        found["stores"] = tuple(folder for folder in folders.split(os.pathsep) if folder)
     chosen = Settings(**found)
     if chosen.objective not in OBJECTIVES:
         raise SettingsError(f"there is no objective {chosen.objective!r}; choose from {', '.join(OBJECTIVES)}")

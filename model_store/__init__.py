@@ -1,12 +1,9 @@
 """Find, lower, keep and remove models."""
 
-import hashlib
-import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from difflib import get_close_matches
@@ -14,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import backends
-from model_store import imported
+from model_store import imported, variants
+from model_store.disk import freed_by, not_writable, own, read_json, write_json
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
-from model_store.models import StoredModel, Variant
+from model_store.fingerprints import fingerprint
+from model_store.locks import Held, Owner, alone
+from model_store.models import BUILTIN, StoredModel, Variant, is_name
 from model_store.other_apps import Places
-from model_store.unfinished import PREFIX, alone, sweep
+from model_store.unfinished import sweep, unfinished
 
 __all__ = [
     "BUILTIN",
@@ -30,52 +30,90 @@ __all__ = [
     "StoredModel",
     "UnsupportedCheckpoint",
     "Variant",
+    "is_name",
+    "not_writable",
     "write_json",
 ]
 
-BUILTIN = "builtin"
-"""The name of the model that is shipped with the package."""
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
+MANIFEST = "model.json"
+
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
 
 
 class Store:
-    """The models under one folder: `NAME/model.json`, and a folder for each variant.
+    """The models in one folder, or in several of which the first takes what is new: `NAME/` for each.
 
     A variant is complete when its folder has its final name and as many bytes as were written, and a model when its
     manifest is there; both are written under another name first, so that an interrupted command leaves nothing that
     looks whole. What a killed one leaves is deleted before the next lowering.
     """
 
-    def __init__(self, root: Path, places: Places | None = None):
-        self.root, self.places = root, places
+    def __init__(self, root: Path, places: Places | None = None, more: Sequence[Path] = ()):
+        self.root, self.places, self.roots = root, places, (root, *more)
+
+    def root_of(self, name: str) -> Path:
+        """The store folder that has a model, or would get it."""
+        from model_store import pulled
+
+        if not is_name(name):
+            return self.root
+        return next(
+            (root for root in self.roots if (root / name / MANIFEST).exists() or pulled.begun(root, name)), self.root
+        )
+
+    def folder(self, name: str) -> Path:
+        """Where what is made for a model is kept."""
+        return own(self.root_of(name), name)
+
+    def names(self) -> dict[str, Path]:
+        """Every model but the built-in, and the store folder that has it."""
+        from model_store import pulled
+
+        found: dict[str, Path] = {}
+        for root in reversed(self.roots):
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
+                names = [entry.name for entry in entries if is_name(entry.name) and not entry.is_symlink()]
+                parts = (MANIFEST, imported.FOLDER)
+                found |= {
+                    name: root for name in names if any(os.path.exists(f"{root}/{name}/{part}") for part in parts)
+                }
+            found |= dict.fromkeys(pulled.names(root), root)
+        found.pop(BUILTIN, None)
+        return dict(sorted(found.items()))
 
     def list(self) -> list[StoredModel]:
         """Every model, the built-in first."""
-        from model_store import pulled
-
-        known = {path.parent.name for path in self.root.glob("*/model.json")}
-        names = sorted({*known, *pulled.names(self.root)} - {BUILTIN})
-        return [self.get(BUILTIN), *(self.read(name) if name in known else self.get(name) for name in names)]
+        folders = {name: root / name for name, root in self.names().items()}
+        return [
+            self.get(BUILTIN),
+            *(
+                read_model(folder) if os.path.exists(f"{folder}/{MANIFEST}") else self.get(name)
+                for name, folder in folders.items()
+            ),
+        ]
 
     def get(self, name: str) -> StoredModel:
-        """The model called `name`, what is at this path, or what was pulled or cached of this repository."""
-        from model_store import imports, pulled
-
+        """The model called `name`, at this path, or pulled from or in the Hub's cache of this repository."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
-        if pulled.is_here(self.root, name):
-            return self.register(name, pulled.checkpoint(self.root, name))
-        if is_name(name) and (self.root / name / "model.json").exists():
-            return self.register(name, self.read(name).folder)
-        is_path = bool(name) and Path(name).expanduser().exists()
-        if not is_path and (found := pulled.find(self.root, name)):
-            return self.register(found, pulled.checkpoint(self.root, found))
+        from model_store import imports, pulled
+
+        for root in self.roots:
+            if pulled.is_here(root, name):
+                return self.register(name, pulled.checkpoint(root, name))
+        if is_name(name):
+            if model := self.known(name):
+                return self.register(name, model.folder)
+            if (copied := self.folder(name) / imported.FOLDER).is_dir():  # an import was stopped at its end
+                return self.register(name, copied)
+        here = (None if os.path.exists(os.path.expanduser(name)) else pulled.find(root, name) for root in self.roots)
+        if found := next(filter(None, here), None):
+            return self.register(found, pulled.checkpoint(self.root_of(found), found))
         if name and (source := imports.find(name, self.places)):
             return imports.adopt(self, source)
-        known = [BUILTIN, *(path.parent.name for path in self.root.glob("*/model.json"))]
-        near = get_close_matches(name, known, 1)
+        near = get_close_matches(name, [BUILTIN, *self.names()], 1)
         hint = f"did you mean {near[0]!r}?" if near else "chatapp list shows the models that are here"
         if pulled.can_be_pulled(name):
             hint = f"to fetch it: chatapp pull {name}"
@@ -90,48 +128,66 @@ class Store:
         precision = precision or model.precision
         if not model.export:
             quantize.precision(precision)  # refuses an unknown one, before anything is written
-        signature = backends.get(backend).signature()
-        target = self.root / model.name / f"{backend}-{precision}"
-        if lowered_for(target) == signature:
-            return replace(read_variant(target), seconds=0.0)
-
-        from model_store.convert import convert
+        if found := self.found(model, backend, precision):
+            return replace(found, seconds=0.0)
 
         start = time.perf_counter()
-        with self.unfinished(model.name, on_progress) as folder:
-            if lowered_for(target) != signature:  # another process may have been quicker
-                began = time.perf_counter()
-                convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
-                facts = {"signature": signature, "seconds": time.perf_counter() - began, "files": contents(folder)}
-                write_json(folder / "variant.json", facts)
-                shutil.rmtree(target, ignore_errors=True)  # of another version or processor
-                folder.rename(target)
-        return replace(read_variant(target), seconds=time.perf_counter() - start)
+        with self.working(model.name, f"lowering for {backend}", on_progress) as held:
+            if not self.found(model, backend, precision):  # another process may have been quicker
+                self.lower(model, backend, precision, held.telling(on_progress))
+        from model_store import runtime_caches
+
+        runtime_caches.trim(self)
+        found = self.found(model, backend, precision)
+        if not found:
+            raise StoreError(f"{model.name} was removed while it was lowered for {backend}; try again")
+        return replace(found, seconds=time.perf_counter() - start)
+
+    def lower(self, model: StoredModel, backend: str, precision: str, on_progress: Progress) -> None:
+        """Make a variant, which replaces one of another version or processor."""
+        from model_store.convert import convert
+
+        target = own(self.root_of(model.name), model.name, f"{backend}-{precision}")
+        source = str(read_json(path).get("fingerprint")) if (path := target.with_name(MANIFEST)).exists() else ""
+        began = time.perf_counter()
+        with unfinished(target.parent) as folder:
+            convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
+            seconds, signature = time.perf_counter() - began, backends.get(backend).signature()
+            write_json(folder / variants.FACTS, variants.facts(folder, signature, seconds, source))
+            shutil.rmtree(target, ignore_errors=True)  # of another version or processor
+            folder.rename(target)
+
+    @contextmanager
+    def working(self, name: str, what: str, on_progress: Progress | None = None) -> Iterator[Held]:
+        """Be the only one to work on a model; tells what another does while this waits for it."""
+
+        def on_wait(owner: Owner | None) -> None:
+            if on_progress:
+                on_progress(f"waiting for {owner or 'another process'}", owner.share if owner else 0.0)
+
+        root = self.root_of(name)
+        try:
+            sweep(root)
+            with alone(root, name, what, on_wait) as held:
+                own(root, name).mkdir(exist_ok=True)
+                yield held
+        except OSError as error:
+            raise not_writable(root, error) from error
 
     @contextmanager
     def unfinished(self, name: str, on_progress: Progress | None = None) -> Iterator[Path]:
         """A folder beside the variants of `name`, which disappears unless it is renamed; one process has one."""
-        parent = self.root / name
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            sweep(self.root)
-            with alone(parent, lambda: on_progress("waiting for another process", 0.0) if on_progress else None):
-                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-                try:
-                    yield folder
-                finally:
-                    shutil.rmtree(folder, ignore_errors=True)
-        except OSError as error:
-            raise not_writable(self.root, error) from error
+        with self.working(name, "working", on_progress), unfinished(self.folder(name)) as folder:
+            yield folder
 
     def found(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
         """The variant that `lowered` would give without lowering."""
-        target = self.root / model.name / f"{backend}-{precision}"
-        return read_variant(target) if lowered_for(target) == backends.get(backend).signature() else None
+        variant = variants.read(self.folder(model.name) / f"{backend}-{precision}")
+        return variant if variant and variant.signature == backends.get(backend).signature() else None
 
     def keep_verdict(self, variant: Variant, device: str, verdict: Mapping[str, Any]) -> None:
         """Keep what verification found with the variant, until it is lowered anew."""
-        path = variant.folder / "variant.json"
+        path = variant.folder / variants.FACTS
         facts = read_json(path)
         try:
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
@@ -146,7 +202,7 @@ class Store:
 
         from model_store import tokenizer
 
-        made = self.root / model.name / f"tokenizer-{tokenizer.REVISION}.json"
+        made = self.folder(model.name) / f"tokenizer-{tokenizer.REVISION}.json"
         if not made.is_file():
             content = tokenizer.convert(model.folder)
             try:
@@ -159,33 +215,48 @@ class Store:
     def remove(self, name: str) -> int:
         """Delete what was made for a model, and its checkpoint if it was pulled; the bytes freed.
 
-        A checkpoint folder of the user's own stays as it is.
+        A checkpoint folder of the user's own stays as it is. Raises StoreError while another process works on it.
         """
         from model_store import pulled
 
-        here = pulled.find(self.root, name, unfinished=True) or name
-        if is_name(here) and (freed := pulled.remove(self.root, here)) is not None:
-            return freed + (self.forget(here) if (self.root / here).is_dir() else 0)
-        if not is_name(name) or not (self.root / name).is_dir():
-            return 0 if name == BUILTIN else self.forget(self.get(name).name)
-        return self.forget(name)
+        for root in self.roots:
+            here = pulled.find(root, name, unfinished=True) or name
+            if is_name(here) and ((root / here).is_dir() or pulled.begun(root, here)):
+                return self.remove_from(root, here)
+        return 0 if name == BUILTIN else self.remove(self.get(name).name)
 
-    def forget(self, name: str) -> int:
-        """Delete what was made for a model; the bytes freed."""
-        folder = self.root / name
-        freed = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        (folder / "model.json").unlink(missing_ok=True)  # first, so that half a model is never found
-        shutil.rmtree(folder)
-        return freed
+    def remove_from(self, root: Path, name: str) -> int:
+        """Delete a model from one store folder: its manifests first, so that half a model is never found."""
+        from model_store import pulled
 
-    def clear(self, name: str) -> None:
-        """Delete what was made for a model, but for what was imported."""
-        (self.root / name / "model.json").unlink(missing_ok=True)
-        for path in (self.root / name).iterdir():
-            if path.is_dir() and path.name != imported.FOLDER:
-                shutil.rmtree(path)
-            elif path.is_file():
-                path.unlink()
+        folder = own(root, name)
+        try:
+            with alone(root, name, "removing"):
+                freed = freed_by(folder) if folder.is_dir() else 0
+                (folder / MANIFEST).unlink(missing_ok=True)
+                freed += pulled.remove(root, name) or 0
+                gone = folder.with_name(f".{name}.gone")
+                shutil.rmtree(gone, ignore_errors=True)
+                if folder.is_dir():
+                    folder.rename(gone)
+                    shutil.rmtree(gone)
+                return freed
+        except OSError as error:
+            raise not_writable(root, error) from error
+
+    def forget(self, name: str, digest: str) -> None:
+        """Delete what was made for a model whose checkpoint has changed, but for what was imported."""
+        folder = self.folder(name)
+        with self.working(name, "looking at it anew"):
+            manifest = folder / MANIFEST
+            if manifest.exists() and read_json(manifest).get("fingerprint") == digest:
+                return  # another process was quicker
+            manifest.unlink(missing_ok=True)
+            for path in folder.iterdir():
+                if path.is_dir() and path.name != imported.FOLDER:
+                    shutil.rmtree(path)
+                elif path.is_file():
+                    path.unlink()
 
     def register(self, name: str, folder: Path) -> StoredModel:
         """The model `name`, whose manifest is written anew when its checkpoint has changed."""
@@ -196,10 +267,11 @@ class Store:
                 f"cannot read {error.filename or folder}, where the model {name} is: {error.strerror}; put it back, or "
                 f"forget the model with: chatapp rm {name}"
             ) from error
-        if (self.root / name / "model.json").exists():
-            if read_json(self.root / name / "model.json").get("fingerprint") == digest:
+        manifest = self.folder(name) / MANIFEST
+        if manifest.exists():
+            if read_json(manifest).get("fingerprint") == digest:
                 return self.read(name)
-            self.clear(name)
+            self.forget(name, digest)
 
             from model_store import imports
 
@@ -212,110 +284,53 @@ class Store:
         facts = {**asdict(model), "folder": str(folder), "fingerprint": digest}
         del facts["variants"]
         with suppress(OSError):  # a model can be shown where nothing can be written; lowering will say so
-            (self.root / name).mkdir(parents=True, exist_ok=True)
-            write_json(self.root / name / "model.json", facts)
+            manifest.parent.mkdir(parents=True, exist_ok=True)
+            write_json(manifest, facts)
         return model
+
+    def known(self, name: str, root: Path | None = None) -> StoredModel | None:
+        """The model called `name` if it has a manifest, as that tells."""
+        folder = own(root or self.root_of(name), name)
+        return read_model(folder) if os.path.exists(folder / MANIFEST) else None
 
     def read(self, name: str) -> StoredModel:
         """The model called `name` as its manifest tells."""
-        facts = read_json(self.root / name / "model.json")
-        try:
-            facts.pop("fingerprint")
-            found = sorted(path.parent for path in (self.root / name).glob("[!.]*/variant.json"))
-            variants = tuple(read_variant(folder) for folder in found if lowered_for(folder))
-            return StoredModel(**{**facts, "name": name, "folder": Path(facts["folder"]), "variants": variants})
-        except (KeyError, TypeError, ValueError) as error:
-            path = self.root / name
-            raise StoreError(f"{path}/model.json was altered ({error}); delete the folder {path}") from error
+        return read_model(self.folder(name))
 
     def name_for(self, source: Path, wish: str = "") -> str:
         """A name for the model at `source` that no other one has, near what is wished for."""
         from model_store import pulled
 
-        if source == pulled.checkpoint(self.root, source.name):
+        if source == pulled.checkpoint(self.root_of(source.name), source.name):
             return source.name
         wish = wish or (source.stem if source.is_file() else source.name)
-        base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wish).strip(".-") or "model"
+        base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wish).strip(".-")[:100] or "model"
         count = 1
         while (
-            name in (BUILTIN, pulled.FOLDER)
-            or pulled.is_here(self.root, name)
-            or ((self.root / name / "model.json").exists() and imported.origin(self.read(name).folder) != source)
+            name == BUILTIN
+            or not is_name(name)
+            or any(pulled.is_here(root, name) for root in self.roots)
+            or ((other := self.known(name)) and imported.origin(other.folder) != source)
         ):
             count += 1
             name = f"{base}-{count}"
         return name
 
 
-def is_name(name: str) -> bool:
-    """Whether `name` can be the name of a model rather than a path."""
-    return name not in ("", ".", "..") and not set(name) & set("/\\~\0")
-
-
-def fingerprint(folder: Path) -> str:
-    """What changes when the checkpoint in `folder` does: names, sizes, times, and the last bytes of each file.
-
-    The bytes are for archives that give every file the same time.
-    """
-    digest = hashlib.sha256(str(folder).encode())
-    linked = imported.linked(folder)
-    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *([linked] if linked else [])]):
-        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path == linked:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                file.seek(max(0, status.st_size - 4096))
-                digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}".encode() + file.read())
-    return digest.hexdigest()
-
-
-def lowered_for(folder: Path) -> str | None:
-    """What the variant in `folder` was lowered for; None if there is no complete one."""
-    if not (folder / "variant.json").exists():
-        return None
-    facts, here = read_json(folder / "variant.json"), contents(folder)
-    written = facts.get("files")
-    if not isinstance(written, dict) or any(here.get(name) != size for name, size in written.items()):
-        return None  # the power failed, or half of it was deleted
-    return facts.get("signature")
-
-
-def contents(folder: Path) -> dict[str, int]:
-    """The files in a folder with their bytes; runtimes add some later."""
-    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-
-
-def read_variant(folder: Path) -> Variant:
-    """The variant in `folder`."""
-    backend, precision = folder.name.split("-", 1)
-    facts = read_json(folder / "variant.json")
-    verdicts = facts.get("verdicts", {})
-    if not isinstance(verdicts, dict) or not all(
-        isinstance(verdict, dict) and isinstance(verdict.get("passed"), bool) for verdict in verdicts.values()
-    ):
-        raise StoreError(f"{folder}/variant.json was altered (its verdicts); delete the folder {folder}")
-    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-    size = sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())  # some have two names
-    return Variant(backend, precision, folder, size, float(facts["seconds"]), verdicts)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in `path`, one of the store's own files."""
+def read_model(folder: Path) -> StoredModel:
+    """The model whose manifest is in a folder of the store."""
+    facts = read_json(f"{folder}/{MANIFEST}")
     try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); delete the folder {path.parent}") from error
-    return value if isinstance(value, dict) else {}
+        del facts["fingerprint"]
+        place = Path(facts["folder"])
+        model = StoredModel(**{**facts, "name": folder.name, "folder": place, "variants": tuple(variants.find(folder))})
+        for field, kind in TYPES.items():
+            if not isinstance(getattr(model, field), kind):
+                raise TypeError(f"its {field}")
+        return model
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{folder}/{MANIFEST} was altered ({error}); delete the folder {folder}") from error
 
 
-def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
-    """Write `path` whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
-    temporary.replace(path)
-
-
-def not_writable(root: Path, error: OSError) -> StoreError:
-    """The error for a store in which nothing can be written."""
-    return StoreError(
-        f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
-    )
+TYPES = {"family": str, "parameters": int, "context_length": int, "chats": bool, "size": int, "own_precision": str}
+"""What a manifest that nobody has edited holds."""

@@ -12,6 +12,7 @@ from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import graph_files
 from model_store.imported import FOLDER, LINK, linked, origin
 from model_store.other_apps import Places, hub_snapshot, of_another_app
+from model_store.unfinished import unfinished
 
 MAGIC = b"GGUF"
 COPIED = (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja", ".md")
@@ -92,17 +93,18 @@ def adopt(store: Store, source: Source) -> StoredModel:
     name = known_as(store, path) or store.name_for(path, source.name)
     if path.is_dir():
         return store.register(name, path)
-    if not (store.root / name / "model.json").exists():
-        make(store, name, lambda folder: write_link(path, folder))
-    return store.register(name, store.root / name / FOLDER)
+    if not store.known(name):
+        make(store, name, lambda folder, tell: write_link(path, folder))
+    return store.register(name, store.folder(name) / FOLDER)
 
 
 def known_as(store: Store, path: Path) -> str | None:
     """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
-    for manifest in sorted(store.root.glob("*/model.json")):
-        folder = store.read(manifest.parent.name).folder
-        if origin(folder) == path or (path.parent.name == "snapshots" and folder.parent == path.parent):
-            return manifest.parent.name
+    for name, root in store.names().items():
+        if not (model := store.known(name, root)):
+            continue
+        if origin(model.folder) == path or (path.parent.name == "snapshots" and model.folder.parent == path.parent):
+            return name
     return None
 
 
@@ -114,13 +116,13 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
             f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; check the path"
         )
     path = source.path
-    if name and (not is_name(name) or name.startswith(".") or not name.isprintable()):
+    if name and not is_name(name):
         raise StoreError(f"{name!r} cannot be the name of a model: no path, and no dot at the beginning")
     chosen = name or (None if copy else known_as(store, path)) or store.name_for(path, source.name)
-    taken = (store.root / chosen / "model.json").exists()
+    taken = store.known(chosen) is not None
     if (
-        chosen in (BUILTIN, pulled.FOLDER)
-        or pulled.is_here(store.root, chosen)
+        chosen == BUILTIN
+        or any(pulled.is_here(root, chosen) for root in store.roots)
         or (name and taken and origin(store.read(name).folder) != path)
     ):
         raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
@@ -133,7 +135,7 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
         kind, files = ("export for " + model.export, graph_files(path)) if model.export else ("GGUF file", [path])
     size = sum(file.stat().st_size for file in files) if copy else 0
     free = shutil.disk_usage(next(one for one in (store.root, *store.root.parents) if one.exists())).free
-    return Plan(kind, path, size, free, replace(model, name=chosen, folder=store.root / chosen / FOLDER))
+    return Plan(kind, path, size, free, replace(model, name=chosen, folder=store.folder(chosen) / FOLDER))
 
 
 def described(folder: Path) -> StoredModel:
@@ -145,26 +147,28 @@ def described(folder: Path) -> StoredModel:
 
 def carry_out(store: Store, found: Plan, on_progress: Progress | None = None) -> StoredModel:
     """Import as planned."""
-    name, path, target = found.model.name, found.source, store.root / found.model.name / FOLDER
+    name, path, target = found.model.name, found.source, store.folder(found.model.name) / FOLDER
     if found.copied > found.free:
         raise StoreError(
             f"copying {path} needs {found.copied / 1e6:,.0f} MB, and {found.free / 1e6:,.0f} MB are free in "
             f"{store.root}; free some, or import it without --copy"
         )
     if found.copied:
-        make(store, name, lambda folder: write_copy(path, folder, found.copied, on_progress))
+        make(store, name, lambda folder, tell: write_copy(path, folder, found.copied, tell), on_progress)
     elif path.is_dir():
         return store.register(name, path)
     elif not target.exists():
-        make(store, name, lambda folder: write_link(path, folder))
+        make(store, name, lambda folder, tell: write_link(path, folder))
     return store.register(name, target)
 
 
-def make(store: Store, name: str, write: Callable[[Path], object]) -> None:
+def make(
+    store: Store, name: str, write: Callable[[Path, Progress], object], on_progress: Progress | None = None
+) -> None:
     """Fill the folder of a model with what is imported, whole or not at all."""
-    with store.unfinished(name) as folder:
-        write(folder)
-        target = store.root / name / FOLDER
+    with store.working(name, "importing", on_progress) as held, unfinished(store.folder(name)) as folder:
+        write(folder, held.telling(on_progress))
+        target = store.folder(name) / FOLDER
         shutil.rmtree(target, ignore_errors=True)
         folder.rename(target)
 
@@ -172,10 +176,11 @@ def make(store: Store, name: str, write: Callable[[Path], object]) -> None:
 def renew(store: Store, name: str, folder: Path) -> bool:
     """Make the files beside a GGUF file or an export anew, where that has changed; tell whether there are any."""
     path = linked(folder)
-    if path and path.parent == folder:  # the store's own copy
-        write_link(path, folder)
-    elif path and folder == store.root / name / FOLDER:
-        make(store, name, lambda fresh: write_link(path, fresh))
+    if path and folder == store.folder(name) / FOLDER:
+        if path.parent == folder:  # the store's own copy
+            write_link(path, folder)
+        else:
+            make(store, name, lambda fresh, tell: write_link(path, fresh))
     return path is not None
 
 
@@ -204,7 +209,7 @@ def open_source(path: Path) -> BinaryIO:
         raise StoreError(f"cannot read {path}: {error.strerror}; check the file") from error
 
 
-def write_copy(source: Path, folder: Path, total: int, on_progress: Progress | None) -> None:
+def write_copy(source: Path, folder: Path, total: int, on_progress: Progress) -> None:
     """Copy a GGUF file, or the files of a checkpoint folder, to `folder`."""
     graph = source.suffix in exports.BACKENDS
     files = copied_files(source) if source.is_dir() else graph_files(source) if graph else [source]
@@ -216,8 +221,7 @@ def write_copy(source: Path, folder: Path, total: int, on_progress: Progress | N
             while piece := read.read(PIECE):
                 written.write(piece)
                 done += len(piece)
-                if on_progress:
-                    on_progress("copying", min(1.0, done / max(1, total)))
+                on_progress("copying", min(1.0, done / max(1, total)))
     if graph:
         exports.copy_small(source, folder)
         write_link(folder / source.name, folder)

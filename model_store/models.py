@@ -1,10 +1,14 @@
-"""What the store knows about a model, and about what it has been lowered to."""
+"""What the store tells about a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+BUILTIN = "builtin"
+"""The name of the model that is shipped with the package."""
+RESERVED = ("blobs", "checkpoints")
+"""Folders of a store that are no models."""
 LARGE = 1_000_000_000
 """Parameters from which int4 is the default."""
 
@@ -22,6 +26,11 @@ class Variant:
     """How long lowering took; 0 when it was there already."""
     verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What verification found, by device: `passed`, `date` and all that `chatapp verify --json` prints."""
+
+    signature: str = ""
+    """What it was lowered for: versions of the graph and the runtime, and the processor where that counts."""
+    made: Mapping[str, Any] = field(default_factory=dict)
+    """What made it (`by`), when (`time`), of which checkpoint (`of`, its fingerprint), and its `digest`."""
 
     def failed(self, device: str) -> bool:
         """Whether it was verified on a device and must not be chosen there."""
@@ -62,3 +71,15 @@ class StoredModel:
         if self.parameters >= LARGE:
             return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
         return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"
+
+
+def is_name(name: str) -> bool:
+    """Whether `name` can be the name of a model rather than a path."""
+    return (
+        name not in ("", ".", "..")
+        and not name.startswith(".")
+        and len(name.encode(errors="replace")) <= 200
+        and not set(name) & set("/\\~:")
+        and name.isprintable()
+        and name.casefold() not in RESERVED
+    )

@@ -9,13 +9,14 @@ from pathlib import Path
 import backends
 from backends import quantize
 from backends.decoder import Decoder
-from model_store import StoredModel, catalog, choice, families, fit, hub, not_writable, pulled, transfer
+from model_store import StoredModel, catalog, choice, families, fit, hub, pulled, transfer
 from model_store.checkpoint import Config
+from model_store.disk import not_writable
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import OnWait, Repository
+from model_store.locks import Held, Owner, alone
 from model_store.partial import Wanted
-from model_store.progress import OnTransfer, Tracker
-from model_store.unfinished import alone
+from model_store.progress import OnTransfer, Tracker, Transfer
 from model_store.web import Patience, Site
 
 CONFIG_LIMIT = 1 << 22
@@ -183,12 +184,11 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
     unique = list({file.digest: file for file in wanted.files}.values())
     tracker = Tracker(unique)
 
-    def on_wait() -> None:
-        on_transfer(tracker.look(there(root, name, unique), 0, "another process is pulling this model"))
+    def on_wait(owner: Owner | None) -> None:
+        on_transfer(tracker.look(there(root, name, unique), 0, f"waiting for {owner or 'another process'}"))
 
     try:
-        (root / name).mkdir(parents=True, exist_ok=True)
-        with alone(root / name, on_wait):
+        with alone(root, name, "pulling", on_wait) as held:
             target = pulled.checkpoint(root, name)
             if pulled.commit(target) == source.commit and pulled.has(target, wanted.files):
                 return target  # it was here, or another process was quicker
@@ -207,12 +207,22 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
                 unique,
                 folder,
                 lambda file, offset: source.open(file, offset, stall=patience.stall),
-                on_transfer=on_transfer,
+                on_transfer=telling(held, on_transfer),
                 patience=patience,
             )
             return pulled.publish(root, name)
     except OSError as error:
         raise not_writable(root, error) from error
+
+
+def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
+    """What tells the processes that wait, and `on_transfer`."""
+
+    def tell(now: Transfer) -> None:
+        held.tell("fetching", now.done / max(1, now.size))
+        on_transfer(now)
+
+    return tell
 
 
 def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:

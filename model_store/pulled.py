@@ -1,18 +1,20 @@
 """Checkpoints that were pulled: `checkpoints/NAME/` in the store, complete as soon as it has this name."""
 
-import os
 import re
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from model_store import read_json, write_json
+from model_store import blobs
 from model_store.catalog import catalog, refer
 from model_store.choice import PLAIN, TEMPLATES, check_entry
+from model_store.disk import freed_by, link_or_copy, own, read_json, sync, write_json
 from model_store.errors import ModelNotFound, StoreError
-from model_store.partial import BLOCK, Wanted
+from model_store.locks import alone
+from model_store.partial import Wanted
 
 FOLDER = "checkpoints"
 MANIFEST = "pull.json"
@@ -22,17 +24,49 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 
 def checkpoint(root: Path, name: str) -> Path:
     """Where the checkpoint called `name` is, or would be."""
-    return root / FOLDER / name
+    return own(root, FOLDER, name)
 
 
 def unfinished(root: Path, name: str) -> Path:
     """Where it is while it is being fetched: whole files named after their digests, and parts of others."""
-    return root / FOLDER / f".{name}.partial"
+    return own(root, FOLDER, f".{name}.partial")
+
+
+def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
+    """The folders of complete checkpoints; those of others that may become complete as well, if asked for."""
+    every = [path.parent for path in sorted((root / FOLDER).glob(f"*/{MANIFEST}")) if not path.parent.is_symlink()]
+    return [
+        folder
+        for folder in every
+        if not folder.name.startswith(".") or (unfinished and folder.suffix in (".partial", ".old"))
+    ]
 
 
 def names(root: Path) -> list[str]:
     """Every complete checkpoint."""
-    return [path.parent.name for path in (root / FOLDER).glob(f"[!.]*/{MANIFEST}")]
+    for old in (root / FOLDER).glob(".*.old"):
+        mend(root, old.name[1:].removesuffix(".old"))
+    return [folder.name for folder in folders(root)]
+
+
+def mend(root: Path, name: str) -> None:
+    """Go back to the revision before, where a process was killed in the moment between that and the next."""
+    old, target = own(root, FOLDER, f".{name}.old"), checkpoint(root, name)
+    with suppress(OSError, StoreError), alone(root, name, "mending"):
+        if not target.exists():
+            old.rename(target)
+
+
+@contextmanager
+def blobs_alone(root: Path) -> Iterator[None]:
+    """Be the only one for a moment to say which blobs are needed, or to delete one."""
+    with alone(root, blobs.FOLDER, "keeping files", lambda owner: None):
+        yield
+
+
+def begun(root: Path, name: str) -> bool:
+    """Whether the checkpoint called `name` is here, whole or not."""
+    return any((folder / MANIFEST).exists() for folder in (checkpoint(root, name), unfinished(root, name)))
 
 
 def is_here(root: Path, name: str) -> bool:
@@ -68,6 +102,12 @@ def has(folder: Path, files: Sequence[Wanted]) -> bool:
     return all((folder / file.name).is_file() and (folder / file.name).stat().st_size == file.size for file in files)
 
 
+def source(folder: Path) -> dict[str, Any]:
+    """Where the checkpoint in `folder` was pulled from: `repository`, `commit`, `licence`; empty if it was not."""
+    facts = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    return {name: value for name, value in facts.items() if name != "files"}
+
+
 def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
     """The folder to fetch `files` into, with what an earlier attempt left or another checkpoint has."""
     folder = unfinished(root, name)
@@ -76,7 +116,7 @@ def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted])
         if (folder / file.name).exists():
             (folder / file.name).replace(folder / f"{file.digest}.part")
     told = {file.name: {"size": file.size, "digest": file.digest} for file in files}
-    write_json(folder / MANIFEST, {**facts, "files": told})
+    write_json(folder / MANIFEST, {**facts, "files": told, "time": time.time()})
     keep = {file.digest for file in files}
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
@@ -86,14 +126,14 @@ def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted])
         if stale or path.is_symlink():
             path.unlink()
     for file in files:
-        if not (folder / file.digest).exists() and (same := elsewhere(root, file)):
+        if not (folder / file.digest).exists() and (same := blobs.find(root, file)):
             link_or_copy(same, folder / file.digest)
     return folder
 
 
 def publish(root: Path, name: str) -> Path:
     """Give the fetched files their names and the folder its own: from then on the checkpoint is there."""
-    folder, target, old = unfinished(root, name), checkpoint(root, name), root / FOLDER / f".{name}.old"
+    folder = unfinished(root, name)
     named: dict[str, Path] = {}
     for file in listed(folder):
         (folder / file.name).parent.mkdir(exist_ok=True)
@@ -104,27 +144,56 @@ def publish(root: Path, name: str) -> Path:
     for path in folder.iterdir():
         if path.is_file() and path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
             path.unlink()  # parts of what came in another way
-    sync(folder)
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    folder.rename(target)
-    sync(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    return install(root, folder, name)
+
+
+def install(root: Path, folder: Path, name: str) -> Path:
+    """Give a complete folder its name, in place of an older one, and its files to the blobs."""
+    target, old = checkpoint(root, name), own(root, FOLDER, f".{name}.old")
+    with blobs_alone(root):
+        for file in listed(folder):
+            blobs.keep(root, folder / file.name, file)
+        sync(folder)
+        sync(root / blobs.FOLDER)
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        folder.rename(target)
+        sync(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
     return target
 
 
+def copy(root: Path, name: str, new: str) -> None:
+    """The same checkpoint under another name: its files are names of the same blobs."""
+    source, folder = checkpoint(root, name), unfinished(root, new)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    write_json(folder / MANIFEST, read_json(source / MANIFEST))
+    for file in listed(source):
+        (folder / file.name).parent.mkdir(exist_ok=True)
+        link_or_copy(source / file.name, folder / file.name)
+    install(root, folder, new)
+
+
 def remove(root: Path, name: str) -> int | None:
-    """Delete a pulled checkpoint, whole or not; the bytes freed, None if there is none."""
-    freed, target, gone = 0, checkpoint(root, name), root / FOLDER / f".{name}.old"
-    if target.exists():
-        target.rename(gone)  # at once, so that half a checkpoint is never found
-    folders = [folder for folder in (gone, unfinished(root, name)) if folder.exists()]
-    for folder in folders:
-        found = [path.stat() for path in folder.rglob("*") if path.is_file()]
-        freed += sum(status.st_size for status in found if status.st_nlink == 1)
-        shutil.rmtree(folder)
-    return freed if folders else None
+    """Delete a pulled checkpoint, whole or not, and the blobs that no other has; the bytes freed, None if none is.
+
+    The caller is alone with the model.
+    """
+    target, gone = checkpoint(root, name), own(root, FOLDER, f".{name}.gone")
+    with blobs_alone(root):
+        shutil.rmtree(gone, ignore_errors=True)
+        if target.exists():
+            target.rename(gone)  # at once, so that half a checkpoint is never found
+        found = [folder for folder in (gone, unfinished(root, name)) if folder.exists()]
+        freed = 0
+        for folder in found:
+            freed += freed_by(folder)
+            shutil.rmtree(folder)
+        with suppress(StoreError):  # another manifest was altered: who knows which blobs it needs
+            freed += blobs.sweep(root)
+    return freed if found else None
 
 
 def listed(folder: Path) -> list[Wanted]:
@@ -144,47 +213,3 @@ def listed(folder: Path) -> list[Wanted]:
 def altered(folder: Path, what: str) -> StoreError:
     """The error for a manifest that is not as it was written."""
     return StoreError(f"{folder / MANIFEST} was altered ({what}); delete the folder {folder}")
-
-
-def elsewhere(root: Path, file: Wanted) -> Path | None:
-    """The same file in another checkpoint, its bytes compared with the digest."""
-    for manifest in sorted((root / FOLDER).glob(f"[!.]*/{MANIFEST}")):
-        with suppress(StoreError, OSError):
-            for other in listed(manifest.parent):
-                path = manifest.parent / other.name
-                if (other.digest, other.size) == (file.digest, file.size) and is_whole(path, file):
-                    return path
-    return None
-
-
-def is_whole(path: Path, wanted: Wanted) -> bool:
-    """Whether the file at `path` has the bytes that are wanted."""
-    hash = wanted.hash()
-    if path.stat().st_size != wanted.size:
-        return False
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            hash.update(block)
-    return hash.hexdigest() == wanted.digest
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """The same file under another name; a copy where the disk knows no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        with target.with_suffix(".copy").open("wb") as copy, source.open("rb") as original:
-            shutil.copyfileobj(original, copy)
-            copy.flush()
-            os.fsync(copy.fileno())
-        target.with_suffix(".copy").replace(target)
-
-
-def sync(folder: Path) -> None:
-    """Force the names in a folder onto the disk, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -20,7 +20,7 @@ from pathlib import Path
 from conftest import ROOT, random_llama, write_safetensors, write_tokenizer
 from loopback_hub import LoopbackHub
 
-from model_store import Store, pulled
+from model_store import Store, blobs, pulled
 from model_store.catalog import Entry, catalog
 from model_store.partial import Wanted
 
@@ -99,7 +99,7 @@ def check(store: Store) -> bool:
     facts = json.loads((folder / "pull.json").read_text())["files"]
     assert {path.name for path in folder.iterdir()} == {*facts, "pull.json"}
     for name, file in facts.items():
-        assert pulled.is_whole(folder / name, Wanted(name, file["size"], file["digest"])), name
+        assert blobs.is_whole(folder / name, Wanted(name, file["size"], file["digest"])), name
     for variant in store.get(NAME).variants:
         assert (variant.folder / "variant.json").exists()
     return True

@@ -109,3 +109,7 @@ def test_conversations_are_timed(tmp_path: Path) -> None:
     assert head.split() == ["milliseconds", "median", "longest"]
     assert len(lines) == 14
     assert all(float(line.split()[-1]) > 0 for line in lines)
+
+
+def test_listing_is_timed(tmp_path: Path) -> None:
+    assert run("listing.py", "20", home=tmp_path).startswith("20 models, each lowered once: ")

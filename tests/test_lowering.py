@@ -1,6 +1,7 @@
 """Lowering takes little memory, whatever the size, and whatever ends it leaves nothing that looks whole."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from conftest import LLAMA, ROOT, VOCABULARY, MakeCheckpoint
 
 from model_store import Store, StoreError
 from model_store.convert import convert, expected_size, open_checkpoint
-from model_store.unfinished import alone
+from model_store.locks import alone
 from model_store.weights import Canonical
 
 ENDED = """
@@ -122,7 +123,7 @@ def test_what_a_killed_lowering_leaves_is_not_used_and_deleted_by_the_next(
 def test_a_folder_of_a_process_that_lives_is_kept(store: Store, checkpoint: MakeCheckpoint) -> None:
     store.get(str(checkpoint()))
     (store.root / "tiny" / ".unfinished-by-another").mkdir()
-    with alone(store.root / "tiny", lambda: None):
+    with alone(store.root, "tiny", "working"):
         store.lowered(store.get("builtin"), "onnx", "int8")
         assert left(store) == [".unfinished-by-another"]
 
@@ -159,7 +160,8 @@ def test_who_lowers_the_same_waits_and_uses_it(store: Store, checkpoint: MakeChe
 
     mine = store.lowered(model, "onnx", "int8", meanwhile)
     other.join()
-    assert set(told) == {"waiting for another process"}
+    assert told and all(step.startswith(f"waiting for process {os.getpid()} on ") for step in told)
+    assert any("lowering for onnx since" in step for step in told)
     assert left(store) == [mine.folder.name]
 
 

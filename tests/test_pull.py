@@ -81,7 +81,8 @@ def test_a_pulled_model_is_found_by_its_names_listed_and_removed(
     store.lowered(model, "onnx", "int8")
     assert [one.name for one in store.list()] == ["builtin", "org--tiny"]
     assert store.remove(ORG) > sum(path.stat().st_size for path in folder.iterdir())
-    assert everything(store.root) == ["builtin", "builtin/model.json", "checkpoints"]
+    left = [name for name in everything(store.root) if not name.startswith(".locks")]
+    assert left == ["blobs", "builtin", "builtin/model.json", "checkpoints"]
     with pytest.raises(ModelNotFound):
         store.get(ORG)
 
@@ -254,7 +255,7 @@ def test_a_damaged_checkpoint_is_mended_by_another_pull(
         os.truncate(target / "tokenizer.json", 10)
     assert pulling() == target
     assert (target / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
-    small = ("config.json", "tokenizer.json")
+    small = ("config.json", *(["tokenizer.json"] if damage == "truncate" else []))  # a deleted file is still a blob
     assert loopback.sent - sent == HEADER + sum((folder / name).stat().st_size for name in small)
 
 
@@ -294,7 +295,7 @@ def test_of_two_that_pull_at_once_one_fetches_and_the_other_sees_its_progress(
     thread.join()
     assert not failures and (target / "pull.json").exists()
     assert len(loopback.asked("resolve.*safetensors")) == 2  # one of them for the plan
-    waiting = [one.done for one in notes if "another process" in one.note]
+    waiting = [one.done for one in notes if "waiting for process" in one.note]
     assert waiting and waiting == sorted(waiting) and waiting[-1] > waiting[0]
 
 
@@ -524,7 +525,7 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(
     before = everything(tmp_path)
     with pytest.raises(StoreError):
         pull.fetch(store.root, planned(), on_transfer=lambda now: None, patience=QUICK)
-    assert set(everything(tmp_path)) - set(before) <= {"models/org--tiny", "models/org--tiny/.lock"}
+    assert set(everything(tmp_path)) - set(before) <= {"models/.locks", "models/.locks/org--tiny"}
 
 
 def test_a_folder_of_the_user_is_not_taken_for_a_pulled_model(

@@ -139,9 +139,9 @@ def from_store(model: str) -> Open:
         start = time.perf_counter()
         from chatapp import settings
         from chatapp.selection import Wish, open_engine
-        from model_store import Store
+        from chatapp.stores import open_store
 
-        store = Store(settings.models(), settings.places())
+        store = open_store()
         chosen = settings.read()
         wish = Wish(chosen.backend or None, objective=chosen.objective)
         engine = open_engine(store, model, wish, on_progress=on_progress, on_fallback=warn)

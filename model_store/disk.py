@@ -1,0 +1,108 @@
+"""Files of the store: written whole, linked rather than copied, and never reached through somebody's symbolic link."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from model_store.errors import StoreError
+
+MANIFEST_LIMIT = 1 << 26
+"""Bytes that one of the store's own small files can have."""
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """The JSON object in `path`, one of the store's own files."""
+    try:
+        with open(path, "rb", 0) as file:
+            content = file.read(1 << 16)
+            if len(content) == 1 << 16:
+                content += file.read(MANIFEST_LIMIT)
+        value = json.loads(content)
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); delete the folder {Path(path).parent}") from error
+    return value if isinstance(value, dict) else {}
+
+
+def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write `path` whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
+    temporary.replace(path)
+
+
+def own(root: Path, *parts: str) -> Path:
+    """A path in the store; raises StoreError where a symbolic link would lead out of it."""
+    path = root
+    for part in parts:
+        path = path / part
+        if path.is_symlink():
+            raise StoreError(f"{path} is a symbolic link, which the store never makes; delete the link")
+    return path
+
+
+def walk(folder: Path | str) -> Iterator[os.stat_result]:
+    """The files in a folder and in those in it; links are not followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from walk(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                yield entry.stat(follow_symlinks=False)
+
+
+def size_of(folder: Path | str) -> int:
+    """Bytes of a folder on the disk: a file with two names counts once."""
+    return sum({(file.st_dev, file.st_ino): file.st_size for file in walk(folder)}.values())
+
+
+def freed_by(folder: Path) -> int:
+    """Bytes that deleting a folder frees: not those of files that have a name elsewhere, too."""
+    inside: dict[tuple[int, int], list[os.stat_result]] = {}
+    for file in walk(folder):
+        inside.setdefault((file.st_dev, file.st_ino), []).append(file)
+    return sum(names[0].st_size for names in inside.values() if names[0].st_nlink <= len(names))
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the disk knows no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        copy = target.with_name(f"{target.name}.copy")
+        with copy.open("wb") as written, source.open("rb") as original:
+            shutil.copyfileobj(original, written)
+            written.flush()
+            os.fsync(written.fileno())
+        shutil.copystat(source, copy)
+        copy.replace(target)
+
+
+def link_tree(source: Path, target: Path, *, but: str = "") -> None:
+    """The same folder, file by file, under another name; without folders in it that begin with `but`."""
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.is_dir() and not path.is_symlink() and not (but and path.name.startswith(but)):
+            link_tree(path, target / path.name, but=but)
+        elif path.is_file() and not path.is_symlink():
+            link_or_copy(path, target / path.name)
+
+
+def sync(folder: Path) -> None:
+    """Force the names in a folder onto the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def not_writable(root: Path, error: OSError) -> StoreError:
+    """The error for a store in which nothing can be written."""
+    return StoreError(
+        f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
+    )
