@@ -117,7 +117,9 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
         )
     path = source.path
     if name and not is_name(name):
-        raise StoreError(f"{name!r} cannot be the name of a model: no path, and no dot at the beginning")
+        raise StoreError(
+            f"{name!r} cannot be the name of a model: no path, no folder of the store, and no dot in front"
+        )
     chosen = name or (None if copy else known_as(store, path)) or store.name_for(path, source.name)
     taken = store.known(chosen) is not None
     if (

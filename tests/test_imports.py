@@ -58,14 +58,16 @@ class TestPlanning:
             imports.carry_out(store, plan)
         assert not store.root.exists()
 
-    @pytest.mark.parametrize("name", ["../out", "a/b", "..", "/tmp/x", "a\\b", ".hidden", "a\nb", "~x"])
+    @pytest.mark.parametrize(
+        "name", ["../out", "a/b", "..", "/tmp/x", "a\\b", ".hidden", "a\nb", "~x", "checkpoints", "Blobs"]
+    )
     def test_a_name_that_leaves_the_store_is_refused(self, name: str, store: Store) -> None:
         with pytest.raises(StoreError, match="cannot be the name of a model"):
             imports.plan(store, str(GGUF), name=name)
 
     def test_a_name_that_is_taken_is_refused(self, store: Store, checkpoint: MakeCheckpoint) -> None:
         imports.carry_out(store, imports.plan(store, str(checkpoint()), name="mine"))
-        for name in ("mine", "builtin", "checkpoints"):
+        for name in ("mine", "builtin"):
             with pytest.raises(StoreError, match=f"there is a model called '{name}' already"):
                 imports.plan(store, str(GGUF), name=name)
         assert imports.plan(store, str(checkpoint("another")), name="another").model.name == "another"
