@@ -5,11 +5,14 @@ import os
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
 from backends import NAMES
-from model_store import Places
+
+if TYPE_CHECKING:  # the help needs the settings, and no store
+    from model_store import Places
 
 OBJECTIVES = ("chat", "completion", "battery")
 """What a model's place can be best for."""
@@ -50,8 +53,10 @@ def history() -> Path:
     return home() / "history.db"
 
 
-def places() -> Places:
+def places() -> "Places":
     """Where other applications keep models: as their own variables say, else where they do by themselves."""
+    from model_store import Places
+
     hub = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     return Places(
         hub_cache=Path(os.environ.get("HF_HUB_CACHE") or hub / "hub").expanduser(),
