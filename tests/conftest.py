@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -40,6 +41,7 @@ ENDLESS = ("--max-tokens", "30000", "--logit-bias", "0=-100")
 """Options with which a tiny checkpoint never ends by itself: its token 0 would be the end."""
 
 no_network.refuse()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MakeCheckpoint = Callable[..., Path]
