@@ -106,6 +106,7 @@ def original_length(scaling: Config, config: Config) -> int:
 
 KINDS: dict[str, Stretch] = {
     "default": unscaled,
+    "dynamic": unscaled,  # it begins to stretch beyond max_position_embeddings, where our context ends
     "linear": linear,
     "llama3": llama3,
     "yarn": yarn,

@@ -13,6 +13,7 @@ from backends.decoder import Decoder
 from backends.reference import Session as ReferenceSession
 from model_store import families
 from model_store.checkpoint import Checkpoint
+from model_store.rope import rope
 from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -125,6 +126,12 @@ def test_impossible_calls_are_refused_and_change_nothing(backend: str, tmp_path:
 def decoder_of(case: str) -> Decoder:
     config = Checkpoint(GOLDEN / case).config
     return families.find(config).decoder(config)
+
+
+def test_dynamic_scaling_leaves_the_trained_context_alone() -> None:
+    config = {"rope_theta": 10_000.0, "max_position_embeddings": 64}
+    dynamic = {**config, "rope_scaling": {"type": "dynamic", "factor": 4.0}}
+    assert rope(dynamic, 16) == rope(config, 16)
 
 
 def test_rope_scaling_is_read_from_old_and_new_fields() -> None:

@@ -81,7 +81,7 @@ FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
     "attention types": ("gpt_neo", dict(attention_types=[[["global"], 1]]), "attention_types should say"),
     "activation": ("gpt2", dict(activation_function="quick_gelu"), "'quick_gelu' is not supported"),
     "activation of gemma": ("gemma", dict(hidden_activation="mish", hidden_act="mish"), "'mish' is not supported"),
-    "rotary positions": ("llama", dict(rope_parameters=dict(rope_type="dynamic", factor=2.0)), "'dynamic' are not"),
+    "rotary positions": ("llama", dict(rope_parameters=dict(rope_type="elastic", factor=2.0)), "'elastic' are not"),
 }  # fmt: skip
 
 
