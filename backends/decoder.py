@@ -8,6 +8,8 @@ import numpy as np
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
 Tensor = TypeVar("Tensor")
+LARGEST = 1 << 30
+"""Numbers that a head keeps for a whole context, beyond which no description is believed."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Decoder:
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
         require_sizes(layers=len(self.layers), **sizes)
+        widest = max(layer.head_dim for layer in self.layers)
+        if widest * self.context_length > LARGEST:
+            raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
         if not 0 <= self.start_token < self.vocab_size:
             raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
 

@@ -26,6 +26,8 @@ class Facts:
 
     parameters: int
     vocab_size: int
+    capacity: int | None = None
+    """Tokens that it has room for; None where that is its publisher's to say."""
 
 
 def write(folder: Path, foreign: Foreign) -> None:

@@ -1,61 +1,72 @@
-"""Time to the first frame of the screen in a real terminal: from the process's start to the first full picture."""
+"""Time to the first frame of the screen in a real terminal, and to the last conversation where some are stored."""
 
 import argparse
-import fcntl
-import os
-import pty
 import select
-import signal
 import statistics
-import struct
 import subprocess
 import sys
-import termios
+import tempfile
 import time
+from pathlib import Path
 
-SCREEN = "from chatapp.tui.app import run; run()"
+from history import conversations
+from terminal import Terminal
+
+from chatapp.history import History
+
+SCREEN = "from chatapp.tui import app, users; app.run(users.start())"
 LAST_PAINTED = b"Commands"
 """The end of the footer, which is the end of the first frame."""
+LAST_SAID = b"That was the last word."
 
 
-def first_frame(command: list[str]) -> float:
-    """Seconds until the footer has been painted; the program is then ended."""
-    terminal, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    environment |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+def store(home: Path, count: int, length: int) -> None:
+    """Make so many conversations of so many messages each."""
+    with History(home / "history.db") as history:
+        for conversation, messages in conversations(count, length):
+            history.restore(conversation, messages)
+        last = history.last()
+        assert last
+        history.add(last.id, "assistant", LAST_SAID.decode(), parent=last.leaf)
+
+
+def watch(command: list[str], home: Path, *awaited: bytes) -> list[float]:
+    """Seconds until each of these was painted; the program is then ended."""
     start = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
-    )
-    os.close(inner)
-    seen = b""
-    try:
-        while LAST_PAINTED not in seen:
-            if not select.select([terminal], [], [], 20)[0]:
-                raise SystemExit(f"no first frame within 20 s; the last output was {seen[-300:]!r}")
-            seen += os.read(terminal, 65536)
-        return time.perf_counter() - start
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        os.close(terminal)
+    times = []
+    with Terminal(command, {"CHATAPP_HOME": str(home)}) as terminal:
+        for what in awaited:
+            while what not in terminal.seen:
+                if not select.select([terminal.file], [], [], 20)[0] or not terminal.read():
+                    raise SystemExit(f"no {what!r} within 20 s; the last output was {bytes(terminal.seen[-300:])!r}")
+            times.append(time.perf_counter() - start)
+    return times
+
+
+def bare() -> float:
+    """Seconds that Textual alone takes to be imported."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import textual.app"], check=True)
+    return time.perf_counter() - start
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--conversations", type=int, default=0, help="that are stored; 1,000 take ten minutes to make")
+    parser.add_argument("--messages", type=int, default=1000, help="in each")
     parser.add_argument("command", nargs="*", help="what to start instead of the screen, e.g. chatapp")
     arguments = parser.parse_args()
     command = arguments.command or [sys.executable, "-c", SCREEN]
-    first_frame(command)  # compiles the bytecode and warms the disk cache
-    bare, frames = [], []
-    for _ in range(arguments.runs):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import textual.app"], check=True)
-        bare.append(time.perf_counter() - start)
-        frames.append(first_frame(command))
-    for name, seconds in (("import textual.app", bare), ("first frame", frames)):
+    awaited = (LAST_PAINTED, LAST_SAID) if arguments.conversations else (LAST_PAINTED,)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        if arguments.conversations:
+            store(home, arguments.conversations, arguments.messages)
+        watch(command, home, *awaited)  # compiles the bytecode and warms the disk cache
+        runs = [(bare(), *watch(command, home, *awaited)) for _ in range(arguments.runs)]
+    names = ("import textual.app", "first frame", "last conversation")
+    for name, seconds in zip(names, zip(*runs, strict=True), strict=False):
         low, high = min(seconds) * 1000, max(seconds) * 1000
         print(f"{name:<20} median {statistics.median(seconds) * 1000:4.0f} ms   ({low:.0f} to {high:.0f})")
 

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from chatapp.history import Conversation, History, Message
@@ -59,10 +60,10 @@ def milliseconds(work: Callable[[], object], repeats: int) -> tuple[float, float
     return statistics.median(times), max(times)
 
 
-def grow(history: History, reply: int, text: str) -> Callable[[], object]:
+def grow(history: History, reply: Message, text: str) -> Callable[[], object]:
     """What saves a reply that is one word longer each time."""
     words = itertools.count()
-    return lambda: history.grow({reply: f"{text} w{next(words)}"})
+    return lambda: history.change(replace(reply, text=f"{text} w{next(words)}"))
 
 
 def open_and_list(path: Path) -> None:
@@ -100,11 +101,12 @@ def main() -> None:
         tell("open, list 100, read the last conversation", lambda: open_and_list(path))
         with History(path) as history:
             tell("list all conversations", history.list)
+            tell("the last 1,000 prompts", history.prompts)
             for what, text in SEARCHES.items():
                 tell(f"search: {what}", functools.partial(history.search, text))
-            reply = history.begin_reply(1, parent=None, model="model")
+            reply = history.put(Message(0, 1, None, "assistant", "", 0.0, finished=False))
             for size in (1_000, 10_000, 100_000):
-                tell(f"save a growing reply of {size:,} characters", grow(history, reply.id, "word " * (size // 5)))
+                tell(f"save a growing reply of {size:,} characters", grow(history, reply, "word " * (size // 5)))
             tell("add a message", lambda: history.add(1, "user", "word " * WORDS, parent=None))
 
 

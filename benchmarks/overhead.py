@@ -15,7 +15,7 @@ GOAL = 5.0
 """Percent that `chatapp run` may add."""
 
 
-def bare(folder: Path, precision: str, count: int) -> float:
+def bare(model: str, precision: str | None, count: int) -> float:
     """Seconds per token of `Session.forward` and an argmax."""
     import numpy as np
 
@@ -23,7 +23,7 @@ def bare(folder: Path, precision: str, count: int) -> float:
     from chatapp.selection import Wish, open_engine
     from model_store import Store
 
-    engine = open_engine(Store(settings.models()), str(folder), Wish("onnx", precision=precision))
+    engine = open_engine(Store(settings.models()), model, Wish("onnx", precision=precision))
     session = engine.session
     token = session.forward(np.array([engine.tokenizer.encode(PROMPT)]))[:, -1].argmax(-1)
     start = time.perf_counter()
@@ -32,15 +32,15 @@ def bare(folder: Path, precision: str, count: int) -> float:
     return (time.perf_counter() - start) / (count - 1)
 
 
-def engine(folder: Path, precision: str, count: int) -> float:
+def engine(model: str, precision: str | None, count: int, logprobs: int | None = None) -> float:
     """Seconds per token of iterating over an engine's deltas, with the options `chatapp run` has by default."""
     from chatapp import settings
     from chatapp.generation import Options
     from chatapp.selection import Wish, open_engine
     from model_store import Store
 
-    loaded = open_engine(Store(settings.models()), str(folder), Wish("onnx", precision=precision))
-    deltas = loaded.complete(PROMPT, Options(max_tokens=count, seed=0))
+    loaded = open_engine(Store(settings.models()), model, Wish("onnx", precision=precision))
+    deltas = loaded.complete(PROMPT, Options(max_tokens=count, seed=0, logprobs=logprobs))
     made = len(next(deltas).tokens)
     start = time.perf_counter()
     rest = sum(len(delta.tokens) for delta in deltas)
@@ -49,10 +49,15 @@ def engine(folder: Path, precision: str, count: int) -> float:
     return (time.perf_counter() - start) / rest
 
 
-def command(folder: Path, precision: str, count: int) -> float:
+def alternatives(model: str, precision: str | None, count: int) -> float:
+    """The same with five alternatives for each token, as the screen has them."""
+    return engine(model, precision, count, logprobs=5)
+
+
+def command(model: str, precision: str | None, count: int) -> float:
     """Seconds per token of `chatapp run`, from its first to its last output."""
-    arguments = ["run", str(folder), PROMPT, "--precision", precision, "--max-tokens", str(count), "--seed", "0"]
-    arguments += ["--backend", "onnx"]
+    arguments = ["run", model, PROMPT, "--max-tokens", str(count), "--seed", "0", "--backend", "onnx"]
+    arguments += ["--precision", precision] if precision else []
     process = subprocess.Popen([sys.executable, "-m", "chatapp", *arguments], stdout=subprocess.PIPE, cwd=HERE.parent)
     assert process.stdout
     times = []
@@ -63,29 +68,36 @@ def command(folder: Path, precision: str, count: int) -> float:
     return (times[-1] - times[0]) / (count - 1)
 
 
-WAYS: dict[str, Callable[[Path, str, int], float]] = {"bare session": bare, "engine": engine, "chatapp run": command}
+WAYS: dict[str, Callable[[str, str | None, int], float]] = {
+    "bare session": bare,
+    "engine": engine,
+    "engine, logprobs=5": alternatives,
+    "chatapp run": command,
+}
 
 
 def once(way: str, arguments: argparse.Namespace) -> float:
     """One sample, in a process of its own."""
-    code = [sys.executable, __file__, str(arguments.checkpoint), "--precision", arguments.precision]
-    code += ["--tokens", str(arguments.tokens), "--only", way]
+    code = [sys.executable, __file__, arguments.model, "--tokens", str(arguments.tokens), "--only", way]
+    code += ["--precision", arguments.precision] if arguments.precision else []
     return float(subprocess.run(code, stdout=subprocess.PIPE, check=True, text=True).stdout)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint", type=Path, help="a folder made by checkpoints.py")
-    parser.add_argument("--precision", default="int4")
+    parser.add_argument("model", help="a folder made by checkpoints.py, or builtin")
+    parser.add_argument("--precision", help="int4, unless the model is builtin")
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", choices=WAYS, help="print the seconds per token of one way, once")
     arguments = parser.parse_args()
-    arguments.checkpoint = arguments.checkpoint.absolute()
-    os.environ.setdefault("CHATAPP_HOME", str(arguments.checkpoint.parent / "chatapp"))
+    if arguments.model != "builtin":
+        folder = Path(arguments.model).absolute()
+        arguments.model, arguments.precision = str(folder), arguments.precision or "int4"
+        os.environ.setdefault("CHATAPP_HOME", str(folder.parent / "chatapp"))
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
     if arguments.only:
-        print(WAYS[arguments.only](arguments.checkpoint, arguments.precision, arguments.tokens))
+        print(WAYS[arguments.only](arguments.model, arguments.precision, arguments.tokens))
         return
     samples: dict[str, list[float]] = {way: [] for way in WAYS}
     for number in range(arguments.rounds):
@@ -95,7 +107,7 @@ def main() -> None:
         added = [100 * (value / least - 1) for value, least in zip(values, samples["bare session"], strict=True)]
         verdict = "" if way != "chatapp run" else "  pass" if statistics.median(added) <= GOAL else "  MISS"
         middle, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
-        print(f"{way:12}  {middle:6.3f} ms a token ({low:.3f} to {high:.3f})", end="")
+        print(f"{way:18}  {middle:6.3f} ms a token ({low:.3f} to {high:.3f})", end="")
         print(f"  {statistics.median(added):+5.1f} % ({min(added):+.1f} to {max(added):+.1f}){verdict}")
 
 

@@ -13,6 +13,7 @@ import tempfile
 import termios
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
     """Open the screen and let the model write, in alternation on the screen and behind its back."""
     from chatapp.generation import Options, Usage
     from chatapp.tui import app as tui
+    from chatapp.tui import users
 
     options = Options(max_tokens=tokens, seed=1)
     turns: list[dict[str, Any]] = []
@@ -34,8 +36,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             self.run_worker(self.play())
 
         async def play(self) -> None:
-            screen = self.chat_screen
-            while not screen.opened:
+            while not (self.chat_screen.pane.opened and self.chat_screen.pane.dialogue):
                 await asyncio.sleep(0.05)
             for turn in range(2 * pairs + 2):
                 usage, processor = await self.shown() if turn % 2 else await asyncio.to_thread(self.bare)
@@ -45,28 +46,29 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             self.exit()
 
         async def shown(self) -> tuple[Usage, float]:
-            screen = self.chat_screen
-            screen.attempts = 0  # or the seed would count on
-            screen.notebook.insert(PROMPT)
+            pane = self.chat_screen.pane
+            assert pane.dialogue
+            pane.dialogue.change(replace(pane.dialogue.setup, options={"max_tokens": tokens, "seed": 1}))
+            pane.notebook.insert(PROMPT)
             await asyncio.sleep(0.1)
             start = time.thread_time()
-            await screen.ask()
-            while screen.reply:
+            await pane.ask()
+            while pane.reply:
                 await asyncio.sleep(0.05)
             processor = time.thread_time() - start
-            assert (usage := screen.figures.usage), "the reply was cut off"
-            await screen.action_new()
+            assert (usage := pane.figures.usage), "the reply was cut off"
+            await self.chat_screen.action_new()
             await asyncio.sleep(0.1)
             return usage, processor
 
         def bare(self) -> tuple[Usage, float]:
-            assert self.chat_screen.opened
-            *_, last = self.chat_screen.opened.engine.complete(PROMPT, options)
+            assert self.chat_screen.pane.opened
+            *_, last = self.chat_screen.pane.opened.engine.complete(PROMPT, options)
             assert last.usage
             return last.usage, 0.0
 
     sys.setswitchinterval(0.00005)  # as run() does
-    Timed(tui.from_store(model), model=model, options=options).run()
+    Timed(replace(users.start(model), open_history=lambda: None)).run()
 
 
 def in_terminal(model: str, tokens: int, pairs: int) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,9 @@ from typing import cast
 from chatapp.generation import Delta, Engine, FinishReason, Token
 from chatapp.stats import print_logprobs, print_stats
 from chatapp.terminal import printable
+
+PAUSE = 0.01
+"""Seconds between two outputs of an answer: each wakes its reader, who takes a core from the model."""
 
 
 @dataclass
@@ -84,13 +88,22 @@ def collect(deltas: Iterator[Delta], count: int, until: Callable[[Delta, Answer]
 def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form) -> Answer:
     """Print `count` completions one after the other, the first as it arrives."""
 
+    due = 0.0
+
     def first(delta: Delta, answer: Answer) -> None:
+        nonlocal due
         if delta.index == 0:
-            write(delta.text, form)
+            put(delta.text, form)
+        if time.monotonic() >= due:
+            sys.stdout.flush()
+            due = time.monotonic() + PAUSE
 
     if count > 1 and not form.json:
         note(f"completion 1 of {count}")
-    answer = collect(deltas, count, None if form.json else first)
+    try:
+        answer = collect(deltas, count, None if form.json else first)
+    finally:
+        sys.stdout.flush()
     for index, completion in enumerate(answer.completions):
         if form.json:
             print(as_json(index, completion, logprobs=form.logprobs), flush=True)
@@ -114,9 +127,14 @@ def as_json(index: int, completion: Completion, *, logprobs: bool = False) -> st
     return json.dumps(facts | ({"tokens": [asdict(token) for token in completion.tokens]} if logprobs else {}))
 
 
+def put(text: str, form: Form) -> None:
+    """Add to what the next output prints."""
+    sys.stdout.write(text if form.raw else printable(text))
+
+
 def write(text: str, form: Form) -> None:
     """Print a part of an answer at once."""
-    sys.stdout.write(text if form.raw else printable(text))
+    put(text, form)
     sys.stdout.flush()
 
 

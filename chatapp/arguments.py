@@ -22,7 +22,7 @@ A model with a chat template answers; any other continues the text, by 256 token
 
 With -c or --session, a single argument is the PROMPT: the model is the one that answered before.
 
-Line by line: /clear begins another conversation, /bye leaves, three double quotes begin and end several lines,
+Line by line: /? lists the commands, such as /clear and /bye; three double quotes begin and end several lines,
 Ctrl+C stops an answer and, where there is none, leaves.
 """
 COMPLETE = """\
@@ -55,6 +55,10 @@ LOGIN = "The token is read without showing it, or from standard input, and kept 
 IMPORT = """\
 PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository
 ORGANISATION/NAME in the cache of the Hugging Face Hub. What is linked must stay where it is.
+"""
+CHAT = """\
+Without --plain it is the screen, as without any command. The plain mode prints lines and nothing else: no colours,
+no cursor that jumps. It is for screen readers, and for terminals that can do no more (TERM=dumb chooses it).
 """
 STATS_FORMATS = ("text", "json")
 
@@ -133,6 +137,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
     parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
+    parser.set_defaults(plain=False, system=None, preset=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
 
     def command(
@@ -152,8 +157,14 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     run = command("run", "answer one prompt, or talk line by line", usage="MODEL [PROMPT | -] [options]", details=RUN)
     run.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     add_generation(run, temperature="0.8", max_tokens="until the context is full; see above")
+    session_arguments.add_setup(run)
     session_arguments.add_conversation(run)
     add_output(run)
+
+    chat = command("chat", "open the screen, or talk in plain lines", usage="[MODEL] [options]", details=CHAT)
+    chat.add_argument("model", metavar="MODEL", nargs="?", help="as for run (default: the one in settings.toml)")
+    chat.add_argument("--plain", action="store_true", help="lines only, for screen readers")
+    session_arguments.add_setup(chat)
 
     usage = "[MODEL] [FILE | -] [--at LINE:COL] [options]"
     complete = command("complete", "fill in code at a place in a file", usage=usage, details=COMPLETE)

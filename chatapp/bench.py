@@ -132,7 +132,19 @@ def measure_each(model: str, placements: Sequence[tuple[str, str]], rest: Sequen
     """The figures of every (backend, device), each measured by a process of its own; complains of those that fail."""
     found = []
     for backend, device in placements:
-        command = [sys.executable, "-m", "chatapp", "bench", model, "--backend", backend, "--device", device, "--json"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "chatapp",
+            "bench",
+            model,
+            "--backend",
+            backend,
+            "--device",
+            device,
+            "--json",
+        ]
         done = subprocess.run([*command, *rest], stdout=subprocess.PIPE, encoding="utf-8")
         if done.returncode:  # it has said why, on standard error
             print(f"{backend} {device} is left out", file=sys.stderr)

@@ -13,13 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from chatapp import offline
 from model_store import Progress, Store, StoredModel, Variant
-
-if TYPE_CHECKING:
-    from chatapp.verify.verdict import Verdict
+from model_store.models import LARGE
 
 PROMPTS = (32, 256)
 """Lengths of the prompts that are timed, in tokens, as far as the context holds them."""
@@ -27,7 +25,8 @@ STEPS = 48
 """Decode steps that are timed."""
 PATIENCE = 180.0
 """Seconds without a sign of life after which a calibration counts as hung."""
-COMMAND = (sys.executable, "-m", "chatapp.calibration")
+COMMAND = (sys.executable, "-P", "-m", "chatapp.calibration")
+"""Without the folder where the user is: what lies there is not ours to import."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,10 @@ def calibrate(
 
     found = answer()
     if found.lowering and not found.failure:  # the memory that this took must not count as the model's
-        found = replace(answer(), lowering=found.lowering)
+        lowering, found = found.lowering, answer()
+        if found.lowering and not found.failure:
+            return Measured(candidate, failure="another process lowers the model over and over", lowering=lowering)
+        found = replace(found, lowering=lowering)
     return found
 
 
@@ -165,7 +167,7 @@ def measure(store: Store, name: str, candidate: Candidate, reference: Path | Non
     """Lower, if that has not been done, or else load, time and verify, in this process."""
     import backends
     from chatapp.generation.memory import peak_memory
-    from chatapp.timing import CONTEXT, REPEATS, time_decode, time_prefill
+    from chatapp.timing import CONTEXT, ENOUGH, time_decode, time_prefill
 
     model, backend = store.get(name), backends.get(candidate.backend)
     variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
@@ -181,12 +183,12 @@ def measure(store: Store, name: str, candidate: Candidate, reference: Path | Non
     first_token, work = [], 0.0
     for place, length in enumerate(lengths, 1):
         begun = time.process_time()
-        prefill = time_prefill(session, length)
-        work = (time.process_time() - begun) / (REPEATS + 1) / length
+        prefill = time_prefill(session, length, enough=ENOUGH)
+        work = (time.process_time() - begun) / prefill.reads / length
         first_token.append((length, prefill.time_to_first_token))
         on_progress("timing", place / (len(lengths) + 1))
     begun = time.process_time()
-    decode = time_decode(session, 1, STEPS)
+    decode = time_decode(session, 1, STEPS, enough=ENOUGH)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
     found = replace(
         found,
@@ -194,31 +196,38 @@ def measure(store: Store, name: str, candidate: Candidate, reference: Path | Non
         p50=decode.p50,
         p95=decode.p95,
         prefill_work=work,
-        step_work=max(0.0, decoding) / (STEPS + 1),
+        step_work=max(0.0, decoding) / (len(decode.latencies) + 1),
         peak_memory=peak_memory(),
     )
     del session  # before another is loaded for the comparison
     if model.export:
         return replace(found, verdict="nothing to compare with")
-    verdict = check(store, model, variant, candidate.device, reference, on_progress)
-    return replace(found, verdict="passed" if verdict.passed else "failed")
+    passed = check(store, model, variant, candidate.device, reference, on_progress)
+    return replace(found, verdict="passed" if passed else "failed")
 
 
 def check(
     store: Store, model: StoredModel, variant: Variant, device: str, reference: Path | None, on_progress: Progress
-) -> "Verdict":
-    """Verify a variant against the NumPy decoder's logits, which are computed once and kept in a file."""
+) -> bool:
+    """Verify a variant against the NumPy decoder's logits, which are computed once and kept in a file.
+
+    Of a large model only a part is compared, unless `chatapp verify` has compared the whole before.
+    """
     from chatapp.verify import reference_file
     from chatapp.verify.reference import NUMPY, from_numpy
-    from chatapp.verify.verdict import verify
+    from chatapp.verify.verdict import verify, verify_part
 
+    if model.parameters >= LARGE:
+        if earlier := variant.verdicts.get(device):
+            return bool(earlier["passed"])
+        return verify_part(store, model, variant, device=device, on_progress=on_progress).passed
     if reference and reference.exists():
         known = replace(reference_file.from_file(reference, model, variant.precision, on_progress), name=NUMPY)
     else:
         known = from_numpy(model, variant.precision, on_progress)
         if reference:
             reference_file.write(known, model, reference)
-    return verify(store, model, variant, device=device, reference=known, on_progress=on_progress)
+    return verify(store, model, variant, device=device, reference=known, on_progress=on_progress).passed
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """The command line: one function per command, everything heavy imported inside."""
 
-import gc
 import io
 import os
 import sys
@@ -52,26 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, OptionError) else 1
 
 
-def screen(given: Namespace) -> int:
-    """Open the terminal screen."""
-    from chatapp import settings
-    from chatapp.errors import InputError
+def chat(given: Namespace) -> int:
+    """Open the screen, or talk in plain lines."""
+    from chatapp import chatting, manner
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'def fibonacci(n):'")
-    chosen = settings.read()
-    gc.disable()  # until the first frame, which comes a tenth sooner
-    from chatapp.tui import app
-
-    app.run(given.screen_model or chosen.model, theme=chosen.theme)
-    return 0
+    model = given.model if given.command else given.screen_model
+    return chatting.chat(model, manner.read(given.preset, given.system), plain=given.plain)
 
 
 def run(given: Namespace) -> int:
     """Answer one prompt, or talk line by line."""
-    from chatapp import inputs, running
+    from chatapp import inputs, manner, running
 
-    chosen = chosen_options(given)
+    wanted = manner.read(given.preset, given.system)
+    chosen = {**wanted.options, **chosen_options(given)}
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = inputs.read_text("-").removesuffix("\n")
@@ -82,14 +75,19 @@ def run(given: Namespace) -> int:
     engine = open_model(given, model)
 
     from dataclasses import replace
+    from functools import partial
 
-    from chatapp.dialogue import Dialogue
+    from chatapp.dialogue import Setup
+    from chatapp.talk import Talk
 
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
-        options = replace(options, max_tokens=ENOUGH)
-    talk = Dialogue(engine, options, model=store().get(model).name)
-    return running.run(talk, prompt, past=past, keeping=not given.no_history, form=form_of(given))
+        chosen["max_tokens"] = ENOUGH
+    system = wanted.system or (Setup.of_json(past.conversation.setup).system if past else "")
+    talk = Talk(engine, Setup(store().get(model).name, chosen, running.fitting(engine, model, system)), n=options.n)
+    return running.run(
+        talk, partial(open_model, given), prompt, past=past, keeping=not given.no_history, form=form_of(given)
+    )
 
 
 def complete(given: Namespace) -> int:
@@ -255,7 +253,8 @@ def version(given: Namespace) -> int:
 
 
 COMMANDS = {
-    None: screen,
+    None: chat,
+    "chat": chat,
     "run": run,
     "complete": complete,
     "pull": pull,

@@ -12,11 +12,12 @@ def user_errors() -> tuple[type[Exception], ...]:
     from chatapp.history import HistoryError
     from chatapp.offline import Offline
     from chatapp.settings import SettingsError
+    from chatapp.slash import SlashError
     from chatapp.verify.errors import VerifyError
     from model_store import StoreError
 
     ours = BackendError, GenerationError, HistoryError, InputError, Offline, OptionError, SettingsError
-    return *ours, StoreError, VerifyError
+    return *ours, SlashError, StoreError, VerifyError
 
 
 def one_line(error: BaseException) -> str | None:

@@ -18,6 +18,7 @@ from chatapp.terminal import printable
 from chatapp.units import count, milliseconds, size, table
 from chatapp.verify import ORIGINAL
 from model_store import Store, StoredModel, StoreError, Variant
+from model_store.card import introduction
 from model_store.imported import origin
 from model_store.imports import Plan, plan
 from model_store.other_apps import repositories
@@ -70,9 +71,8 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
             rows.append(("", f"not verified; chatapp verify {model.name} --precision {one.precision} does it"))
     width = max(len(name) for name, _ in rows)
     print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
-    card = model.folder / "README.md"
-    if card.is_file():
-        print(f"\n{_introduction(card.read_text(encoding='utf-8'))}\n\nThe whole card: {card}")
+    if text := introduction(model.folder):
+        print(f"\n{text}\n\nThe whole card: {model.folder / 'README.md'}")
 
 
 def print_import(found: Plan, *, done: bool, as_json: bool) -> None:
@@ -155,8 +155,8 @@ def _verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON
     figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
     word = "verified" if verdict["passed"] else "FAILED"
     day, reference = verdict.get("date", "")[:10], verdict.get("reference", "")
-    line = f"{word} on {device}, {day}, against {reference}: {', '.join(figures)}"
-    return [line, *(f"  {failure}" for failure in verdict.get("failures", []))]
+    line = f"{word} on {device}, {day}, against {reference}" + (f": {', '.join(figures)}" if figures else "")
+    return [line, *(f"  {what}" for what in (*verdict.get("failures", []), *verdict.get("notes", [])))]
 
 
 def _sampling(folder: Path) -> str:
@@ -164,16 +164,6 @@ def _sampling(folder: Path) -> str:
     usual, published = asdict(Options()), asdict(published_options(folder))
     recommended = ", ".join(f"{name} {value}" for name, value in published.items() if value != usual[name])
     return recommended or "the usual defaults"
-
-
-def _introduction(card: str) -> str:
-    """A model card up to its first section, without front matter and title."""
-    if card.startswith("---\n"):
-        card = card.partition("\n---\n")[2]
-    lines = card.strip().split("\n")
-    body = lines[1:] if lines[0].startswith("# ") else lines
-    end = next((place for place, line in enumerate(body) if line.startswith("#")), len(body))
-    return "\n".join(body[:end]).strip()
 
 
 def _facts(model: StoredModel) -> dict[str, object]:

@@ -14,8 +14,8 @@ from chatapp import offline, selection
 from chatapp.errors import InputError
 from chatapp.selection import Wish
 from chatapp.terminal import printable
-from chatapp.units import count, size
-from model_store import Progress, Store, hub, pull
+from chatapp.units import count, duration, size
+from model_store import Progress, Store, StoredModel, hub, pull
 from model_store.catalog import refer
 from model_store.progress import OnTransfer, Transfer
 from model_store.pull import Plan
@@ -92,7 +92,7 @@ def described(plan: Plan) -> str:
         ("from", f"{source.page} at {source.commit[:12]}"),
         ("licence", source.licence),
         ("files", f"{size(plan.size)}{there}: {files}"),
-        ("model", f"{plan.model.family}, {count(plan.model.parameters)} parameters"),
+        ("model", ", ".join([plan.model.family, *kind(plan.model)])),
         ("precision", f"{plan.precision} ({plan.precision_reason})"),
         ("disk", f"{size(plan.disk_needed)} needed, {size(plan.disk_free)} free"),
         ("memory", f"{size(plan.memory_needed)} needed, {size(plan.memory)} here"),
@@ -104,6 +104,13 @@ def described(plan: Plan) -> str:
     return "\n".join([plan.model.name, *(f"  {name:9}  {value}" for name, value in rows)])
 
 
+def kind(model: StoredModel) -> list[str]:
+    """What there is to say about a model before it is here."""
+    if model.export:
+        return [f"exported for {model.export}"]
+    return [f"{count(model.parameters)} parameters"]
+
+
 def plan_facts(plan: Plan) -> dict[str, object]:
     """A plan for programs."""
     return {
@@ -112,7 +119,8 @@ def plan_facts(plan: Plan) -> dict[str, object]:
         "commit": plan.repository.commit,
         "licence": plan.repository.licence,
         "family": plan.model.family,
-        "parameters": plan.model.parameters,
+        "parameters": plan.model.parameters or None,
+        "export": plan.model.export or None,
         "files": [asdict(file) for file in plan.files],
         "size": plan.size,
         "there": plan.there,
@@ -230,13 +238,6 @@ def changes(show: Progress) -> Progress:
             show(step, share)
 
     return told
-
-
-def duration(seconds: float) -> str:
-    """A time to wait, as people say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def login(read: Callable[[str], str] = getpass.getpass) -> None:

@@ -1,18 +1,23 @@
 """`chatapp run`: which conversation it is in, and whether that is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chatapp import settings
 from chatapp.answer import Form, note, print_answer, warn
-from chatapp.dialogue import Dialogue
 from chatapp.errors import InputError
 from chatapp.generation import GenerationError
 from chatapp.history import Conversation, HistoryError, Message
+from chatapp.talk import Talk
 
 if TYPE_CHECKING:
+    from chatapp.generation import Engine
     from chatapp.history import History
+
+
+Open = Callable[[str], "Engine"]
+"""Opens a model by its name."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,15 @@ class Past:
 
     conversation: Conversation
     messages: Sequence[Message]
+    history: "History | None" = None
+    """Where it is, if not in the user's history."""
+
+    def kept_aside(self) -> "Past":
+        """A copy that is in memory only."""
+        from chatapp.history import History
+
+        history = History(None)
+        return Past(history.restore(self.conversation, self.messages), self.messages, history)
 
 
 def past(session: int | None, *, last: bool) -> Past | None:
@@ -41,36 +55,50 @@ def past(session: int | None, *, last: bool) -> Past | None:
         return Past(conversation, history.messages(conversation.id))
 
 
-def run(dialogue: Dialogue, prompt: str | None, *, past: Past | None, keeping: bool, form: Form) -> int:
+def fitting(engine: "Engine", model: str, system: str) -> str:
+    """A system prompt, where the model can keep to one."""
+    if system and not engine.can_chat:
+        raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
+    return system
+
+
+def run(talk: Talk, open_model: Open, prompt: str | None, *, past: Past | None, keeping: bool, form: Form) -> int:
     """Answer one prompt, or talk line by line, where that was left; return the exit code.
 
     One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     """
-    if past and not dialogue.engine.can_chat:
-        raise GenerationError(f"{dialogue.model} has no chat template: it cannot go on with a conversation")
-    if keeping and settings.read().history and (prompt is None or dialogue.engine.can_chat):
-        dialogue.history = _history()
+    if past and not talk.engine.can_chat:
+        raise GenerationError(f"{talk.setup.model} has no chat template: it cannot go on with a conversation")
+    if keeping and settings.read().history and (prompt is None or talk.engine.can_chat):
+        talk.history = open_history()
+    history = talk.history
     if past:
-        dialogue.resume(past.conversation, past.messages)
+        past = past if history else past.kept_aside()
+        talk.begin_anew(past.conversation, history=past.history)
+    else:
+        talk.begin_anew()
     try:
-        return _answer(dialogue, prompt, form)
+        return _answer(talk, open_model, prompt, past, form)
     finally:
-        if dialogue.history:
-            dialogue.history.close()
+        if history:
+            talk.dialogue.save()
+            history.close()
 
 
-def _answer(dialogue: Dialogue, prompt: str | None, form: Form) -> int:
+def _answer(talk: Talk, open_model: Open, prompt: str | None, past: Past | None, form: Form) -> int:
     if prompt is not None:
-        deltas = dialogue.ask(prompt)
-        return 130 if print_answer(dialogue.engine, deltas, dialogue.options.n, form).interrupted else 0
-    from chatapp.prompt_loop import talk
+        return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form).interrupted else 0
+    from chatapp import plain
+    from chatapp.steering import Outside, Steering
+    from chatapp.stores import open_store
 
-    if dialogue.said:
-        note(f"Going on with conversation {dialogue.conversation}, {len(dialogue.said)} messages so far")
-    return talk(dialogue, form)
+    if past and (said := talk.dialogue.branch()):
+        note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
+    outside = Outside(open_model, open_store, talk.history)
+    return plain.loop(Steering(talk, outside, say=plain.tell), plain.RUN, form)
 
 
-def _history() -> "History | None":
+def open_history() -> "History | None":
     """The history, where it can be opened; a conversation is possible without."""
     from chatapp.history import History
 

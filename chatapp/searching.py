@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from chatapp import offline
 from chatapp.terminal import printable
-from chatapp.units import count, table
+from chatapp.units import count, size, table
+from model_store import fit
 from model_store.catalog import catalog
+from model_store.models import usual_precision
 
 if TYPE_CHECKING:
     from model_store.hub import Found
+
+MILLION = 1_000_000
 
 
 def hub_search(text: str) -> "list[Found]":
@@ -29,24 +33,48 @@ def print_search(text: str | None, *, as_json: bool) -> None:
     ]
     found = hub_search(text) if text else []
     if as_json:
-        return print(
-            json.dumps({"catalog": [asdict(one) for one in known], "hub": [asdict(one) for one in found]}, indent=2)
-        )
+        facts = {
+            "catalog": [
+                asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known
+            ],
+            "hub": [asdict(one) | {"memory": memory(one.parameters)} for one in found],
+        }
+        return print(json.dumps(facts, indent=2))
     rows = [
-        (one.name, count(one.parameters * 1_000_000), licence(one.licence, one.gated), one.good_for) for one in known
-    ]
+        (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
+         licence(one.licence, one.gated), one.good_for)
+        for one in known
+    ]  # fmt: skip
     if rows:
-        print(printable(table(("NAME", "PARAMETERS", "LICENCE", "GOOD FOR"), rows)))
+        print(printable(table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows)))
     listed = {one.repository for one in catalog().values()}
     others = [
-        (one.id, one.family, f"{one.downloads:,}", licence(one.licence, one.gated))
+        (one.id, one.family, *parameters_and_memory(one.parameters), f"{one.downloads:,}",
+         licence(one.licence, one.gated))
         for one in found
         if one.id not in listed
-    ]
+    ]  # fmt: skip
     if others:
-        print(printable(("\n" if rows else "") + table(("ON THE HUB", "FAMILY", "DOWNLOADS", "LICENCE"), others)))
+        print(
+            printable(
+                ("\n" if rows else "")
+                + table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)
+            )
+        )
     if not rows and not others:
         print(f"nothing that runs here is called {printable(text or '')!r}", file=sys.stderr)
+
+
+def memory(parameters: int, cache: int = 0) -> int | None:
+    """Bytes of memory to run so many parameters at their usual precision; None where nobody knows how many."""
+    weights = fit.lowered_size(parameters, usual_precision(parameters))
+    return fit.memory_needed(weights, cache) if parameters else None
+
+
+def parameters_and_memory(parameters: int, cache: int = 0) -> tuple[str, str]:
+    """The two as people read them; without a cache the memory is what is needed at least."""
+    needed = memory(parameters, cache)
+    return ("", "") if needed is None else (count(parameters), size(needed) + ("" if cache else " or more"))
 
 
 def licence(name: str, gated: bool) -> str:

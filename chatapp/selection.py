@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -145,6 +145,8 @@ def measured(
 
     What was not measured with these versions on this machine is measured now, and recorded.
     """
+    if model.export and (reason := backends.get(model.export).missing()):
+        raise BackendError(f"{model.name} is an export for {model.export}, which cannot run here: {reason}")
     path = store.folder(model.name) / "calibration.json"
     known = [] if anew else recorded(path)
     lowering = 0.0
@@ -214,11 +216,12 @@ def failures(found: list[Measured]) -> str:
     return "; ".join(f"{one.candidate}: {one.failure}" for one in found if one.failure)
 
 
-def recorded(path: Path) -> list[Measured]:
-    """What was measured on this machine with these versions; nothing, when anything has changed."""
+def recorded(path: Path | str, here: Mapping[str, object] | None = None) -> list[Measured]:
+    """What was measured on this machine with these versions (`here`); nothing, when anything has changed."""
     with suppress(OSError, ValueError, KeyError, TypeError):  # not there, or damaged: it is measured anew
-        facts = json.loads(path.read_text("utf-8"))
-        if facts["machine"] == machine():
+        with open(path, "rb", 0) as file:
+            facts = json.loads(file.read())
+        if facts["machine"] == (here or machine()):
             return [read_measured(one) for one in facts["measured"]]
     return []
 

@@ -79,6 +79,13 @@ def add_conversation(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-history", action="store_true", help="do not keep what is said")
 
 
+def add_setup(parser: argparse.ArgumentParser) -> None:
+    """How answers are to be, by what is kept under a name."""
+    group = parser.add_argument_group("manner")
+    group.add_argument("--system", metavar="TEXT|@NAME", help="what all answers keep to; @NAME is one of the library")
+    group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
+
+
 def number(text: str) -> int:
     """A whole number from 1."""
     if not re.fullmatch(r"[1-9]\d{0,8}", text):

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from chatapp import inputs, settings
+from chatapp import exchange, settings
 from chatapp.errors import InputError
-from chatapp.history import Found, History, HistoryError, exports, imports
+from chatapp.history import Found, History, HistoryError, exports
 from chatapp.terminal import printable
 from chatapp.units import table
 
@@ -62,7 +62,7 @@ def print_one(history: History, given: Namespace) -> int:
         raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
     messages = history.messages(last.id)
     if given.json:
-        print(exports.as_json([(last, history.tree(last.id))]), end="")
+        print(exports.as_json([(last, history.tree(last.id))], history.tokens), end="")
     elif last.kind == "completion":
         print(printable("".join(message.text for message in messages)))
     else:
@@ -77,20 +77,12 @@ def export(history: History, given: Namespace) -> int:
     if given.all == bool(given.ids):
         raise InputError("which conversations? give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
-    if given.format == "json":
-        text = exports.as_json((one, history.tree(one.id)) for one in conversations)
-    elif given.format == "markdown":
-        text = "\n".join(exports.as_markdown(one, history.messages(one.id)) for one in conversations)
-    else:
-        text = exports.as_html([(one, history.messages(one.id)) for one in conversations])
+    text = exchange.text_of(history, conversations, given.format)
     if given.output is None:
         sys.stdout.write(text)
     else:
-        path = Path(given.output)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-        print(f"{_count(len(conversations))} in {path}", file=sys.stderr)
+        exchange.write(Path(given.output), text)
+        print(f"{_count(len(conversations))} in {given.output}", file=sys.stderr)
     return 0
 
 
@@ -98,12 +90,8 @@ def bring_in(history: History, given: Namespace) -> int:
     """Import files; what they have that is not understood is named, and makes the exit code 1."""
     refused = 0
     for file in given.files:
-        if file.lower().endswith(".zip"):
-            raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
         name = "standard input" if file == "-" else file
-        batch = imports.read(inputs.read_text(file), name)
-        for one in batch.conversations:
-            history.restore(one.conversation, one.messages)
+        batch = exchange.bring_in(history, file)
         print(f"{name}: {_count(len(batch.conversations))} imported")
         if batch.left_out:
             parts = ", ".join(f"{count} {printable(what)}" for what, count in sorted(batch.left_out.items()))

@@ -1,8 +1,12 @@
 """Where things live on this machine, and what the user chose."""
 
 import difflib
+import json
 import os
+import re
+import shutil
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +74,16 @@ def settings_file() -> Path:
     return home() / "settings.toml"
 
 
+def themes() -> Path:
+    """The folder of the user's own themes."""
+    return home() / "themes"
+
+
+def keys_file() -> Path:
+    """The TOML file in which the user binds keys."""
+    return home() / "keys.toml"
+
+
 def read() -> Settings:
     """The user's settings; the defaults where nothing was set."""
     path = settings_file()
@@ -104,3 +118,36 @@ def read() -> Settings:
     if chosen.backend not in ("", *NAMES):
         raise SettingsError(f"there is no backend {chosen.backend!r}; choose from {', '.join(NAMES)}")
     return chosen
+
+
+def choose_theme(name: str) -> None:
+    """Write the theme into the user's settings, and leave every other line of theirs as it is."""
+    path = settings_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path = path.resolve()  # a link, perhaps into a folder of dotfiles, stays one
+        text = path.read_bytes().decode("utf-8") if path.exists() else ""
+        new = _with_theme(text, name)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        partial.write_bytes(new.encode())
+        if path.exists():
+            shutil.copymode(path, partial)
+        partial.replace(path)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
+
+
+def _with_theme(text: str, name: str) -> str:
+    """The settings with another theme: in the line that has it, else in one more before the first table."""
+    wanted, line = tomllib.loads(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
+    places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
+    news = [text[: place.start()] + line + text[place.end() :] for place in places]
+    table = re.search(r"(?m)^[ \t]*\[", text)
+    head, tail = (text[: table.start()], text[table.start() :]) if table else (text, "")
+    end = "\r\n" if "\r\n" in text else "\n"
+    news.append(head + (end if head and not head.endswith("\n") else "") + line + end + tail)
+    for new in news:
+        with suppress(tomllib.TOMLDecodeError):  # a line that only looks so, within a longer text
+            if tomllib.loads(new) == wanted:
+                return new
+    raise SettingsError(f"cannot find the place for the theme in {settings_file()}; write {line} there")

@@ -44,3 +44,8 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _FLOOD.sub(r"\1", text.translate(_REPLACEMENTS))
+
+
+def pasted(text: str) -> str:
+    """Text from outside, printable; its line ends, whatever the system, become ours."""
+    return printable(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,5 +1,6 @@
 """Time a session: reading prompts, and decoding token by token."""
 
+import math
 import random
 import time
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from chatapp.generation.delta import percentile
 
 REPEATS = 3
 """Of each prompt, of which the fastest counts: what disturbs only ever slows."""
+ENOUGH = 8.0
+"""Seconds of reading a prompt, or of decoding, that nobody should wait any longer for while a model is tried."""
 CONTEXT = 64
 """Tokens that are cached when decoding is timed."""
 
@@ -22,6 +25,8 @@ class Prefill:
     prompt_tokens: int
     time_to_first_token: float
     tokens_per_second: float
+    reads: int = 0
+    """How often it was read."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,8 @@ class Decode:
     """Of each step, in seconds."""
 
 
-def time_prefill(session: Session, length: int) -> Prefill:
-    """Read a random prompt a few times."""
+def time_prefill(session: Session, length: int, *, enough: float = math.inf) -> Prefill:
+    """Read a random prompt a few times, the last time when `enough` seconds have passed."""
     seconds = []
     for seed in range(REPEATS + 1):  # the first one warms up
         prompt = random_tokens(session, 1, length, seed)
@@ -46,12 +51,14 @@ def time_prefill(session: Session, length: int) -> Prefill:
         start = time.perf_counter()
         session.forward(prompt)
         seconds.append(time.perf_counter() - start)
-    best = min(seconds[1:])
-    return Prefill(length, best, length / best)
+        if sum(seconds) > enough:
+            break
+    best = min(seconds[1:] or seconds)
+    return Prefill(length, best, length / best, len(seconds))
 
 
-def time_decode(session: Session, batch: int, steps: int) -> Decode:
-    """Continue a random prompt in `batch` rows, one token a step."""
+def time_decode(session: Session, batch: int, steps: int, *, enough: float = math.inf) -> Decode:
+    """Continue a random prompt in `batch` rows, one token a step, the last when `enough` seconds have passed."""
     context = min(CONTEXT, session.context_length // 2)
     steps = min(steps, session.context_length - context - 1)
     session.rewind(0)
@@ -63,7 +70,9 @@ def time_decode(session: Session, batch: int, steps: int) -> Decode:
         start = time.perf_counter()
         session.forward(tokens[:, step : step + 1])
         latencies.append(time.perf_counter() - start)
-    timed = latencies[1:]
+        if sum(latencies) > enough:
+            break
+    timed = latencies[1:] or latencies
     p50, p95, p99 = (percentile(timed, percent) for percent in (50, 95, 99))
     return Decode(batch, batch * len(timed) / sum(timed), p50, p95, p99, tuple(timed))
 

@@ -11,6 +11,18 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f} ms" if value >= 99.5 else f"{value:.1f} ms" if value >= 0.995 else f"{value:.2f} ms"
 
 
+def duration(seconds: float) -> str:
+    """A time to wait, as people say it: 18 s, 12 min, 1.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage, 100 % only when it is all."""
+    return f"{int(share * 100)} %"
+
+
 def count(number: int) -> str:
     """A large number in three digits: 25.3M, 1.24B."""
     for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):

@@ -24,6 +24,8 @@ class Entry:
     repository: str
     parameters: int
     """In millions."""
+    cache: int
+    """Megabytes of the keys and values of a conversation."""
     licence: str
     good_for: str
     revision: str | None = None

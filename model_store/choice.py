@@ -32,6 +32,13 @@ TEXT_LIMIT = 1 << 28
 TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.jinja")
 """The only files in a folder of their own that a model needs."""
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+NAMES = re.compile(rf"({PLAIN.pattern})|({TEMPLATES.pattern})|(onnx/{PLAIN.pattern})")
+"""Files as they may be called that a model is made of."""
+GRAPHS = (
+    "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
+    "decoder_model_merged.onnx",
+)  # fmt: skip
+"""Exported graphs as they are looked for."""
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean a device on Windows."""
 
@@ -86,6 +93,12 @@ def texts(entries: Entries, repository: str) -> list[Wanted]:
     return chosen
 
 
+def has_weights(entries: Entries) -> bool:
+    """Whether a repository has weights of a checkpoint, which go before whatever was exported from it."""
+    usual = {name for names in WEIGHTS for name in names}
+    return any(name in usual or (PLAIN.fullmatch(name) and name.endswith(".safetensors")) for name in entries)
+
+
 def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list[Wanted]]:
     """The index that names the weights, or else the one file that holds them: safetensors rather than PyTorch's."""
     for index, single in WEIGHTS:
@@ -99,6 +112,26 @@ def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list
     raise UnsupportedCheckpoint(
         f"{repository} has neither model.safetensors nor pytorch_model.bin{instead(entries)}; it cannot be run"
     )
+
+
+def exported(entries: Entries, repository: str) -> list[Wanted]:
+    """The files of a graph that was exported for a runtime, the graph first; none where there is no such graph."""
+    graphs = [name for name in entries if name.endswith(".onnx") and NAMES.fullmatch(name)]
+    usual = [name for name in GRAPHS if name in entries]
+    if not usual and len(graphs) > 1:
+        raise UnsupportedCheckpoint(
+            f"{repository} holds several ONNX exports ({', '.join(sorted(graphs)[:5])}), and none with the usual name;"
+            " download one of them, with config.json and the tokenizer, and then: chatapp import PATH"
+        )
+    for name in usual or graphs:
+        if name.endswith(".xml"):
+            beside = [name.removesuffix(".xml") + ".bin"]
+        else:
+            beside = sorted(one for one in entries if one.startswith((f"{name}_data", f"{name}.data")))
+        if lacking := [one for one in beside if one not in entries or not NAMES.fullmatch(one)]:
+            raise UnsupportedCheckpoint(f"{repository} has {name} without {lacking[0]}, its weights; it cannot be run")
+        return [entries[one] for one in (name, *beside)]
+    return []
 
 
 def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[Wanted]:

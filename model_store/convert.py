@@ -48,7 +48,7 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
     family = families.find(checkpoint.config)
     try:
         return checkpoint, family, family.decoder(checkpoint.config)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise UnsupportedCheckpoint(f"{folder / 'config.json'} lacks a field or has a wrong one: {error}") from error
 
 

@@ -25,7 +25,8 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
                 raise StoreError(f"there is a model called {new!r} already: another process was quicker")
             shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
             target.mkdir()
-            for variant in store.read(model.name).variants if source.is_dir() else ():
+            lowered = source.is_dir() and not model.export  # what stands for an export names its place
+            for variant in store.read(model.name).variants if lowered else ():
                 with unfinished(target) as made:
                     link_tree(variant.folder, made / "copy", but=PREFIX)
                     (made / "copy").rename(target / variant.folder.name)

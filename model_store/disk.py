@@ -12,6 +12,8 @@ from model_store.errors import StoreError
 
 MANIFEST_LIMIT = 1 << 26
 """Bytes that one of the store's own small files can have."""
+SPARE = 100_000_000
+"""Bytes of the disk that are left free."""
 
 
 def read_json(path: Path | str) -> dict[str, Any]:
@@ -106,3 +108,8 @@ def not_writable(root: Path, error: OSError) -> StoreError:
     return StoreError(
         f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
     )
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())

@@ -1,46 +1,46 @@
-"""Models that others have exported for a runtime: ONNX with caches, and stateful OpenVINO models."""
+"""Models that others have exported for a runtime: ONNX with caches, stateful OpenVINO models, Core ML packages."""
 
 import shutil
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from backends import foreign
 from backends.foreign import Facts, Foreign
 from model_store import StoredModel, tokenizer, write_json
 from model_store.chat_template import chat_template
+from model_store.choice import GRAPHS
 from model_store.errors import UnsupportedCheckpoint
 from model_store.imported import LINK
 from model_store.json_files import read_json
 from model_store.vocabulary import check_vocabulary
 
-BACKENDS = {".onnx": "onnx", ".xml": "openvino"}
-"""What runs an export, by the end of its file's name."""
-USUAL = (
-    "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
-    "decoder_model_merged.onnx",
-)  # fmt: skip
-"""Files as they are looked for in a folder."""
+if TYPE_CHECKING:  # what it imports, listings do without
+    from model_store.checkpoint import Config
+
+PACKAGE = ".mlpackage"
+"""The end of a Core ML package's name, which is a folder."""
+BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
+"""What runs an export, by the end of its name."""
+REASON = "its maker chose it: an export runs as it is, on {} only"
 SMALL = (".json", ".txt", ".model", ".jinja")
 LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
 """What config.json may call the context's length."""
 
 
 def find_export(path: Path) -> Path | None:
-    """The exported graph at `path`, a file or a folder; None if there is none."""
-    if path.suffix == ".mlpackage" or (path.is_dir() and list(path.glob("*.mlpackage"))):
-        raise UnsupportedCheckpoint(
-            f"{path} is a Core ML package, and such packages name their inputs, caches and outputs as each maker likes,"
-            " so that it cannot be run here; import the checkpoint that it was made of"
-        )
-    if path.is_file():
+    """The exported graph at `path`, which may be in a folder; None if there is none."""
+    if path.is_file() or path.suffix == PACKAGE:
         return path if path.suffix in BACKENDS else None
-    there = [path / name for name in USUAL if (path / name).is_file()]
-    others = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
-    if not there and len(others) > 1:
-        names = ", ".join(str(one.relative_to(path)) for one in others)
-        raise UnsupportedCheckpoint(f"{path} holds several ONNX exports; give the path of one of them: {names}")
-    return next(iter([*there, *others]), None)
+    there = [path / name for name in GRAPHS if (path / name).is_file()]
+    graphs = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
+    packages = sorted(path.glob(f"*{PACKAGE}"))
+    for others, kind in (graphs, "ONNX exports"), (packages, "Core ML packages"):
+        if not there and len(others) > 1:
+            names = ", ".join(str(one.relative_to(path)) for one in others)
+            raise UnsupportedCheckpoint(f"{path} holds several {kind}; give the path of one of them: {names}")
+        there += others
+    return next(iter(there), None)
 
 
 def publisher(graph: Path) -> Path:
@@ -52,7 +52,9 @@ def publisher(graph: Path) -> Path:
 
 
 def graph_files(graph: Path) -> list[Path]:
-    """The files of a graph: itself, and its weights where they are beside it."""
+    """The files of a graph: itself, and its weights where they are beside it; or all those of a package."""
+    if graph.is_dir():
+        return sorted(path for path in graph.rglob("*") if path.is_file())
     beside = [graph.with_suffix(".bin")] if graph.suffix == ".xml" else sorted(graph.parent.glob(f"{graph.name}?data*"))
     return [graph, *(path for path in beside if path.is_file())]
 
@@ -75,7 +77,8 @@ def write_files(graph: Path, folder: Path) -> None:
 def describe(folder: Path, graph: Path) -> StoredModel:
     """What an export is, whose other files are in `folder`; raises BackendError when its runtime cannot run it."""
     config, backend = read_json(folder / "config.json"), BACKENDS[graph.suffix]
-    found = inspect(backend, Foreign(str(graph), context_length(folder, config)))
+    context = context_length(folder / "config.json", config)
+    found = inspect(backend, Foreign(str(graph), context))
     content = (
         read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else tokenizer.convert(folder)
     )
@@ -85,11 +88,11 @@ def describe(folder: Path, graph: Path) -> StoredModel:
         folder=folder,
         family=str(config.get("model_type", "unknown")),
         parameters=found.parameters,
-        context_length=context_length(folder, config),
+        context_length=min(context, found.capacity or context),
         chats=chat_template(folder) is not None,
         size=sum(path.stat().st_size for path in graph_files(graph)),
         own_precision=foreign.PRECISION,
-        own_precision_reason=f"its maker chose it: an export runs as it is, on {backend} only",
+        own_precision_reason=REASON.format(backend),
         export=backend,
     )
 
@@ -100,11 +103,11 @@ def inspect(backend: str, found: Foreign) -> Facts:
     return facts
 
 
-def context_length(folder: Path, config: dict[str, Any]) -> int:  # Any: config.json's
+def context_length(where: object, config: "Config") -> int:
     """Tokens that the model was made for."""
     inner = config.get("text_config")
     both = {**config, **(inner if isinstance(inner, dict) else {})}
     found = next((both[name] for name in LENGTHS if both.get(name) is not None), None)
     if type(found) is not int or found < 1:
-        raise UnsupportedCheckpoint(f"{folder / 'config.json'} does not say how long a context is; correct it")
+        raise UnsupportedCheckpoint(f"{where} does not say how long a context is; correct it")
     return found

@@ -13,9 +13,9 @@ def fingerprint(folder: Path) -> str:
     The bytes are for archives that give every file the same time.
     """
     digest = hashlib.sha256(str(folder).encode())
-    linked = imported.linked(folder)
-    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *([linked] if linked else [])]):
-        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path == linked:
+    elsewhere = imported.linked_files(folder)
+    for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *elsewhere]):
+        if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path in elsewhere:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - 4096))

@@ -69,16 +69,21 @@ def lowered_size(parameters: int, precision: str) -> int:
     return int(parameters * (to.bits if to.bits == 32 else to.bits + 32 / block) / 8)
 
 
-def memory_needed(decoder: Decoder, parameters: int, precision: str) -> int:
-    """Bytes of memory to run: weights, a conversation's keys and values, the runtime."""
+def memory_needed(weights: int, cache: int) -> int:
+    """Bytes of memory to run: weights, keys and values, the runtime."""
+    return weights + cache + RUNTIME
+
+
+def cache_size(decoder: Decoder) -> int:
+    """Bytes of the keys and values of a conversation."""
     layers = (*decoder.layers, *decoder.encoder)
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
-    return lowered_size(parameters, precision) + per_token * min(decoder.context_length, CONVERSATION) + RUNTIME
+    return per_token * min(decoder.context_length, CONVERSATION)
 
 
-def tokens_per_second(parameters: int, precision: str) -> float:
-    """About how fast a model would decode here: each token reads every weight once."""
-    return REACHED * bandwidth() / lowered_size(parameters, precision)
+def tokens_per_second(weights: int) -> float:
+    """About how fast a model with so many bytes of weights would decode here: each token reads all of them once."""
+    return REACHED * bandwidth() / max(1, weights)
 
 
 @cache

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
 import huggingface_hub
-from huggingface_hub import HfApi, constants, errors, get_session, get_token
-from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]  # documented, not in __all__
+from huggingface_hub import HfApi, ModelInfo, constants, errors, get_session, get_token
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]  # documented, not in __all__
 
-from model_store import web
+from model_store import choice, web
 from model_store.choice import Entries, check_entry
 from model_store.errors import StoreError
 from model_store.partial import Wanted
@@ -118,8 +118,12 @@ class Found:
     downloads: int
     licence: str
     gated: bool
+    parameters: int
+    """0 where the Hub does not know."""
 
 
+EXPANDED = ["downloads", "gated", "safetensors", "tags"]
+"""What the Hub tells about each repository that it finds."""
 REPACKED = {"gguf", "gptq", "awq", "bitsandbytes", "mlx", "exl2", "4-bit", "8-bit", "compressed-tensors", "adapter"}
 """Tags of repositories whose weights we do not read."""
 
@@ -130,16 +134,29 @@ def search(site: Site, text: str, families: frozenset[str], *, limit: int = 20) 
     def request() -> list[Found]:
         with hub_errors(site, text, None):
             found: list[Found] = []
-            models = api(site).list_models(
-                search=text, sort="downloads", limit=10 * limit, expand=["downloads", "gated", "tags"]
+            # HfApi.list_models would ask again and again by itself, at length, with a client of its own making.
+            session = client(site)
+            headers = build_hf_headers(token=site.token or False, library_name="chatapp")
+            query = urlencode(
+                {"search": text, "sort": "downloads", "limit": 10 * limit, "expand": EXPANDED}, doseq=True
             )
-            for one in models:
+            answer = session.get(f"{site.endpoint}/api/models?{query}", headers=headers)
+            hf_raise_for_status(answer)
+            for facts in answer.json():
+                one = ModelInfo(**facts)  # type: ignore[no-untyped-call]
                 tags = set(one.tags or ())
                 if (known := sorted(tags & families)) and not tags & REPACKED and len(found) < limit:
-                    found.append(Found(one.id, known[0], one.downloads or 0, licence(one.tags), bool(one.gated)))
+                    told = licence(one.tags), bool(one.gated), parameters(one)
+                    found.append(Found(one.id, known[0], one.downloads or 0, *told))
             return found
 
     return web.patiently(request, Patience())
+
+
+def parameters(model: ModelInfo) -> int:
+    """How many parameters a repository has, as the Hub has counted them."""
+    total = model.safetensors.total if model.safetensors else 0
+    return total if isinstance(total, int) and 0 < total < choice.LIMIT else 0
 
 
 def login(token: str) -> str:
@@ -157,15 +174,22 @@ def licence(tags: list[str] | None) -> str:
 
 
 def api(site: Site) -> HfApi:
+    """huggingface_hub, asking through `client`."""
+    client(site)
+    return HfApi(endpoint=site.endpoint, token=site.token or False, library_name="chatapp")
+
+
+def client(site: Site) -> httpx2.Client:
     """huggingface_hub's client, made to refuse what is too large and redirects into the own network."""
     constants.HF_HUB_DISABLE_TELEMETRY = True  # it would ask the Hub which programs to look for here, and report them
-    client = get_session()
-    client.timeout = Patience.stall
-    client.headers["Accept-Encoding"] = "identity"  # so that what is counted is what must be held
+    session = get_session()
+    session.timeout = Patience.stall
+    session.headers["Accept-Encoding"] = "identity"  # so that what is counted is what must be held
 
     def guard(request: httpx2.Request) -> None:
         there = urlsplit(str(request.url))
         host = there.hostname or ""
+        web.refuse_plain(there, site)
         if not site.owns(there) and not site.private and web.is_private(host, resolving=not web.proxy_for(there)):
             raise web.forbidden(host)
 
@@ -175,8 +199,8 @@ def api(site: Site) -> HfApi:
         if isinstance(response.stream, httpx2.SyncByteStream):
             response.stream = Limited(response.stream)
 
-    client.event_hooks = {"request": [guard], "response": [limit]}
-    return HfApi(endpoint=site.endpoint, token=site.token or False, library_name="chatapp")
+    session.event_hooks = {"request": [guard], "response": [limit]}
+    return session
 
 
 class Limited(httpx2.SyncByteStream):
@@ -206,11 +230,8 @@ def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
     except errors.HfHubHTTPError as error:
         response = error.response
         if response is not None and (response.status_code in web.BUSY or response.status_code >= 500):
-            asked = response.headers.get("Retry-After", "")
             host = urlsplit(site.endpoint).hostname
-            raise TryAgain(
-                f"{host} answers {response.status_code}", float(asked) if asked.isdecimal() else None
-            ) from error
+            raise TryAgain(f"{host} answers {response.status_code}", web.retry_after(response.headers)) from error
         raise explained(error, id, site, revision) from error
     except errors.OfflineModeIsEnabled as error:
         raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network") from error

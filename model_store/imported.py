@@ -21,6 +21,14 @@ def linked(folder: Path) -> Path | None:
     return folder / path
 
 
+def linked_files(folder: Path) -> list[Path]:
+    """What `linked` says, or the files in it where that is a folder."""
+    path = linked(folder)
+    if path and path.is_dir():
+        return [inner for inner in path.rglob("*") if inner.is_file()]
+    return [path] if path else []
+
+
 def origin(folder: Path) -> Path:
     """Where a model is that has its files in `folder`."""
     return linked(folder) or folder

@@ -26,7 +26,7 @@ class Plan:
     """What an import would do."""
 
     kind: str
-    """What was found: a checkpoint folder or a GGUF file."""
+    """What was found: a checkpoint folder, a GGUF file or an export."""
     source: Path
     copied: int
     """Bytes that are to be copied; 0 for a link."""
@@ -38,7 +38,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint folder or a GGUF file, and a name for it."""
+    """A checkpoint folder, a GGUF file or an exported graph, and a name for it."""
 
     path: Path
     name: str = ""
@@ -87,11 +87,16 @@ def weights_at(path: Path) -> Path:
     return exports.find_export(path) or path
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether what is imported from `path` is a folder that runs where it is."""
+    return path.is_dir() and path.suffix != exports.PACKAGE
+
+
 def adopt(store: Store, source: Source) -> StoredModel:
     """The model at `source`, linked where it is."""
     path = source.path
     name = known_as(store, path) or store.name_for(path, source.name)
-    if path.is_dir():
+    if is_checkpoint(path):
         return store.register(name, path)
     if not store.known(name):
         make(store, name, lambda folder, tell: write_link(path, folder))
@@ -128,7 +133,7 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
         or (name and taken and origin(store.read(name).folder) != path)
     ):
         raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
-    if path.is_dir():
+    if is_checkpoint(path):
         model = described(path)
         kind, files = "checkpoint folder", copied_files(path)
     else:
@@ -157,7 +162,7 @@ def carry_out(store: Store, found: Plan, on_progress: Progress | None = None) ->
         )
     if found.copied:
         make(store, name, lambda folder, tell: write_copy(path, folder, found.copied, tell), on_progress)
-    elif path.is_dir():
+    elif is_checkpoint(path):
         return store.register(name, path)
     elif not target.exists():
         make(store, name, lambda folder, tell: write_link(path, folder))
@@ -212,13 +217,13 @@ def open_source(path: Path) -> BinaryIO:
 
 
 def write_copy(source: Path, folder: Path, total: int, on_progress: Progress) -> None:
-    """Copy a GGUF file, or the files of a checkpoint folder, to `folder`."""
-    graph = source.suffix in exports.BACKENDS
-    files = copied_files(source) if source.is_dir() else graph_files(source) if graph else [source]
+    """Copy a GGUF file, an export, or the files of a checkpoint folder, to `folder`."""
+    graph, base = source.suffix in exports.BACKENDS, source if is_checkpoint(source) else source.parent
+    files = copied_files(source) if is_checkpoint(source) else graph_files(source) if graph else [source]
     done = 0
     for path in files:
-        target = folder / (path.relative_to(source) if source.is_dir() else path.name if graph else "model.gguf")
-        target.parent.mkdir(exist_ok=True)
+        target = folder / (path.relative_to(base) if graph or is_checkpoint(source) else "model.gguf")
+        target.parent.mkdir(parents=True, exist_ok=True)
         with open_source(path) as read, target.open("xb") as written:
             while piece := read.read(PIECE):
                 written.write(piece)

@@ -98,6 +98,16 @@ def alone(root: Path, name: str, what: str, on_wait: OnWait | None = None) -> It
         yield Held(file, what)
 
 
+def working_on(root: Path, name: str) -> Owner | None:
+    """Who works on a model now; looking takes the lock for a moment at most, and writes nothing."""
+    path = own(root, FOLDER, name)
+    try:
+        with open(path, "r+b", 0) as file:
+            return None if lock(file) else read_owner(path)
+    except OSError:  # nobody ever has
+        return None
+
+
 def read_owner(path: Path) -> Owner | None:
     """Who holds the lock at `path`, or did last."""
     try:

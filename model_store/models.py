@@ -61,7 +61,7 @@ class StoredModel:
     @property
     def precision(self) -> str:
         """The precision used unless another is asked for."""
-        return self.own_precision or ("int4" if self.parameters >= LARGE else "int8")
+        return self.own_precision or usual_precision(self.parameters)
 
     @property
     def precision_reason(self) -> str:
@@ -71,6 +71,11 @@ class StoredModel:
         if self.parameters >= LARGE:
             return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
         return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"
+
+
+def usual_precision(parameters: int) -> str:
+    """The precision for so many parameters unless another is asked for."""
+    return "int4" if parameters >= LARGE else "int8"
 
 
 def is_name(name: str) -> bool:

@@ -2,21 +2,24 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import backends
-from backends import quantize
+from backends import foreign, quantize
 from backends.decoder import Decoder
-from model_store import StoredModel, catalog, choice, families, fit, hub, pulled, transfer
+from model_store import StoredModel, blobs, catalog, choice, exports, families, fit, hub, pulled, transfer
 from model_store.checkpoint import Config
-from model_store.disk import not_writable
+from model_store.disk import SPARE, existing, not_writable
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import OnWait, Repository
 from model_store.locks import Held, Owner, alone
+from model_store.models import usual_precision
 from model_store.partial import Wanted
 from model_store.progress import OnTransfer, Tracker, Transfer
+from model_store.refusals import refuse_sizes
 from model_store.web import Patience, Site
 
 CONFIG_LIMIT = 1 << 22
@@ -24,10 +27,6 @@ CONFIG_LIMIT = 1 << 22
 INDEX_LIMIT = 1 << 25
 HEADER_START = 1 << 16
 """Bytes of a weights file that are read at first: most headers end there."""
-SPARE = 100_000_000
-"""Bytes of the disk that are left free."""
-MOST = {"layer": 10_000, "head": 100_000}
-"""Numbers in config.json that only somebody would exceed who wants to make this machine busy."""
 ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
@@ -38,6 +37,8 @@ class Plan:
     repository: Repository
     revision: str | None
     files: tuple[Wanted, ...]
+    graph: str | None
+    """The file that is run as it is, of an export."""
     model: StoredModel
     """As it will be in the store."""
     precision: str
@@ -97,45 +98,107 @@ def plan(
     read: dict[str, bytes] = {}
 
     def json_of(file: Wanted, limit: int) -> Config:
+        path = here(root, wanted.name, file) if file.size <= limit else None
+        with suppress(OSError):
+            if path and blobs.is_whole(path, file):
+                return parsed(path.read_bytes(), file, found.id)
         read[file.digest] = found.read_whole(file, limit, patience=patience, on_wait=on_wait)
         return parsed(read[file.digest], file, found.id)
 
+    def weights_in(file: Wanted) -> fit.Weights:
+        if path := here(root, wanted.name, file):
+            with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
+                return described_by(file, lambda size: start_of(path, size))
+        return described_by(file, lambda size: found.read(file, size, patience=patience, on_wait=on_wait))
+
     texts = choice.texts(found.files, found.id)
     config = json_of(found.files["config.json"], CONFIG_LIMIT)
-    decoder = describe(config, found.id)
-    index, files = choice.weight_index(found.files, found.id)
-    if index:
-        files = [index, *choice.shards(index, json_of(index, INDEX_LIMIT), found.files)]
-    weights = weigh([file for file in files if file != index], config, found, patience, on_wait)
-    chosen = tuple(sorted((*texts, *files), key=lambda file: file.size))
+    graph = None if choice.has_weights(found.files) else next(iter(choice.exported(found.files, found.id)), None)
+    if graph:
+        needs = of_export(choice.exported(found.files, found.id), config, found.id, precision)
+    else:
+        decoder = describe(config, found.id)
+        index, files = choice.weight_index(found.files, found.id)
+        if index:
+            files = [index, *choice.shards(index, json_of(index, INDEX_LIMIT), found.files)]
+        weights = weigh([file for file in files if file != index], config, weights_in)
+        needs = of_checkpoint(files, decoder, weights, precision)
+    chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
     if len({file.name.casefold() for file in chosen}) < len(chosen):
         raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
     model = StoredModel(
         name=wanted.name,
         folder=pulled.checkpoint(root, wanted.name),
-        family=str(config["model_type"]),
-        parameters=weights.parameters,
-        context_length=decoder.context_length,
+        family=str(config.get("model_type", "unknown")),
+        parameters=needs.parameters,
+        context_length=needs.context_length,
         chats=any(file.name.startswith("chat_template") for file in texts),
-        size=choice.total(files),
+        size=choice.total(needs.files),
+        own_precision=foreign.PRECISION if needs.export else "",
+        own_precision_reason=exports.REASON.format(needs.export) if needs.export else "",
+        export=needs.export,
     )
-    used = precision or model.precision
-    places = [name for name in backends.NAMES if backends.get(name).devices()]
     return Plan(
         repository=found,
         revision=wanted.revision,
         files=chosen,
+        graph=graph.name if graph else None,
         model=model,
-        precision=used,
+        precision=precision or model.precision,
         precision_reason="as you asked" if precision else model.precision_reason,
         read=read,
         there=sum(there(root, wanted.name, chosen, found.commit).values()),
-        lowered=len(places) * fit.lowered_size(weights.parameters, used),
+        lowered=needs.lowered,
         disk_free=shutil.disk_usage(existing(root)).free,
-        memory_needed=fit.memory_needed(decoder, weights.parameters, used),
+        memory_needed=fit.memory_needed(needs.weights, needs.cache),
         memory=fit.memory(),
-        tokens_per_second=fit.tokens_per_second(weights.parameters, used),
+        tokens_per_second=fit.tokens_per_second(needs.weights),
     )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a model is made of and takes, in bytes."""
+
+    files: Sequence[Wanted]
+    parameters: int
+    """0 where nothing tells before the files are here."""
+    context_length: int
+    weights: int
+    """In memory."""
+    lowered: int
+    """On the disk, for every backend that will be tried."""
+    cache: int
+    """Of a conversation's keys and values."""
+    export: str = ""
+    """The one backend that it was exported for, if it was."""
+
+
+def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weights, precision: str | None) -> Needs:
+    """What a publisher's checkpoint needs."""
+    size = fit.lowered_size(weights.parameters, precision or usual_precision(weights.parameters))
+    places = [name for name in backends.NAMES if backends.get(name).devices()]
+    lowered = len(places) * size
+    return Needs(files, weights.parameters, decoder.context_length, size, lowered, fit.cache_size(decoder))
+
+
+def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str | None) -> Needs:
+    """What a graph needs that others have exported; it is run as it is."""
+    backend = exports.BACKENDS[Path(files[0].name).suffix]
+    if why := backends.get(backend).missing():
+        raise StoreError(f"{id} is an export for {backend}, and {why}")
+    if precision and precision != foreign.PRECISION:
+        raise StoreError(
+            f"{id} is an export for {backend} and runs as it is, not at {precision}; leave out --precision, or pull the"
+            " checkpoint that it was made of"
+        )
+    try:
+        cache = fit.cache_size(describe(config, id))
+    except UnsupportedCheckpoint:  # as others know more types
+        cache = 0
+    refuse_sizes(config)
+    context_length = exports.context_length(f"config.json of {id}", config)
+    return Needs(files, 0, context_length, choice.total(files), 0, cache, backend)
 
 
 def parsed(content: bytes, file: Wanted, id: str) -> Config:
@@ -151,31 +214,37 @@ def parsed(content: bytes, file: Wanted, id: str) -> Config:
 
 def describe(config: Config, id: str) -> Decoder:
     """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
-    for field, value in config.items():
-        if any(word in field and isinstance(value, int) and value > most for word, most in MOST.items()):
-            raise UnsupportedCheckpoint(
-                f"config.json of {id} says that {field} is {str(value)[:20]}: no such model can be run"
-            )
     try:
         return families.find(config).decoder(config)
     except UnsupportedCheckpoint as error:
         raise UnsupportedCheckpoint(f"{id} cannot be run: {error}") from error
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise UnsupportedCheckpoint(f"config.json of {id} lacks a field or has a wrong one: {error}") from error
 
 
-def weigh(files: list[Wanted], config: Config, source: Repository, patience: Patience, on_wait: OnWait) -> fit.Weights:
+def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fit.Weights]) -> fit.Weights:
     """How many weights the files hold: by the header of the first, and by the sizes of the others."""
     first, size = files[0], choice.total(files)
     if not first.name.endswith(".safetensors"):
         bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
         return fit.Weights(size * 8 // bits, bits)
-    start = source.read(first, HEADER_START, patience=patience, on_wait=on_wait)
-    end = 8 + fit.header_size(first, start)
-    if end > len(start):
-        start = source.read(first, end, patience=patience, on_wait=on_wait)
-    weights = fit.from_header(first, start[8:end])
+    weights = weights_in(first)
     return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
+
+
+def described_by(file: Wanted, start: Callable[[int], bytes]) -> fit.Weights:
+    """The weights that the header of a safetensors file describes; `start` gives so many of its first bytes."""
+    found = start(HEADER_START)
+    end = 8 + fit.header_size(file, found)
+    if end > len(found):
+        found = start(end)
+    return fit.from_header(file, found[8:end])
+
+
+def start_of(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
@@ -198,6 +267,7 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
                 "revision": wanted.revision,
                 "commit": source.commit,
                 "licence": source.licence,
+                "graph": wanted.graph,
             }
             folder = pulled.begin(root, name, facts, wanted.files)
             for digest, content in wanted.read.items():
@@ -238,9 +308,12 @@ def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = N
     return found
 
 
-def existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
+def here(root: Path, name: str, file: Wanted) -> Path | None:
+    """A file that was verified when it came, in whichever model: by an unfinished pull, or a finished one."""
+    for path in (pulled.unfinished(root, name) / file.digest, *blobs.holders(root, file.digest)):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size == file.size:
+            return path
+    return None
 
 
 def gigabytes(size: int) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 from model_store import blobs
 from model_store.catalog import catalog, refer
-from model_store.choice import PLAIN, TEMPLATES, check_entry
+from model_store.choice import NAMES, check_entry
 from model_store.disk import freed_by, link_or_copy, own, read_json, sync, write_json
 from model_store.errors import ModelNotFound, StoreError
+from model_store.imported import LINK
 from model_store.locks import alone
 from model_store.partial import Wanted
 
@@ -144,7 +145,16 @@ def publish(root: Path, name: str) -> Path:
     for path in folder.iterdir():
         if path.is_file() and path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
             path.unlink()  # parts of what came in another way
+    link_graph(folder)
     return install(root, folder, name)
+
+
+def link_graph(folder: Path) -> None:
+    """Let a complete folder stand for the exported graph that its manifest names, if it does."""
+    if graph := read_json(folder / MANIFEST).get("graph"):
+        if graph not in {file.name for file in listed(folder)}:
+            raise altered(folder, "a graph that is not among its files")
+        write_json(folder / LINK, {"file": graph})
 
 
 def install(root: Path, folder: Path, name: str) -> Path:
@@ -173,6 +183,7 @@ def copy(root: Path, name: str, new: str) -> None:
     for file in listed(source):
         (folder / file.name).parent.mkdir(exist_ok=True)
         link_or_copy(source / file.name, folder / file.name)
+    link_graph(folder)
     install(root, folder, new)
 
 
@@ -205,7 +216,7 @@ def listed(folder: Path) -> list[Wanted]:
         found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
     except (KeyError, TypeError, AttributeError) as error:
         raise altered(folder, str(error)) from error
-    if any(not PLAIN.fullmatch(file.name) and not TEMPLATES.fullmatch(file.name) for file in found):
+    if any(not NAMES.fullmatch(file.name) for file in found):
         raise altered(folder, "a file in another folder")
     return found
 

@@ -36,6 +36,19 @@ FIELDS = {
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
 
+SIZES = {
+    "num_hidden_layers n_layer num_layers num_decoder_layers max_window_layers": 1 << 12,
+    "num_attention_heads n_head num_heads num_key_value_heads": 1 << 13,
+    "head_dim d_kv rotary_dim": 1 << 12,
+    "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim word_embed_proj_dim": 1 << 20,
+    "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
+    "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length": 1 << 22,
+    "sliding_window window_size": 1 << 30,
+    "vocab_size": 1 << 24,
+}
+"""The largest that is believed, several times what any published model has, by names of fields."""
+LIMITS = {field: limit for fields, limit in SIZES.items() for field in fields.split()}
+
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
@@ -58,6 +71,7 @@ def refuse_type(config: Config) -> None:
 def refuse(config: Config) -> None:
     """Raise UnsupportedCheckpoint for what a config.json of a known type asks for and no family has."""
     kind = config["model_type"]
+    refuse_sizes(config)
     if quantization := config.get("quantization_config"):
         method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
         raise UnsupportedCheckpoint(
@@ -76,4 +90,15 @@ def refuse(config: Config) -> None:
             raise UnsupportedCheckpoint(
                 f"{architecture} (architectures in config.json) writes no text; take a checkpoint that ends in"
                 " ForCausalLM"
+            )
+
+
+def refuse_sizes(config: Config) -> None:
+    """Raise UnsupportedCheckpoint for a size that nobody means, before anything is made of that size."""
+    for field, value in config.items():
+        if isinstance(value, dict):
+            refuse_sizes(value)
+        elif isinstance(value, int | float) and field in LIMITS and not value <= LIMITS[field]:
+            raise UnsupportedCheckpoint(
+                f"{field} in config.json is {str(value)[:24]}, and no model has more than {LIMITS[field]:,}"
             )

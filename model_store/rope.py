@@ -24,6 +24,8 @@ def rope(config: Config, head_dim: int, *, partial: float = 1.0) -> Rope:
     shares = (where.get(name) for where in (scaling, config) for name in ("partial_rotary_factor", "rotary_pct"))
     share = next((share for share in shares if share is not None), partial)
     rotary = config.get("rotary_dim") or int(head_dim * share)
+    if not 0 <= rotary <= head_dim:
+        raise ValueError(f"{rotary} of the {head_dim} elements of a head cannot turn")
     frequencies = [theta ** (-2 * i / rotary) for i in range(rotary // 2)]
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     if "short_factor" in scaling:

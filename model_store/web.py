@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 import httpx2
@@ -28,6 +28,12 @@ CHUNK = 1 << 18
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Value = TypeVar("Value")
+
+
+class Headers(Protocol):
+    """Headers of an answer, in whichever library's words."""
+
+    def get(self, name: str, default: str, /) -> str: ...
 
 
 class TryAgain(Exception):
@@ -119,8 +125,8 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         told = {"User-Agent": "chatapp", "Accept-Encoding": "identity", **(headers or {})}
         if site.token and site.owns(there):
             told["Authorization"] = f"Bearer {site.token}"
-        elif there.scheme != home.scheme and there.scheme != "https":
-            raise StoreError(f"{home.hostname} redirects to {url}, which is not https; nothing was fetched from there")
+        else:
+            refuse_plain(there, site)
         answer = ask(url, told, stall=stall, private=site.owns(there) or site.private)
         if answer.status not in REDIRECTS:
             break
@@ -131,7 +137,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
     if answer.status in BUSY or answer.status >= 500:
         answer.close()
         raise TryAgain(
-            f"{urlsplit(url).hostname} answers {answer.status} {answer.response.reason}", retry_after(answer)
+            f"{urlsplit(url).hostname} answers {answer.status} {answer.response.reason}", retry_after(answer.headers)
         )
     return answer
 
@@ -233,6 +239,15 @@ def is_private(host: str, *, resolving: bool = True) -> bool:
     return False
 
 
+def refuse_plain(there: SplitResult, site: Site) -> None:
+    """Raise StoreError for a redirect to where bytes could be altered on their way, or that is no web address."""
+    home = urlsplit(site.endpoint)
+    if there.scheme not in (home.scheme, "https"):
+        raise StoreError(
+            f"{home.hostname} redirects to {there.geturl()}, which is not https; nothing was fetched from there"
+        )
+
+
 def forbidden(host: str) -> StoreError:
     """The error for a redirect into this machine's own network."""
     return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was asked there")
@@ -271,12 +286,12 @@ def trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def retry_after(answer: Answer) -> float | None:
+def retry_after(headers: Headers) -> float | None:
     """The seconds to wait that a server asks for: as such, or as a date, which is compared with its own clock."""
-    asked = answer.headers["Retry-After"] or ""
+    asked = headers.get("Retry-After", "")
     if asked.strip().isdecimal():
         return float(asked)
-    dates = email.utils.parsedate_tz(asked), email.utils.parsedate_tz(answer.headers["Date"] or "")
+    dates = email.utils.parsedate_tz(asked), email.utils.parsedate_tz(headers.get("Date", ""))
     then, now = (email.utils.mktime_tz(date) if date else None for date in dates)
     return max(0.0, then - now) if then is not None and now is not None else None
 

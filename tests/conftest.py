@@ -72,7 +72,7 @@ def chatapp() -> Run:
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
             cwd=ROOT,
-            timeout=60,
+            timeout=180,
         )
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -1,7 +1,7 @@
 """Kill pulls at random moments, and pull the whole catalogue, against a hub on this machine.
 
-python tests/drill_pull.py kills [COUNT]    after each kill the model is whole or absent, and the next pull goes on
-python tests/drill_pull.py catalog          every name: pulled, verified, answering, removed; with tiny checkpoints
+PYTHONPATH=tests/offline python tests/drill_pull.py kills [COUNT]    whole or absent after each, and the next goes on
+PYTHONPATH=tests/offline python tests/drill_pull.py catalog          pulled, verified, answering, removed, each name
 """
 
 import json

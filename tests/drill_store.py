@@ -1,6 +1,6 @@
 """Kill what changes the store at random moments: after each kill every model is whole or absent, and no blob is lost.
 
-python tests/drill_store.py [COUNT]    pulls, lowerings, imports, copies, removals and collections of garbage
+PYTHONPATH=tests/offline python tests/drill_store.py [COUNT]
 """
 
 import json

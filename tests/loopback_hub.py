@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-LARGE = (".safetensors", ".bin", ".model")
+LARGE = (".safetensors", ".bin", ".model", ".onnx")
 """What the Hub names after its SHA-256; the rest is named as git does."""
 STEP = 1 << 16
+MILLION = 1_000_000
+"""Parameters of every model, as this hub counts them."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +262,7 @@ class HubHandler(BaseHTTPRequestHandler):
             "tags": tags,
             "downloads": 7,
             "gated": "manual" if repository in self.hub.gated else False,
+            "safetensors": {"parameters": {"BF16": MILLION}, "total": MILLION} if "config.json" in files else None,
         }
 
     def files_of(self, repository: str, revision: str) -> tuple[str, dict[str, File]] | None:

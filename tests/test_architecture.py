@@ -52,6 +52,8 @@ def exiting(arguments: list[str]) -> str:
         "import chatapp.cli",
         "import chatapp.settings",
         "import chatapp.generation",
+        "import chatapp.jobs",
+        "import chatapp.offer",
         "import backends",
         exiting(["--help"]),
         exiting(["run", "--help"]),

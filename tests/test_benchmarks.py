@@ -72,7 +72,8 @@ def test_the_comparison_ends_with_a_report(folder: Path) -> None:
 def test_overhead_and_sampling_are_measured(folder: Path) -> None:
     options = "--precision", "int4", "--tokens", "16", "--rounds", "1"
     printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
-    assert [line.split("  ")[0].strip() for line in printed.splitlines()] == ["bare session", "engine", "chatapp run"]
+    ways = [line.split("  ")[0].strip() for line in printed.splitlines()]
+    assert ways == ["bare session", "engine", "engine, logprobs=5", "chatapp run"]
     assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
 
 
@@ -107,9 +108,18 @@ def test_conversations_are_timed(tmp_path: Path) -> None:
     first, _, head, *lines = run("history.py", *options, home=tmp_path).splitlines()
     assert first.startswith("3 conversations of 20 messages: ")
     assert head.split() == ["milliseconds", "median", "longest"]
-    assert len(lines) == 14
+    assert len(lines) == 15
     assert all(float(line.split()[-1]) > 0 for line in lines)
 
 
 def test_listing_is_timed(tmp_path: Path) -> None:
     assert run("listing.py", "20", home=tmp_path).startswith("20 models, each lowered once: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
+def test_the_screen_is_timed_in_a_real_terminal(tmp_path: Path) -> None:
+    options = "--runs", "1", "--conversations", "2", "--messages", "20"
+    names = [line.partition("  ")[0] for line in run("first_frame.py", *options, home=tmp_path).splitlines()]
+    assert names == ["import textual.app", "first frame", "last conversation"]
+    told = run("streaming.py", "--messages", "30", "--keys", "3", home=tmp_path)
+    assert "% of a core" in told and "key to screen: median" in told

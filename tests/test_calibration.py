@@ -1,13 +1,17 @@
 """Measuring in a child process: what it finds, and what becomes of children that crash, hang or refuse."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, MakeCheckpoint
 
-from chatapp.calibration import Candidate, calibrate
+import backends
+from chatapp.calibration import Candidate, calibrate, check
+from chatapp.timing import REPEATS, time_decode, time_prefill
 from model_store import Store
+from model_store.models import LARGE
 
 DRILL = (sys.executable, str(ROOT / "tests" / "drill_calibration.py"))
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
@@ -47,6 +51,19 @@ def test_everything_is_measured_with_visible_progress(store: Store, model: str) 
     assert verdict["passed"] and verdict["reference"] == "NumPy decoder"
 
 
+def test_what_lies_where_the_user_is_does_not_run(
+    store: Store, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert calibrate(store, model, Candidate("onnx", "cpu", "f32")).failure is None
+
+
+def test_a_model_that_is_lowered_anew_each_time_is_not_taken_as_timed(store: Store, model: str) -> None:
+    found = calibrate(store, model, Candidate("restless", "cpu", "f32"), command=DRILL)
+    assert found.failure == "another process lowers the model over and over"
+
+
 def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> None:
     reference = store.root / model / "reference.npz"
     right = calibrate(store, model, Candidate("onnx", "cpu", "f32"), reference=reference)
@@ -78,3 +95,18 @@ def test_what_goes_wrong_is_told_and_does_no_harm(store: Store, model: str, devi
 
 def test_what_a_runtime_prints_is_not_taken_for_a_result(store: Store, model: str) -> None:
     assert calibrate(store, model, Candidate("drill", "prints", "f32"), command=DRILL).failure is None
+
+
+def test_a_large_model_is_compared_in_part_and_not_again(store: Store, model: str) -> None:
+    large, steps = replace(store.get(model), parameters=LARGE), []
+    for _ in range(2):
+        variant = store.lowered(large, "onnx", "int8")
+        assert check(store, large, variant, "cpu", None, lambda step, share: steps.append(step))
+    assert steps == ["comparing a part"] * 2  # at f32 and at int8, once
+
+
+def test_what_is_slow_is_timed_fewer_times(store: Store, model: str) -> None:
+    session = backends.get("onnx").load(store.lowered(store.get(model), "onnx", "f32").folder, device="cpu")
+    assert time_prefill(session, 32, enough=0).reads == 1
+    assert len(time_decode(session, 1, 48, enough=0).latencies) == 1
+    assert time_prefill(session, 32).reads == REPEATS + 1 and len(time_decode(session, 1, 48).latencies) == 48

@@ -26,7 +26,8 @@ TOLERANCE = 1e-4
 """Absolute, in float32."""
 ROUNDED_TOLERANCE = 0.12
 """Mean error in standard deviations, as in test_backends; a gate multiplies two rounded halves."""
-BACKENDS = ("reference", *HERE)
+FIXED = "openvino with fixed shapes"
+BACKENDS = ("reference", *HERE, *([FIXED] if "openvino" in HERE else []))
 
 
 def open_case(case: str, backend: str, folder: Path) -> Session:
@@ -35,8 +36,13 @@ def open_case(case: str, backend: str, folder: Path) -> Session:
     weights = Canonical(checkpoint, family, decoder)
     if backend == "reference":
         return ReferenceSession(decoder, weights)
-    backends.get(backend).lower(decoder, weights, folder, precision="f32")
-    return backends.get(backend).load(folder, device="cpu")
+    name = "openvino" if backend == FIXED else backend
+    backends.get(name).lower(decoder, weights, folder, precision="f32")
+    if backend == FIXED:
+        from backends.openvino.fixed import FixedSession
+
+        return FixedSession(folder, "CPU")
+    return backends.get(name).load(folder, device="cpu")
 
 
 class Golden:
@@ -221,6 +227,31 @@ def test_rounded_weights_are_computed_with(
         logits.append(np.concatenate(found, axis=1))
     error = np.abs(logits[0] - logits[1])
     assert error.mean() < ROUNDED_TOLERANCE * logits[1].std()
+
+
+@pytest.mark.skipif("openvino" not in HERE, reason="OpenVINO has no package for this machine")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("precision", ["f32", "int8"])
+def test_fixed_shapes_change_next_to_nothing(tmp_path: Path, precision: str, case: str, golden: Golden) -> None:
+    from backends.openvino.fixed import FixedSession
+
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    weights = Canonical(checkpoint, family, decoder)
+    backends.get("openvino").lower(decoder, weights, tmp_path, precision=precision)
+    session, expected = (
+        FixedSession(tmp_path, "CPU"),
+        ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision])),
+    )
+    for prompts in golden.prompts, golden.prompts[:2, :9]:  # the second is padded where the first had tokens
+        for one in session, expected:
+            one.rewind(0)
+        assert session.forward(prompts) == pytest.approx(expected.forward(prompts), abs=2e-5)
+        answers = golden.answers[: len(prompts)]
+        found = session.forward(answers, last=answers.shape[1])
+        assert found == pytest.approx(expected.forward(answers, last=answers.shape[1]), abs=2e-5)
+    for request in (*session.requests.values(), session.encoder):
+        nodes = request.get_compiled_model().get_runtime_model().get_ops()
+        assert not any(output.get_partial_shape().is_dynamic for node in nodes for output in node.outputs())
 
 
 def test_when_others_want_the_cores_both_graphs_are_loaded_anew(tmp_path: Path) -> None:

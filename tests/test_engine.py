@@ -258,7 +258,7 @@ def test_a_second_turn_waits_for_the_first_and_a_cancel_frees_at_once(tokenizer:
     time.sleep(0.05)
     assert second.is_alive() and session.calls == calls
     first.close()
-    second.join(5)
+    second.join(60)
     assert texts == [text_of(make_engine(tokenizer)[0].complete("hello world", GREEDY))]
 
 

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models
 import backends
 from backends import BackendError, Session
 from backends.foreign import Foreign, write
+from backends.openvino.exported import ForeignSession
 from model_store import Store, StoreError, UnsupportedCheckpoint, imports
 from model_store.convert import open_checkpoint
 
@@ -73,6 +74,15 @@ class TestLogits:
         assert steps[1:] == pytest.approx(logits[[2, 2], 16:17], abs=tolerance)
         session.reorder([2])
         assert session.forward(tokens[2:, 17:18]) == pytest.approx(logits[2:, 17:18], abs=tolerance)
+
+
+def test_a_processor_computes_an_export_in_full(tmp_path: Path) -> None:
+    write(tmp_path, Foreign(str(EXPORTS / "openvino" / KINDS["openvino"][0]), 64))
+    session = backends.get("openvino").load(tmp_path, device="cpu")
+    assert isinstance(session, ForeignSession)
+    compiled = session.request.get_compiled_model()
+    assert compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name() == "f32"
+    assert compiled.get_property("KV_CACHE_PRECISION").get_type_name() == "f16"
 
 
 def test_an_export_is_linked_or_copied_and_runs_on_its_backend_only(kind: str, export: Path, store: Store) -> None:
@@ -170,10 +180,3 @@ def test_an_openvino_model_without_states_is_refused(export: Path, store: Store)
     openvino.save_model(openvino.convert_model(EXPORTS / "onnx" / "onnx" / "model.onnx"), export / "openvino_model.xml")
     with pytest.raises(BackendError, match="has no input beam_idx.*export with a cache"):
         store.get(str(export))
-
-
-def test_core_ml_packages_are_refused_with_what_is_missing(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "model.mlpackage").mkdir()
-    for path in (tmp_path / "model.mlpackage", tmp_path):
-        with pytest.raises(UnsupportedCheckpoint, match="name their inputs, caches and outputs as each maker likes"):
-            store.get(str(path))

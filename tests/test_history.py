@@ -6,15 +6,23 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
 
+from chatapp.generation import Alternative, Token
 from chatapp.history import ConversationNotFound, History, HistoryError, Message, NotKept
 from chatapp.history.database import MIGRATIONS
-from chatapp.history.recording import Recording
+from chatapp.history.exports import as_json
+
+TOKENS = (
+    Token(7, "good", -0.25, (Alternative(7, "good", -0.25), Alternative(8, "bad", -2.5)), 0.0125),
+    Token(9, " day", None, (), 0.013),
+)
 
 
 @pytest.fixture
@@ -38,6 +46,12 @@ def ask(history: History, *texts: str, conversation: int | None = None, parent: 
         parent = added.id
         said.append(added)
     return said
+
+
+def begin(history: History, asked: Message, options: Mapping[str, Any] | None = None) -> Message:
+    """An empty reply."""
+    reply = Message(0, asked.conversation, asked.id, "assistant", "", 1.0, finished=False, options=options or {})
+    return history.put(reply)
 
 
 def texts(history: History, conversation: int) -> list[str]:
@@ -113,10 +127,9 @@ def test_an_edited_message_begins_another_branch_and_both_can_be_walked(history:
     edited = history.add(first.conversation, "user", "THREE", parent=answer.id)
     assert edited.versions == (second.id, edited.id)
     assert texts(history, first.conversation) == ["one", "two", "THREE"]
-    history.select(history.newest(second.id))
+    history.select(late.id)
     assert texts(history, first.conversation) == ["one", "two", "three", "four"]
     assert history.messages(first.conversation)[2].versions == (second.id, edited.id)
-    assert history.newest(first.id) == edited.id
     assert late.versions == (late.id,)
     again = history.add(first.conversation, "user", "ONE", parent=None)
     assert texts(history, first.conversation) == ["ONE"]
@@ -134,53 +147,78 @@ def test_a_parent_in_another_conversation_is_refused(history: History) -> None:
         history.add(99, "user", "x", parent=None)
 
 
-def test_a_completion_is_written_by_two_and_what_changes_becomes_a_branch(history: History) -> None:
-    text = history.create("completion").id
-    start = history.write(text, "def f(")
-    assert start
-    reply = history.begin_reply(text, parent=start.id, model="tiny")
-    history.finish(reply.id, "x):", finish_reason="length")
-    assert history.write(text, "def f(x):") == history.messages(text)[-1]
-    history.write(text, "def f(x): return")
-    assert [(one.role, one.text) for one in history.messages(text)][1:] == [("assistant", "x):"), ("user", " return")]
-    history.write(text, "def g(")
-    assert texts(history, text) == ["def g("]
-    history.write(text, "def f(")
-    assert texts(history, text) == ["def f("]
-    assert len(history.tree(text)) == 4
-
-
 # Replies that grow
 
 
 def test_a_reply_is_there_while_it_grows(path: Path, history: History) -> None:
     [asked] = ask(history, "hello")
-    reply = history.begin_reply(asked.conversation, parent=asked.id, model="tiny", options={"temperature": 0.5})
-    recording = Recording(history, [reply])
-    recording.grow(0, "good")
+    reply = begin(history, asked, {"temperature": 0.5})
+    history.change(replace(reply, text="good"))
     with History(path) as other:
         partial = other.messages(asked.conversation)[-1]
         assert (partial.text, partial.finished, partial.finish_reason) == ("good", False, None)
         assert [one.message for one in other.search("good")] == [reply.id]
-    recording.grow(0, " day")
-    usage = {"tokens_per_second": 5.0, "latencies": [0.1234567, 0.2]}
-    recording.end(["stop"], usage)
-    whole = history.messages(asked.conversation)[-1]
-    assert (whole.text, whole.finished, whole.finish_reason) == ("good day", True, "stop")
-    assert whole.options == {"temperature": 0.5}
-    assert whole.usage == {"tokens_per_second": 5.0}
+    ended = replace(reply, text="good day", finished=True, finish_reason="stop", usage={"tokens_per_second": 5.0})
+    history.change(ended, latencies=[0.1234567, 0.2], tokens=TOKENS)
+    assert history.messages(asked.conversation)[-1] == ended
     assert history.latencies(reply.id) == (0.123457, 0.2)
-    assert usage["latencies"]
+    assert history.tokens(reply.id) == TOKENS
+    history.change(replace(ended, summary="They greet."))
+    assert history.messages(asked.conversation)[-1].summary == "They greet."
+    assert history.latencies(reply.id) and history.tokens(reply.id)
 
 
-def test_several_replies_are_versions_of_each_other(history: History) -> None:
+def test_the_tokens_of_a_message_go_with_it(history: History) -> None:
     [asked] = ask(history, "hello")
-    replies = [history.begin_reply(asked.conversation, parent=asked.id, model="tiny") for _ in range(3)]
-    recording = Recording(history, replies)
-    for place in range(3):
-        recording.grow(place, f"answer {place}")
-    recording.end(["stop", "length", "cancelled"], {})
-    assert [one.text for one in history.tree(asked.conversation)[1:]] == ["answer 0", "answer 1", "answer 2"]
+    reply = history.put(replace(asked, parent=asked.id, role="assistant", text="good day"), tokens=TOKENS)
+    assert history.tokens(reply.id) == TOKENS and not history.tokens(asked.id)
+    history.delete(asked.conversation)
+    history.erase()
+    assert history.connection.execute("SELECT count(*) FROM tokens").fetchone() == (0,)
+
+
+def test_a_message_that_nothing_follows_can_be_withdrawn(history: History) -> None:
+    first, second = ask(history, "hello", "good day")
+    history.withdraw(first.id)
+    assert len(history.tree(first.conversation)) == 2
+    history.withdraw(second.id)
+    assert texts(history, first.conversation) == ["hello"]
+    history.withdraw(first.id)
+    assert not history.list() and not history.search("hello")
+    assert (history.get(first.conversation).title, history.get(first.conversation).leaf) == ("", None)
+
+
+# Beside the messages
+
+
+def test_setup_and_draft_are_kept_and_a_draft_is_in_no_export(history: History) -> None:
+    conversation = history.create(setup={"model": "tiny"}).id
+    ask(history, "hello", conversation=conversation)
+    assert history.get(conversation).setup == {"model": "tiny"}
+    history.keep_setup(conversation, {"model": "other", "options": {"top_k": 3}})
+    assert history.list()[0].setup == {"model": "other", "options": {"top_k": 3}}
+    history.keep_draft(conversation, "not said \ud800")
+    assert history.draft(conversation) == "not said ?"
+    assert "not said" not in as_json([(history.get(conversation), history.tree(conversation))])
+
+
+def test_the_last_prompts_come_once_each_the_newest_first(history: History) -> None:
+    first = ask(history, "one", "reply", "two", "reply", "one", "reply", " ")[0]
+    gone = ask(history, "deleted")[0]
+    text = history.create("completion").id
+    history.add(text, "user", "a text", parent=None)
+    history.delete(gone.conversation)
+    assert history.prompts() == ["one", "two"]
+    assert history.prompts(1) == ["one"]
+    assert first.text == "one"
+
+
+def test_a_history_in_memory_is_like_any_other_and_leaves_no_file(tmp_path: Path) -> None:
+    with History(None) as history:
+        said = ask(history, "hello", "good day")
+        assert list(history.messages(said[0].conversation)) == said
+        assert history.search("good")
+    assert not list(tmp_path.iterdir())
 
 
 # Search
@@ -220,9 +258,9 @@ def test_titles_are_searched_and_deleted_conversations_are_not(history: History)
 
 def test_what_is_changed_or_gone_is_not_found_any_more(history: History) -> None:
     [asked] = ask(history, "hello")
-    reply = history.begin_reply(asked.conversation, parent=asked.id, model="")
-    history.grow({reply.id: "alpha"})
-    history.grow({reply.id: "beta"})
+    reply = begin(history, asked)
+    history.change(replace(reply, text="alpha"))
+    history.change(replace(reply, text="beta"))
     assert not history.search("alpha") and history.search("beta")
     history.delete(asked.conversation)
     history.erase()
@@ -358,25 +396,16 @@ def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
         History(tmp_path)
 
 
-def test_on_a_full_disk_nothing_is_lost_and_it_goes_on_when_there_is_room(history: History) -> None:
+def test_on_a_full_disk_what_was_saved_stays_and_it_goes_on_when_there_is_room(history: History) -> None:
     [asked] = ask(history, "hello")
-    reply = history.begin_reply(asked.conversation, parent=asked.id, model="")
-    recording = Recording(history, [reply])
-    recording.grow(0, "The beginning. ")
     pages = history.connection.execute("PRAGMA page_count").fetchone()[0]
     history.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(NotKept, match="the disk is full.*untouched; make room"):
         history.add(asked.conversation, "user", "z" * 100_000, parent=None)
-    recording.grow(0, "word " * 50_000)
-    recording.save()
-    assert "the disk is full" in str(recording.failure)
-    assert texts(history, asked.conversation) == ["hello", "The beginning. "]
-    recording.end(["stop"], {})
-    assert recording.failure
+    assert texts(history, asked.conversation) == ["hello"]
     history.connection.execute("PRAGMA max_page_count = 1000000")
-    recording.end_again()
-    assert recording.failure is None
-    assert texts(history, asked.conversation)[1] == "The beginning. " + "word " * 50_000
+    history.add(asked.conversation, "user", "z" * 100_000, parent=None)
+    assert texts(history, asked.conversation) == ["z" * 100_000]
 
 
 READ_ONLY = """
@@ -417,16 +446,17 @@ def test_a_read_only_database_can_be_read(folder_too: bool) -> None:
 
 WRITER = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from chatapp.history import History
 with History(Path(sys.argv[1])) as history:
     conversation, parent = history.create(model=sys.argv[2]).id, None
     for turn in range(30):
         parent = history.add(conversation, "user", f"{sys.argv[2]} asks {turn}", parent=parent).id
-        reply = history.begin_reply(conversation, parent=parent, model=sys.argv[2])
+        reply = history.add(conversation, "assistant", "", parent=parent)
         for words in range(5):
-            history.grow({reply.id: "so " * words})
-        history.finish(reply.id, f"{sys.argv[2]} hears {turn}", finish_reason="stop")
+            history.change(replace(reply, text="so " * words))
+        history.change(replace(reply, text=f"{sys.argv[2]} hears {turn}", finish_reason="stop"))
         parent = reply.id
 """
 
@@ -466,37 +496,3 @@ def test_several_threads_share_one_history(history: History) -> None:
         thread.join()
     assert not failures
     assert len(history.messages(asked.conversation)[1].versions) == 120
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from chatapp.history import History
-from chatapp.history.recording import Recording
-history = History(Path(sys.argv[1]))
-asked = history.add(history.create().id, "user", "hello", parent=None)
-recording = Recording(history, [history.begin_reply(asked.conversation, parent=asked.id, model="tiny")])
-for number in range(10_000_000):
-    recording.grow(0, f"{number} ")
-    if number % 100 == 0:
-        time.sleep(0.01)
-"""
-
-
-def test_after_a_kill_the_partial_answer_is_there(path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], cwd=ROOT)
-    try:
-        with History(path) as watching:
-            while not (watching.list() and len(texts(watching, 1)) > 1 and len(texts(watching, 1)[1]) > 1000):
-                assert process.poll() is None
-                time.sleep(0.05)
-            seen = texts(watching, 1)[1]
-    finally:
-        process.kill()
-        process.wait()
-    with History(path) as history:
-        partial = history.messages(1)[-1]
-        assert partial.text.startswith(seen)
-        assert not partial.finished
-        assert history.search("999")
-        assert history.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

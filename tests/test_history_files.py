@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from chatapp.history import History, NotUnderstood
+from chatapp.generation import Alternative, Token
+from chatapp.history import Conversation, History, Message, NotUnderstood
 from chatapp.history.exports import as_html, as_json, as_markdown, harmless
 from chatapp.history.imports import Batch, read
 
@@ -38,9 +39,8 @@ def kept(history: History, *said: str) -> int:
     parent: int | None = None
     for place, text in enumerate(said):
         if place % 2:
-            reply = history.begin_reply(conversation, parent=parent, model="tiny", options={"seed": 1})
-            history.finish(reply.id, text, finish_reason="length", usage={"p50": 0.1, "latencies": [0.1]})
-            parent = reply.id
+            reply = Message(0, conversation, parent, "assistant", text, 1.0, True, "length", "tiny", {"seed": 1})
+            parent = history.put(replace(reply, usage={"p50": 0.1})).id
         else:
             parent = history.add(conversation, "user", text, parent=parent).id
     return conversation
@@ -118,8 +118,8 @@ def test_in_markdown_only_blocks_of_code_stay_as_they_were(text: str, becomes: s
 
 def test_a_conversation_reads_well_in_markdown(history: History) -> None:
     text = kept(history, "Hi", "```python\nprint(1)\n```")
-    again = history.begin_reply(text, parent=history.messages(text)[0].id, model="tiny")
-    history.grow({again.id: "Hm"})
+    first = history.messages(text)[0].id
+    history.put(Message(0, text, first, "assistant", "Hm", 1.0, finished=False, model="tiny"))
     markdown = as_markdown(history.get(text), history.messages(text))
     assert re.fullmatch(
         r"# Hi\n\n\*tiny &lt;b>, \d{4}-\d\d-\d\d \d\d:\d\d\*\n\n## You\n\nHi\n\n"
@@ -127,7 +127,7 @@ def test_a_conversation_reads_well_in_markdown(history: History) -> None:
         markdown,
     )
     completion = history.create("completion").id
-    history.write(completion, "```\n<b>\n````")
+    history.add(completion, "user", "```\n<b>\n````", parent=None)
     assert as_markdown(history.get(completion), history.messages(completion)).endswith(
         "\n\n`````text\n```\n<b>\n````\n`````\n"
     )
@@ -151,12 +151,12 @@ def test_titles_and_names_cannot_leave_their_line(history: History) -> None:
 
 def test_what_is_exported_can_be_imported_with_every_branch(history: History, tmp_path: Path) -> None:
     one = kept(history, *HOSTILE, "last")
-    first = history.messages(one)[0]
+    last = history.messages(one)[-1]
     history.add(one, "user", "another beginning", parent=None)
-    history.select(history.newest(first.id))
+    history.select(last.id)
     history.create("completion")
     completion = history.create("completion", title="A text").id
-    history.write(completion, "def f(")
+    history.add(completion, "user", "def f(", parent=None)
     text = as_json((each, history.tree(each.id)) for each in history.list())
     with History(tmp_path / "other.db") as other:
         assert len(bring_in(other, text).conversations) == 2
@@ -168,6 +168,28 @@ def test_what_is_exported_can_be_imported_with_every_branch(history: History, tm
                 assert (mine.text, mine.options, mine.usage) == (yours.text, yours.options, yours.usage)
                 assert (mine.created, mine.finish_reason) == (yours.created, yours.finish_reason)
         assert other.search("another beginning")
+
+
+def test_setup_summary_and_tokens_travel_and_are_absent_where_there_are_none(history: History, tmp_path: Path) -> None:
+    bare = kept(history, "hello")
+    assert not {"setup", "summary", "tokens"} & set(re.findall(r'"(\w+)":', as_json(whole(history, bare))))
+    tokens = (Token(5, "good", -0.5, (Alternative(6, "bad", -1.5),), 0.25), Token(7, " day", None, (), 0.5))
+    conversation = history.create(setup={"when_full": "slide"}).id
+    reply = Message(0, conversation, None, "assistant", "good day", 1.0, summary="a greeting")
+    history.put(reply, tokens=tokens)
+    text = as_json(whole(history, conversation), history.tokens)
+    with History(tmp_path / "other.db") as other:
+        batch = read(text, "a file")
+        [one] = batch.conversations
+        here = other.restore(one.conversation, one.messages, one.tokens)
+        assert here.setup == {"when_full": "slide"}
+        [message] = other.messages(here.id)
+        assert (message.summary, other.tokens(message.id)) == ("a greeting", tokens)
+
+
+def whole(history: History, conversation: int) -> list[tuple[Conversation, Sequence[Message]]]:
+    """What an export takes."""
+    return [(history.get(conversation), history.tree(conversation))]
 
 
 def exported() -> dict[str, Any]:
@@ -194,7 +216,7 @@ def changed(place: str, value: object) -> dict[str, Any]:
     return dict(whole)
 
 
-MESSAGE = "conversations.0.messages.0"
+FIRST = "conversations.0.messages.0"
 
 
 @pytest.mark.parametrize(
@@ -208,12 +230,18 @@ MESSAGE = "conversations.0.messages.0"
         (changed("conversations.0.kind", "x"), "conversation 1 of a file has 'kind': 'x'; known are chat, completion"),
         (changed("conversations.0.leaf", 7), "ends with message 7, which it does not have"),
         (changed("conversations.0.created", 1e300), "which is no time"),
-        (changed(f"{MESSAGE}.role", "tool"), "message 1 of .* 'role': 'tool'; known are system, user, assistant"),
-        (changed(f"{MESSAGE}.text", None), "message 1 of conversation 1 of a file has 'text': None"),
-        (changed(f"{MESSAGE}.text", ...), "has no 'text'"),
-        (changed(f"{MESSAGE}.parent", 1), "a parent that is not before it"),
-        (changed(f"{MESSAGE}.created", float("nan")), "which is no time"),
-        (changed(f"{MESSAGE}.usage", {"x": float("inf")}), "options or usage that no JSON can hold"),
+        (changed(f"{FIRST}.role", "tool"), "message 1 of .* 'role': 'tool'; known are system, user, assistant"),
+        (changed(f"{FIRST}.text", None), "message 1 of conversation 1 of a file has 'text': None"),
+        (changed(f"{FIRST}.text", ...), "has no 'text'"),
+        (changed(f"{FIRST}.parent", 1), "a parent that is not before it"),
+        (changed(f"{FIRST}.created", float("nan")), "which is no time"),
+        (changed("conversations.0.setup", {"x": float("inf")}), "has 'setup' that no JSON can hold"),
+        (changed(f"{FIRST}.tokens", [[1, "a", None, 0.1]]), "message 1 of .* has tokens that are not what we write"),
+        (changed(f"{FIRST}.tokens", [[1, "a", None, True, []]]), "has tokens that are not what we write"),
+        (changed(f"{FIRST}.tokens", [["1", "a", None, 0, []]]), "has tokens that are not what we write"),
+        (changed(f"{FIRST}.tokens", [[1, 2, None, 0, []]]), "has tokens that are not what we write"),
+        (changed(f"{FIRST}.summary", 1), "has 'summary': 1, which cannot be"),
+        (changed(f"{FIRST}.usage", {"x": float("inf")}), "has 'usage' that no JSON can hold"),
         ('{"format": "chatapp-conversations", ', "not valid JSON.*export it again"),
         ("[" * 100_000, "not valid JSON"),
         ("[]", "no conversations that are known here; these are: our own export, ChatGPT's"),
@@ -232,7 +260,7 @@ def test_what_is_not_understood_is_refused_by_name_and_nothing_is_imported(
 
 
 def test_surrogates_and_zeros_of_a_file_do_no_harm(history: History) -> None:
-    bring_in(history, changed(f"{MESSAGE}.text", "a\ud800\0b"))
+    bring_in(history, changed(f"{FIRST}.text", "a\ud800\0b"))
     assert said(history, 1) == [("user", "a?\0b")]
 
 

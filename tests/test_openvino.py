@@ -19,6 +19,7 @@ pytest.importorskip("openvino", reason="OpenVINO has no package for this machine
 
 from backends.openvino.fixed import CHUNK, FixedSession
 from backends.openvino.paged import PagedSession
+from backends.openvino.runtime import Facts, properties
 from backends.openvino.session import SPARE, StatefulSession
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -128,6 +129,41 @@ def test_exact_means_exact(tmp_path: Path) -> None:
     assert model.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE") == 0
 
 
+@pytest.mark.parametrize("precision", ["f16", "int8", "int4-32", "mxfp4", "mx9"])
+@pytest.mark.parametrize("case", ["gpt2", "llama", "bloom", "gemma2"])
+def test_rows_that_read_several_tokens_at_once_get_what_each_gets_alone(
+    case: str, precision: str, tmp_path: Path
+) -> None:
+    session = StatefulSession(lower(GOLDEN / case, tmp_path, precision), "CPU")
+    tokens, logits = golden(case)
+    parts = (0, 8), (8, 16), (16, 17), (17, 24)
+    alone = np.empty_like(logits)
+    for row in range(3):
+        session.rewind(0)
+        for start, end in parts:
+            alone[row, start:end] = session.forward(tokens[row : row + 1, start:end], last=end - start)[0]
+    session.rewind(0)
+    for start, end in parts:
+        together = session.forward(tokens[:, start:end], last=end - start)
+        assert np.abs(together - alone[:, start:end]).mean() < 0.05 * logits.std()
+
+
+@pytest.mark.parametrize(
+    ("precision", "pages", "states"),
+    [("f32", ("f32", "f32"), ("f32", "f32")), ("f16", ("f32", "f16"), ("f32", "f16")), ("mx9",) + 2 * (("f32", "f16"),)]
+    + [(precision, ("", "u8"), ("f32", "f16")) for precision in ("int8", "int4-32", "mxfp4")],
+)
+def test_a_processor_computes_in_16_bits_only_with_pages_and_integers(
+    precision: str, pages: tuple[str, str], states: tuple[str, str]
+) -> None:
+    facts = Facts(64, 320, precision, None, None)
+    for paged, (computed, kept) in (True, pages), (False, states):
+        chosen = properties("CPU", facts, pages=paged)
+        assert chosen.get("INFERENCE_PRECISION_HINT", "") == computed
+        assert chosen["KV_CACHE_PRECISION"] == kept
+    assert ("INFERENCE_PRECISION_HINT" in properties("GPU", facts)) == (precision == "f32")
+
+
 def test_what_is_rewound_again_and_again_leaves_the_cache(tmp_path: Path) -> None:
     session = StatefulSession(lower(GOLDEN / "gpt2", tmp_path), "CPU")
     tokens, logits = golden("gpt2")
@@ -217,14 +253,6 @@ def test_a_runtime_that_cannot_compile_says_why(tmp_path: Path) -> None:
     with pytest.raises(backends.BackendError, match=rf"cannot load {tmp_path} on CPU: .*MatMuk") as caught:
         StatefulSession(folder, "CPU")
     assert "Exception from" not in str(caught.value)
-
-
-def test_an_encoder_decoder_is_refused_where_shapes_must_be_fixed(tmp_path: Path) -> None:
-    folder = lower(GOLDEN.with_name("golden_answers") / "t5", tmp_path)
-    with pytest.raises(
-        backends.BackendError, match="cannot run an encoder-decoder on the NPU yet; choose the device cpu"
-    ):
-        FixedSession(folder, "NPU")
 
 
 def test_only_devices_that_are_there_are_opened(tmp_path: Path) -> None:

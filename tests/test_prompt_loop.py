@@ -34,8 +34,8 @@ class Terminal:
         os.write(self.ours, text.encode())
 
     def until(self, text: str) -> str:
-        """What is shown up to `text`, which has to come within half a minute."""
-        end = time.monotonic() + 30
+        """What is shown up to `text`, which has to come within two minutes."""
+        end = time.monotonic() + 120
         while text not in self.unread:
             ready, _, _ = select.select([self.ours], [], [], max(0.0, end - time.monotonic()))
             assert ready, f"{text!r} did not come, only {self.unread!r}"
@@ -78,7 +78,7 @@ def test_it_answers_line_by_line_and_remembers_until_told_to_forget(terminal: Te
     terminal.type("/clear\n")
     terminal.until(">>> ")
     terminal.type("/bye\n")
-    assert terminal.process.wait(30) == 0
+    assert terminal.process.wait(120) == 0
 
 
 def test_several_lines_are_one_message_between_fences(terminal: Terminal) -> None:
@@ -94,13 +94,13 @@ def test_an_unknown_command_is_named_and_help_lists_them_all(terminal: Terminal)
     terminal.type("/wat\n")
     terminal.until("Error: there is no command /wat")
     terminal.type("/?\n")
-    assert "/bye" in terminal.until("Ctrl+C")
+    assert "/clear " in terminal.until("begin and end a text of several lines")
 
 
 def test_the_end_of_the_input_leaves(terminal: Terminal) -> None:
     terminal.until(">>> ")
     terminal.type("\x04")
-    assert terminal.process.wait(30) == 0
+    assert terminal.process.wait(120) == 0
 
 
 def test_an_interrupt_stops_the_answer_and_another_leaves(folder: Path) -> None:

@@ -18,8 +18,8 @@ from drill_pull import drill
 from loopback_hub import LoopbackHub
 
 GOLDEN = ROOT / "tests" / "golden"
-HUGE = dict(num_hidden_layers=9_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
-"""Fields of config.json with which keys and values take 19 TB."""
+HUGE = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
+"""Fields of config.json with which keys and values take 9 TB."""
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of Unix")
 
 
@@ -120,8 +120,8 @@ def test_control_c_leaves_at_once_and_the_next_pull_goes_on(chatapp: Run, tiny: 
         time.sleep(0.3)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert time.monotonic() - start < 10
+        assert process.wait(25) == 130
+        assert time.monotonic() - start < 20  # what stalls does so for 30
         assert process.stderr and "pull again to go on" in process.stderr.read()
     assert chatapp("pull", "org/tiny").returncode == 0
     assert loopback.asked("safetensors")[-1].range == "bytes=200000-"
@@ -129,7 +129,7 @@ def test_control_c_leaves_at_once_and_the_next_pull_goes_on(chatapp: Run, tiny: 
 
 def wait_for(condition: "object") -> None:
     assert callable(condition)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -169,7 +169,7 @@ def in_a_terminal(*arguments: str) -> str:
             except OSError:
                 break
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
     return output.decode()
 
 
@@ -232,6 +232,7 @@ def test_nothing_is_asked_that_was_not_told(chatapp: Run, tiny: Path, loopback: 
 def test_the_catalogue_is_listed_without_the_network(chatapp: Run) -> None:
     done = chatapp("search", "--offline")
     assert "gpt2-medium" in done.stdout and "llama3.2, gated" in done.stdout
+    assert re.search(r"gpt2 +124M +399 MB +mit", done.stdout)
 
 
 def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: LoopbackHub, tmp_path: Path) -> None:
@@ -241,10 +242,24 @@ def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: Loopb
     loopback.publish("org/tiny-mamba", other)
     done = chatapp("search", "tiny")
     assert "org/tiny " in done.stdout and "tinyllama-chat" in done.stdout and "mamba" not in done.stdout
+    assert re.search(r"org/tiny +llama +1M +201 MB or more +7 +mit", done.stdout)
     found = json.loads(chatapp("search", "tiny", "--json").stdout)
+    assert found["hub"][0]["memory"] == 201_003_906
+    assert all(one["memory"] > 300_000_000 for one in found["catalog"])
     assert [one["id"] for one in found["hub"]] == ["org/tiny"]
     assert "tinyllama-chat" in [one["name"] for one in found["catalog"]]
     assert "nothing that runs here" in chatapp("search", "nowhere").stderr
+
+
+def test_a_search_waits_as_it_is_told_and_gives_up_with_one_line(chatapp: Run, loopback: LoopbackHub) -> None:
+    loopback.fault("/api/models", status=429, headers={"Retry-After": "1"})
+    done = chatapp("search", "tiny")
+    assert done.returncode == 0 and len(loopback.requests) == 2
+    loopback.fault("/api/models", status=429, headers={"Retry-After": "100000"})
+    done = chatapp("search", "tiny")
+    assert done.returncode == 1 and "try again then" in done.stderr and done.stderr.count("\n") == 1
+    loopback.fault("/api/models", body=b'[{"id": "org/x", "tags": "llama", "safetensors": {"total": -1}}]', status=200)
+    assert "does not answer as the Hub would" in chatapp("search", "tiny").stderr
 
 
 # Offline

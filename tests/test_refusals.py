@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from test_spellings import Tensors, configure, respelled
 from model_store import UnsupportedCheckpoint, families
 from model_store.checkpoint import Checkpoint, tensors
 from model_store.convert import convert, describe, open_checkpoint
+from model_store.refusals import LIMITS
 from model_store.weights import Canonical, bits, is_finite
 
 TYPES = {
@@ -92,6 +94,47 @@ def test_a_field_that_asks_for_what_no_family_has_is_refused(tmp_path: Path, wha
     configure(folder, **changed)
     with pytest.raises(UnsupportedCheckpoint, match=says):
         open_checkpoint(folder)
+
+
+SIZES: dict[str, tuple[str, dict[str, object], str]] = {
+    "layers": ("llama", dict(num_hidden_layers=10**12), "num_hidden_layers in config.json is 1000000000000, and no"),
+    "layers of gpt2": ("gpt2", dict(n_layer=10**400), r"n_layer in config.json is 10{23}, and no model.* 4,096"),
+    "heads": ("bloom", dict(n_head=1 << 40), "n_head"),
+    "heads of one element": ("llama", dict(head_dim=10**10), "head_dim"),
+    "hidden size": ("llama", dict(hidden_size=10**15), "hidden_size"),
+    "hidden size of t5": ("../golden_answers/t5", dict(d_kv=10**15), "d_kv"),
+    "vocabulary": ("gpt2", dict(vocab_size=10**12), "vocab_size"),
+    "positions": ("llama", dict(max_position_embeddings=10**12), "max_position_embeddings"),
+    "positions and heads": ("llama", dict(max_position_embeddings=1 << 22, head_dim=1 << 12), "is too large"),
+    "window": ("mistral", dict(sliding_window=10**30), "sliding_window"),
+    "distances": ("../golden_answers/t5", dict(relative_attention_max_distance=10**12), "relative_attention_max_dist"),
+    "what turns": ("gpt_neox", dict(rope_parameters=dict(partial_rotary_factor=1e12)), "of a head cannot turn"),
+    "no number": ("llama", dict(hidden_size=float("nan")), "hidden_size in config.json is nan"),
+    "without end": ("gpt_neox", dict(rope_parameters=dict(partial_rotary_factor=float("inf"))), "infinity"),
+    "kinds of layers": ("gpt_neo", dict(attention_types=[[["global", "local"], 10**12]]), "attention_types should say"),
+    "inside": ("gemma3", dict(text_config=dict(num_hidden_layers=10**12)), "num_hidden_layers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_a_size_that_nobody_means_is_refused_by_its_field_before_anything_is_made(tmp_path: Path, what: str) -> None:
+    case, changed, says = SIZES[what]
+    folder = Path(shutil.copytree(GOLDEN / case, tmp_path / "huge"))
+    configure(folder, **changed)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsupportedCheckpoint, match=says):
+            open_checkpoint(folder)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_published_model_is_near_the_limits() -> None:
+    for config in json.loads((Path(__file__).parent / "published.json").read_text()).values():
+        fields = {**config, **config.get("text_config", {})}
+        known = {name: value for name, value in fields.items() if type(value) is int and name in LIMITS}
+        assert known and all(value * 4 <= LIMITS[name] for name, value in known.items())
 
 
 def test_an_adapter_is_refused_with_the_name_of_its_base(tmp_path: Path) -> None:

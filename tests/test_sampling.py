@@ -12,12 +12,10 @@ from chatapp.generation.options import OptionError, Options
 from chatapp.generation.sampling import (
     Sampler,
     Top,
-    candidates,
+    choices,
     draw,
     draw_few,
-    few,
     largest,
-    likeliest,
     log_probability,
 )
 
@@ -53,13 +51,9 @@ def reference(logits: np.ndarray, options: Options) -> dict[int, float]:
 
 
 def chosen(logits: np.ndarray, options: Options, top: Top | None = None) -> dict[int, float]:
-    if options.top_k and options.top_k < logits.size:
-        ids, values = likeliest(logits, options.top_k, top)
-        weights = np.array(few(values, options))
-        places = ids[: weights.size]
-    else:
-        found, weights = candidates(logits, options)
-        places = np.arange(logits.size) if found is None else found
+    found, weighed = choices(logits, options, top)
+    weights = np.array(weighed)
+    places = np.arange(logits.size) if found is None else found[: weights.size]
     total = weights.sum(dtype=np.float64)
     return {int(i): float(w / total) for i, w in zip(places, weights, strict=True) if w > 0}
 
@@ -237,14 +231,19 @@ def test_a_bias_for_a_token_that_the_model_does_not_have_is_refused() -> None:
         sampler(Options(logit_bias={8: 1.0}))
 
 
-def test_log_probabilities_are_the_model_s_own_with_the_likeliest_first() -> None:
-    logits = random_logits(3000)
+@pytest.mark.parametrize("size", [3000, 151936])
+@pytest.mark.parametrize("known", [False, True])
+def test_log_probabilities_are_the_model_s_own_with_the_likeliest_first(size: int, known: bool) -> None:
+    logits = random_logits(size)
     exact = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum())
-    logprob, best = log_probability(logits, 17, 5)
+    ids = largest(logits, 8)
+    top, weights = ((ids, logits[ids]), np.empty_like(logits)) if known else (None, None)
+    logprob, best = log_probability(logits, 17, 5, top, weights)
     assert logprob == pytest.approx(exact[17], abs=1e-5)
     assert [token for token, _ in best] == np.argsort(-exact)[:5].tolist()
     assert [p for _, p in best] == pytest.approx(sorted(exact)[:-6:-1], abs=1e-5)
-    assert log_probability(logits, 17, 0) == (logprob, [])
+    assert log_probability(logits, 17, 0, top, weights) == (logprob, [])
+    assert [token for token, _ in log_probability(logits, 17, 20, top, weights)[1]] == np.argsort(-exact)[:20].tolist()
 
 
 @pytest.mark.parametrize(

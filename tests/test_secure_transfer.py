@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from conftest import MakeCheckpoint, Run
 from loopback_hub import LoopbackHub
 
 from model_store import StoreError, transfer, web
@@ -93,6 +94,41 @@ def test_a_proxy_is_told_who_we_are_and_sees_nothing_else(
     assert b"secret" not in request
 
 
+@pytest.fixture
+def tiny(loopback: LoopbackHub, checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the hub, which processes are told to ask."""
+    loopback.publish("org/tiny", checkpoint("tiny"))
+    monkeypatch.setenv("HF_ENDPOINT", f"https://localhost:{loopback.server.server_address[1]}")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("no_proxy", "")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_whole_pull_goes_through_a_proxy_that_cannot_read_it(
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server, seen), daemon=True).start()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.getsockname()[1]}")
+        done = chatapp("pull", "org/tiny", "--backend", "onnx", "--precision", "f32")
+    assert done.returncode == 0, done.stderr
+    assert len(seen) > 4 and all(request.startswith(b"CONNECT localhost:") for request in seen)
+    assert len(loopback.asked("/api/")) == 1 and len(loopback.asked("/resolve/")) >= len(seen) - 1
+
+
+@pytest.mark.usefixtures("tiny")
+def test_neither_the_api_nor_a_file_is_taken_from_where_anybody_could_alter_it(
+    chatapp: Run, loopback: LoopbackHub
+) -> None:
+    for path in "/api/models", "/resolve/":
+        loopback.requests.clear()
+        loopback.fault(path, status=302, headers={"Location": f"{loopback.storage_url}{path}"}, body=b"")
+        assert "which is not https; nothing was fetched from there" in chatapp("pull", "org/tiny").stderr
+        assert not any(one.host in loopback.storage_url for one in loopback.requests)
+
+
 def serve(server: socket.socket, seen: list[bytes]) -> None:
     """Be a proxy for one connection after the other."""
     with suppress(OSError):
@@ -104,8 +140,8 @@ def serve(server: socket.socket, seen: list[bytes]) -> None:
             seen.append(head)
             theirs = socket.create_connection(("127.0.0.1", int(head.split()[1].rpartition(b":")[2])))
             ours.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            threading.Thread(target=pump, args=(ours, theirs), daemon=True).start()
-            pump(theirs, ours)
+            for ends in (ours, theirs), (theirs, ours):
+                threading.Thread(target=pump, args=ends, daemon=True).start()
 
 
 def pump(source: socket.socket, target: socket.socket) -> None:

@@ -17,7 +17,7 @@ from conftest import ENDLESS, ROOT, MakeCheckpoint, Run
 
 from backends import BackendError
 from chatapp import settings
-from chatapp.dialogue import Dialogue
+from chatapp.dialogue import Dialogue, Setup
 from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.history import Conversation, History
 from chatapp.selection import Wish, open_engine
@@ -129,7 +129,7 @@ def test_each_text_that_a_base_model_continues_in_the_loop_is_a_text_of_its_own(
 
 def talk(model: str | None, monkeypatch: pytest.MonkeyPatch, lines: list[str], *options: str) -> None:
     """The loop, in this process, with somebody who types these lines and leaves."""
-    from chatapp import cli, prompt_loop
+    from chatapp import cli, plain
 
     typed = iter(lines)
 
@@ -140,7 +140,7 @@ def talk(model: str | None, monkeypatch: pytest.MonkeyPatch, lines: list[str], *
             raise EOFError from None
 
     with monkeypatch.context() as patched:
-        patched.setattr(prompt_loop, "ask", ask)
+        patched.setattr(plain, "ask", ask)
         patched.setattr(sys.stdin, "isatty", lambda: True)
         assert cli.main(["run", *([model] if model else []), *options, "--max-tokens", "2"]) == 0
 
@@ -201,25 +201,29 @@ def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_
     engine = open_engine(Store(settings.models()), tiny, Wish("onnx"))
     warnings: list[str] = []
     with History(database) as history:
-        dialogue = Dialogue(engine, Options(max_tokens=3), model=tiny, history=history, warn=warnings.append)
-        list(dialogue.ask("one"))
+        setup = Setup(tiny, {"max_tokens": 3})
+        dialogue = Dialogue(history, kind="chat", setup=setup, warn=warnings.append)
+        list(dialogue.ask(engine, "one").deltas)
         pages = history.connection.execute("PRAGMA page_count").fetchone()[0]
         history.connection.execute(f"PRAGMA max_page_count = {pages}")
-        list(dialogue.ask("two " * 2000))
-        list(dialogue.ask("three " * 1000))
-        assert len(dialogue.said) == 6
+        list(dialogue.ask(engine, "two " * 2000).deltas)
+        list(dialogue.ask(engine, "three " * 1000).deltas)
+        assert len(dialogue.branch()) == 6
         assert len(warnings) == 1 and "the disk is full" in warnings[0]
         assert len(history.messages(1)) == 2
         history.connection.execute("PRAGMA max_page_count = 1000000")
-        list(dialogue.ask("four"))
-        assert [message.text for message in history.messages(1)] == [message.text for message in dialogue.said]
+        list(dialogue.ask(engine, "four").deltas)
+        assert list(history.messages(1)) == dialogue.branch() and len(dialogue.branch()) == 8
+        assert warnings[1:] == ["this conversation is being saved again, with all that was said meanwhile"]
 
 
 class Breaking(Engine):
     """An engine whose device is lost in mid-answer."""
 
-    def chat(self, messages: Sequence[Message], options: Options) -> Generator[Delta, None, None]:
-        deltas = super().chat(messages, options)
+    def chat(
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
+    ) -> Generator[Delta, None, None]:
+        deltas = super().chat(messages, options, begun)
 
         def broken() -> Generator[Delta, None, None]:
             for place, delta in enumerate(deltas):
@@ -231,20 +235,20 @@ class Breaking(Engine):
         return broken()
 
 
-def test_when_the_model_fails_its_partial_answer_is_kept_aside(tiny: str, database: Path) -> None:
+def test_when_the_model_fails_its_partial_answer_stays(tiny: str, database: Path) -> None:
     whole = open_engine(Store(settings.models()), tiny, Wish("onnx"))
     breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template)
     with History(database) as history:
-        dialogue = Dialogue(breaking, Options(max_tokens=9, logit_bias={0: -math.inf}), model=tiny, history=history)
+        setup = Setup(tiny, {"max_tokens": 9, "logit_bias": {0: -math.inf}})
+        dialogue = Dialogue(history, kind="chat", setup=setup, warn=print)
         with pytest.raises(BackendError, match="gone"):
-            list(dialogue.ask("one"))
+            list(dialogue.ask(breaking, "one").deltas)
         partial = history.messages(1)[-1]
         assert partial.text and not partial.finished
         assert partial.options["logit_bias"] == {"0": "-inf"}
-        dialogue.engine = whole
-        list(dialogue.ask("two"))
-        assert [message.text for message in history.messages(1)] == [message.text for message in dialogue.said]
-        assert len(history.tree(1)) == 4
+        list(dialogue.ask(whole, "two").deltas)
+        assert list(history.messages(1)) == dialogue.branch()
+        assert [message.text for message in dialogue.branch()[:3]] == ["one", partial.text, "two"]
 
 
 def test_what_the_model_refuses_is_not_kept(chatapp: Run, tiny: str, database: Path) -> None:

@@ -1,5 +1,6 @@
 """chatapp.settings: where things live, and what the user chose."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,52 @@ def test_settings_that_mean_nothing_are_refused_by_name(home: Path, text: str, s
     (home / "settings.toml").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(settings.SettingsError, match=says):
         settings.read()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, 'theme = "okabe"\n'),
+        ("", 'theme = "okabe"\n'),
+        ('model = "tiny"', 'model = "tiny"\ntheme = "okabe"\n'),
+        ('# mine\ntheme = "paper"  # by day\nmodel = "m"\n', '# mine\ntheme = "okabe"  # by day\nmodel = "m"\n'),
+        ("model = 'tiny'\r\ntheme='paper'\r\n", 'model = \'tiny\'\r\ntheme = "okabe"\r\n'),
+        ('# theme = "paper"\nmodel = "tiny"\n', '# theme = "paper"\nmodel = "tiny"\ntheme = "okabe"\n'),
+        ('  "theme" = "paper"', 'theme = "okabe"'),
+        ("theme = 3 # wrong\n", 'theme = "okabe" # wrong\n'),
+        (
+            'model = """\ntheme = "old"\n"""\ntheme = "paper"\n',
+            'model = """\ntheme = "old"\n"""\ntheme = "okabe"\n',
+        ),
+        ("stores = ['/a']\n[later]\ntheme = 1\n", 'stores = [\'/a\']\ntheme = "okabe"\n[later]\ntheme = 1\n'),
+    ],
+)  # fmt: skip
+def test_a_theme_is_written_without_touching_another_line(home: Path, before: str | None, after: str) -> None:
+    home.mkdir()
+    path = home / "settings.toml"
+    if before is not None:
+        path.write_bytes(before.encode())
+    settings.choose_theme("okabe")
+    assert path.read_bytes().decode() == after
+    assert list(home.iterdir()) == [path]
+
+
+def test_settings_that_are_no_toml_are_left_as_they_are(home: Path) -> None:
+    home.mkdir()
+    (home / "settings.toml").write_text("theme = ")
+    with pytest.raises(settings.SettingsError, match="cannot write the theme into .*settings.toml"):
+        settings.choose_theme("okabe")
+    assert (home / "settings.toml").read_text() == "theme = "
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes are the Unix way")
+def test_settings_behind_a_link_stay_there_and_as_private_as_they_were(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    real = tmp_path / "dotfiles.toml"
+    real.write_text('model = "tiny"\n')
+    real.chmod(0o600)
+    (home / "settings.toml").symlink_to(real)
+    settings.choose_theme("okabe")
+    assert (home / "settings.toml").is_symlink()
+    assert settings.read() == settings.Settings(model="tiny", theme="okabe")
+    assert real.stat().st_mode & 0o777 == 0o600

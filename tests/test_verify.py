@@ -18,7 +18,7 @@ from chatapp.verify.cut import WINDOW, cut
 from chatapp.verify.prompts import LENGTH, PAST, Prompts, prompts_for
 from chatapp.verify.reference import Reference, compute, decoder_and_weights, from_numpy
 from chatapp.verify.tolerance import EXACT, tolerance
-from chatapp.verify.verdict import Expected, Verdict, compare, verify
+from chatapp.verify.verdict import Expected, Verdict, compare, verify, verify_part
 from model_store import Store, StoredModel
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -373,6 +373,38 @@ def test_a_backend_without_f32_says_that_the_graph_was_not_checked(
     verdict = verify(store, model, store.lowered(model, "faulty", "int8"))
     assert verdict.passed
     assert verdict.notes == ("the graph could not be checked at f32: this device knows no float32",)
+
+
+def test_of_an_encoder_decoder_both_are_cut(golden: Make) -> None:
+    decoder, weights = decoder_and_weights(golden("t5-flan"))
+    small, kept = cut(decoder, weights)
+    assert (len(small.layers), len(small.encoder)) == (1, 1) != (len(decoder.layers), len(decoder.encoder))
+    assert {name for name in kept if ".1." in name} == set() and "encoder.layers.0.qkv_proj" in kept
+
+
+# A part of a large model
+
+
+@pytest.mark.parametrize("precision", ["f32", "int8", "int4"])
+@pytest.mark.parametrize("case", ["gpt2", "gemma2", "t5"])
+def test_of_a_large_model_a_part_is_compared(store: Store, golden: Make, case: str, precision: str) -> None:
+    model = golden(case)
+    variant, told = store.lowered(model, "onnx", precision), []
+    verdict = verify_part(
+        store, model, variant, device="cpu", on_progress=lambda step, share: told.append((step, share))
+    )
+    assert verdict.passed, verdict.failures
+    assert [step for step, _ in told] == ["comparing a part"] * (1 if precision == "f32" else 2)
+    assert {comparison.against.partition(",")[0] for comparison in verdict.comparisons} == {"f32", precision}
+    assert "only a part of the model was compared; for all of it: chatapp verify" in verdict.notes[0]
+    assert store.get(model.name).variants[0].verdicts["cpu"]["notes"] == list(verdict.notes)
+
+
+def test_a_wrong_graph_fails_in_a_part_too(store: Store, golden: Make, install: Callable[[Faulty], None]) -> None:
+    install(Faulty(lambda decoder: replace(decoder, activation="relu")))
+    model = golden("gpt2")
+    verdict = verify_part(store, model, store.lowered(model, "faulty", "int8"), device="cpu")
+    assert not verdict.passed
 
 
 # The reference

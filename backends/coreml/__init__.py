@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Progress
+from backends import BackendError, Progress, foreign
 
 if TYPE_CHECKING:
+    from backends.coreml.exported import ForeignSession
     from backends.coreml.session import Session
     from backends.decoder import Decoder, Weights
 
@@ -64,6 +65,8 @@ def carrier(precision: str) -> str:
 def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
     """Try the packages that are meant for a device, each in a process of its own, where that has not been done."""
     refuse_unknown(device)
+    if foreign.read(folder):
+        return  # there is nothing that its logits could be compared with
 
     from backends.coreml.choice import recorded, trials
 
@@ -71,11 +74,16 @@ def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -
         trials(folder, device, on_progress=on_progress)
 
 
-def load(folder: Path, *, device: str = "npu") -> "Session":
-    """Open the package that is best for a device here, which takes minutes the first time."""
+def load(folder: Path, *, device: str = "npu") -> "Session | ForeignSession":
+    """Open the package that is best for a device here, which takes minutes the first time, or one of others."""
     refuse_unknown(device)
 
-    from backends.coreml.choice import open_session
+    from backends.coreml.choice import CORE_ML, open_session
+
+    if found := foreign.read(folder):
+        from backends.coreml import exported
+
+        return exported.open_session(found, folder, device, module=CORE_ML)
 
     return open_session(folder, device)
 

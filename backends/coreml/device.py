@@ -7,7 +7,7 @@ from pathlib import Path
 from backends import BackendError
 from backends.coreml.inputs import Package
 from backends.coreml.packages import contents
-from backends.coreml.runtime import Functions
+from backends.coreml.runtime import Function, Functions
 from backends.coreml.tools import Var, coremltools
 
 KINDS = {
@@ -30,16 +30,20 @@ def compiled(folder: Path, package: Package) -> Path:
 
 
 def compile_package(folder: Path, package: Package) -> Path:
-    """Compile a package, once."""
-    target = compiled(folder, package)
+    """Compile a lowered package, once."""
+    return compile_once(folder / f"{package}.mlpackage", compiled(folder, package))
+
+
+def compile_once(source: Path, target: Path) -> Path:
+    """Compile the package `source` to `target`, where that has not been done."""
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        unfinished = target.with_name(f"unfinished-{package}.mlmodelc")
+        unfinished = target.with_name(f"unfinished-{target.name}")
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
-            coremltools.models.utils.compile_model(str(folder / f"{package}.mlpackage"), str(unfinished))
+            coremltools.models.utils.compile_model(str(source), str(unfinished))
         except Exception as error:  # coremltools has no base class of its own errors
-            raise BackendError(f"Core ML cannot compile {folder / str(package)}: {error}") from error
+            raise BackendError(f"Core ML cannot compile {source}: {error}") from error
         unfinished.rename(target)
     return target
 
@@ -54,6 +58,16 @@ def open_functions(folder: Path, package: Package, device: str) -> Functions:
     except Exception as error:  # coremltools has no base class of its own errors
         raise BackendError(f"Core ML cannot load {path} for {device}: {error}") from error
     return Functions(**functions)
+
+
+def open_export(package: Path, folder: Path, device: str) -> Function:
+    """Load the one function of a package of others, compiled to `folder`."""
+    path = str(compile_once(package, folder / "compiled" / "exported.mlmodelc"))
+    try:
+        function: Function = coremltools.models.CompiledMLModel(path, compute_units=units(device))
+    except Exception as error:  # coremltools has no base class of its own errors
+        raise BackendError(f"Core ML cannot load {package} for {device}: {error}") from error
+    return function
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:

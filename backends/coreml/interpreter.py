@@ -10,11 +10,13 @@ import numpy as np
 
 from backends import BackendError
 from backends.coreml.inputs import Package
-from backends.coreml.operations import OPERATIONS
-from backends.coreml.runtime import Functions
+from backends.coreml.operations import FOREIGN, OPERATIONS
+from backends.coreml.runtime import Function, Functions
 from backends.coreml.tools import MIL_pb2, Model_pb2
-from backends.coreml.weights_file import constant, kind_of, shape_of
+from backends.coreml.weights_file import constant, kind_of, shape_of, sizes_of
 
+Shape = tuple[int | None, ...]
+"""None for a size that varies from call to call."""
 DATA = Path("Data/com.apple.CoreML")
 Argument = str | np.ndarray | list["str | np.ndarray"]
 """The name of a value, or a constant; several of them where an operation takes a list."""
@@ -40,6 +42,7 @@ def stored(values: np.ndarray, kind: str) -> np.ndarray:
     return exact(values.astype(kind), kind) if values.dtype.kind == "f" else values
 
 
+KNOWN = {**OPERATIONS, **FOREIGN}
 Rounding = Callable[[np.ndarray, str], np.ndarray]
 
 
@@ -64,7 +67,7 @@ class Step:
 
     kind: str
     inputs: Mapping[str, Argument]
-    outputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    outputs: tuple[tuple[str, str, Shape], ...]
     """Names, types and shapes."""
 
 
@@ -78,12 +81,15 @@ class Interpreter:
         declared = specification.mlProgram.functions[function]
         block = declared.block_specializations[declared.opset]
         self.rounding = rounding
-        self.inputs: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self.inputs: dict[str, tuple[str, Shape]] = {}
         self.states: dict[str, tuple[str, tuple[int, ...]]] = {}
         for value in declared.inputs:
             is_state = value.type.WhichOneof("type") == "stateType"
             tensor = (value.type.stateType.wrappedType if is_state else value.type).tensorType
-            (self.states if is_state else self.inputs)[value.name] = kind_of(tensor.dataType), shape_of(tensor)
+            if is_state:
+                self.states[value.name] = kind_of(tensor.dataType), shape_of(tensor)
+            else:
+                self.inputs[value.name] = kind_of(tensor.dataType), sizes_of(tensor)
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
         for operation in block.operations:
@@ -106,7 +112,7 @@ class Interpreter:
                 for binding in argument.arguments
             ]
             inputs[name] = values if name == "values" else values[0]
-        outputs = tuple((n, kind_of(t.dataType), shape_of(t)) for n, t in zip(names, types, strict=True))
+        outputs = tuple((n, kind_of(t.dataType), sizes_of(t)) for n, t in zip(names, types, strict=True))
         step = Step(operation.type, inputs, outputs)
         refuse_unknown(step)
         if step.kind.startswith("constexpr_"):  # weights, computed once
@@ -123,7 +129,7 @@ class Interpreter:
         """Compute the outputs, by name, from inputs that must have the declared names and shapes."""
         given = {name: np.asarray(array).shape for name, array in data.items()}
         declared = {name: shape for name, (_, shape) in self.inputs.items()}
-        if given != declared:
+        if given.keys() != declared.keys() or not all(fits(given[name], declared[name]) for name in given):
             raise BackendError(f"the program takes {declared}, and was given {given}")
         values = {name: self.rounding(np.asarray(array), self.inputs[name][0]) for name, array in data.items()}
         for step in self.steps:
@@ -143,23 +149,28 @@ class Interpreter:
             results = [self.rounding(state.arrays[name], "<f2")]
         else:
             given = {name: fetch(argument, values) for name, argument in step.inputs.items()}
-            found = OPERATIONS[step.kind](**given)
+            found = KNOWN[step.kind](**given)
             results = [self.rounding(r, out[1]) for r, out in zip(listed(found), step.outputs, strict=True)]
         for (name, _, shape), result in zip(step.outputs, results, strict=True):
-            if result.shape != shape:
+            if not fits(result.shape, shape):
                 raise BackendError(
                     f"the program declares {name} as {shape}, and {step.kind} makes {result.shape} of it"
                 )
         return results
 
 
+def fits(shape: tuple[int, ...], declared: Shape) -> bool:
+    """Whether an array has the shape that is declared."""
+    return len(shape) == len(declared) and all(size in (None, n) for n, size in zip(shape, declared, strict=True))
+
+
 def refuse_unknown(step: Step) -> None:
     """Refuse an operation, or an input of one, that is not computed here."""
     known = {"read_state": {"input"}, "write_state": {"input", "data"}}.get(step.kind)
     if known is None:
-        if step.kind not in OPERATIONS:
+        if step.kind not in KNOWN:
             raise BackendError(f"the program has the operation {step.kind!r}, which the interpreter does not know")
-        parameters = inspect.signature(OPERATIONS[step.kind]).parameters.values()
+        parameters = inspect.signature(KNOWN[step.kind]).parameters.values()
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             return
         known = {parameter.name for parameter in parameters}
@@ -184,6 +195,12 @@ def open_functions(folder: Path, package: Package, device: str) -> Functions:
     path = folder / f"{package}.mlpackage"
     names = program_of(path)[0].mlProgram.functions
     return Functions(**{name: Interpreter(path, name) for name in names})
+
+
+def open_export(package: Path, folder: Path, device: str) -> Function:
+    """The one function of a package of others, computed exactly."""
+    (name,) = program_of(package)[0].mlProgram.functions
+    return Interpreter(package, name)
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:

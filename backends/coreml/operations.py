@@ -1,4 +1,4 @@
-"""The operations of MIL that this backend writes, in NumPy: strict, so that whatever else is written is refused.
+"""The operations of MIL that this backend writes, or meets in exports, in NumPy: whatever else is there is refused.
 
 https://apple.github.io/coremltools/source/coremltools.converters.mil.mil.ops.defs.html
 """
@@ -70,7 +70,7 @@ def gelu(x: Array, mode: Array) -> Array:
 
 
 def reshape(x: Array, shape: Array) -> Array:
-    require(np.all(shape > 0), "a shape to be inferred")
+    require(np.all(shape != 0), "a shape to be copied")
     return x.reshape(shape)
 
 
@@ -140,3 +140,16 @@ OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "split": split,
 }
 """Functions of an operation's inputs, by its name."""
+
+
+def gather(x: Array, indices: Array, axis: Array, *, batch_dims: Array, validate_indices: Array) -> Array:
+    require(int(batch_dims) == 0, "a gather in batches")
+    return x.take(indices, int(axis))
+
+
+FOREIGN: Mapping[str, Callable[..., Array | list[Array]]] = {
+    "cast": lambda x, dtype: x.astype({"fp16": np.float32, "fp32": np.float32, "int32": np.int32}[str(dtype)]),
+    "gather": gather,
+    "shape": lambda x: np.array(x.shape, np.int32),
+}
+"""What only packages of others have."""

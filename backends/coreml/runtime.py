@@ -43,6 +43,18 @@ class Runtime(Protocol):
         """The share of the estimated work of a decoding step that each device does, as the runtime plans it."""
 
 
+class ExportRuntime(Protocol):
+    """The same of packages of others."""
+
+    def open_export(self, package: Path, folder: Path, device: str) -> Function:
+        """Load the one function of a package for a device; what is made for that goes to `folder`."""
+
+
 def runtime(module: str) -> Runtime:
     """The runtime in the module of this name."""
     return cast(Runtime, import_module(module))  # a module that meets the protocol
+
+
+def export_runtime(module: str) -> ExportRuntime:
+    """The runtime of packages of others in the module of this name."""
+    return cast(ExportRuntime, import_module(module))  # a module that meets the protocol

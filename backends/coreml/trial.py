@@ -74,7 +74,7 @@ def try_out(
     arguments = [str(folder), package.layout, package.policy, device, module]
     here = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "backends.coreml.trial", *arguments]
+    command = [sys.executable, "-P", "-m", "backends.coreml.trial", *arguments]
 
     def failed(reason: str) -> Trial:
         return Trial(package.layout, package.policy, device, reason)

@@ -34,11 +34,17 @@ def kind_of(kind: int) -> str:
     return KINDS[kind]
 
 
+def sizes_of(tensor: MIL_pb2.TensorType) -> tuple[int | None, ...]:
+    """A tensor's shape, None for what varies."""
+    return tuple(one.constant.size if one.WhichOneof("dimension") == "constant" else None for one in tensor.dimensions)
+
+
 def shape_of(tensor: MIL_pb2.TensorType) -> tuple[int, ...]:
     """A tensor's shape, all of whose sizes must be fixed."""
-    if any(dimension.WhichOneof("dimension") != "constant" for dimension in tensor.dimensions):
+    sizes = sizes_of(tensor)
+    if None in sizes:
         raise BackendError("the program has a value whose shape is not fixed")
-    return tuple(dimension.constant.size for dimension in tensor.dimensions)
+    return tuple(size for size in sizes if size is not None)
 
 
 def constant(value: MIL_pb2.Value, folder: Path) -> np.ndarray:

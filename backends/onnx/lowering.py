@@ -14,6 +14,9 @@ from backends.onnx.graph import FUSED, Graph
 TOP = 64
 """How many of the largest logits the graph picks out: enough for the usual top_k, and free beside the step."""
 
+ROWS = 1 << 14
+"""Positions whose angles are computed at once."""
+
 
 class Ops:
     """Operations append nodes and return names of values."""
@@ -88,8 +91,12 @@ class Ops:
         """A table (context_length, head_dim / 2)."""
         if rope is None:
             return ""
-        angle = np.outer(np.arange(self.decoder.context_length), rope.inverse_frequencies)
-        return self.constant(f"{name}_{hash(rope)}", (function(angle) * rope.amplitude).astype(np.float32))
+        table = np.empty((self.decoder.context_length, len(rope.inverse_frequencies)), np.float32)
+        for start in range(0, len(table), ROWS):  # the angles have twice the bits
+            part = table[start : start + ROWS]
+            angles = np.outer(np.arange(start, start + len(part)), rope.inverse_frequencies)
+            part[:] = function(angles) * rope.amplitude
+        return self.constant(f"{name}_{hash(rope)}", table)
 
     def alibi(self, slopes: tuple[float, ...]) -> str:
         """slope * (key - query), (1, heads, T, S), once for all layers."""

@@ -38,8 +38,7 @@ class ForeignSession:
         if width.is_dynamic:
             raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
         try:
-            how = {"PERFORMANCE_HINT": "LATENCY"} | ({"KV_CACHE_PRECISION": "f16"} if device == "CPU" else {})
-            self.request = core.compile_model(model, device, how).create_infer_request()
+            self.request = core.compile_model(model, device, properties(device)).create_infer_request()
         except Exception as error:  # openvino raises RuntimeError, and others
             raise BackendError(f"OpenVINO cannot load {graph} on {device}: {first_line(error)}") from error
         self.context_length, self.vocab_size = foreign.context_length, int(width.get_length())
@@ -86,6 +85,13 @@ class ForeignSession:
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(self, parents)
         self.parents = self.parents[list(parents)]
+
+
+def properties(device: str) -> dict[str, str]:
+    """How a device should compute: on a processor as `runtime.properties` has it for 16-bit weights and states."""
+    chosen = {"PERFORMANCE_HINT": "LATENCY"}
+    exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
+    return chosen | (exact if device == "CPU" else {})
 
 
 def first_line(error: Exception) -> str:

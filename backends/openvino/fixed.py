@@ -1,6 +1,6 @@
 """Run a lowered decoder where every shape must be fixed, as on an NPU: padded parts, caches kept here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +9,9 @@ import openvino
 from openvino import PartialShape, Tensor, Type
 from openvino import opset15 as op
 
-from backends import BackendError, check_call, check_parents, check_rewind
-from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
-from backends.openvino.session import HIDDEN
+from backends import check_call, check_parents, check_rewind
+from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, properties, read_facts
+from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 
 CHUNK = 64
 """Tokens of a prompt that are read at once."""
@@ -20,32 +20,48 @@ LARGEST = 4096
 
 
 class FixedSession:
-    """A loaded decoder: one graph for a part of a prompt, one for a single token."""
+    """A loaded decoder: one graph for a part of a prompt, one for a single token.
+
+    Where there is an encoder, a third graph reads each prompt as a whole, padded.
+    """
 
     top = None
-    whole_prompts = False
 
     def __init__(self, folder: Path, device: str):
-        facts = read_facts(folder)
-        if facts.start_token is not None:
-            raise BackendError(f"OpenVINO cannot run an encoder-decoder on the {device} yet; choose the device cpu")
+        facts, name = read_facts(folder), device.lower()
+        self.whole_prompts = facts.start_token is not None
+        self.start_token = facts.start_token or 0
         self.context_length, self.vocab_size = min(facts.context_length, LARGEST), facts.vocab_size
-        self.requests: dict[int, openvino.InferRequest] = {}
-        for count in (CHUNK, 1):
-            change = partial(fix, count=count, capacity=self.context_length)
-            name = f"{device.lower()}-{count}"
-            compiled = compile_model(folder, device, properties(device, facts), name=name, change=change)
-            self.requests[count] = compiled.create_infer_request()
+
+        config, capacity = properties(device, facts), self.context_length
+
+        def load(part: object, change: Callable[[openvino.Model], None]) -> openvino.InferRequest:
+            compiled = compile_model(folder, device, config, name=f"{name}-{part}", change=change)
+            return compiled.create_infer_request()
+
+        self.requests = {count: load(count, partial(fix, count=count, capacity=capacity)) for count in (CHUNK, 1)}
+        if self.whole_prompts:
+            self.encoder = load("encoder", partial(fix_encoder, capacity=capacity))
+        compiled = self.requests[1].get_compiled_model()
         self.placement = placement(compiled, facts)
         inputs = {port.any_name: tuple(port.shape) for port in compiled.inputs}
         self.shapes = {name: shape for name, shape in inputs.items() if name.startswith("past_")}
-        self.length = 0
+        self.cached = 0
+        """Tokens that the decoder sees."""
+        self.read_ahead = 0
+        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
         self.cache = self.empty(0)
         """Keys and values by name, each (B, kv_heads, context_length, head_dim)."""
+        self.memory: dict[str, np.ndarray] = {}
+        """The same of the prompt that the encoder has read."""
+
+    @property
+    def length(self) -> int:
+        return self.cached + self.read_ahead
 
     @property
     def batch(self) -> int:
-        return len(next(iter(self.cache.values()))) if self.length else 0
+        return len(next(iter(self.cache.values()))) if self.cached else 0
 
     def empty(self, rows: int) -> dict[str, np.ndarray]:
         return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes.items()}
@@ -53,20 +69,38 @@ class FixedSession:
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
         check_call(self, batch, count, last)
-        if not self.length:
+        ahead = self.read_ahead
+        if not self.cached:
             self.cache = self.empty(batch)
+            if self.whole_prompts:
+                self.memory = self.read(tokens)
+                tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         logits = np.empty((batch, last, self.vocab_size), np.float32)
         for row in range(batch):
             start = 0
             while start < count:
                 alone = count - last < start or count - start == 1
                 end = start + 1 if alone else min(start + CHUNK, count - last + 1)
-                found = self.step(row, tokens[row, start:end], self.length + start)
+                found = self.step(row, tokens[row, start:end], self.cached + start)
                 if end > count - last:
                     logits[row, end - 1 - (count - last)] = found
                 start = end
-        self.length += count
+        self.cached, self.read_ahead = self.cached + count, ahead
         return logits
+
+    def read(self, prompts: np.ndarray) -> dict[str, np.ndarray]:
+        """What the encoder makes of `prompts` (B, n), padded at their ends, by the decoder's names for it."""
+        count = prompts.shape[1]
+        padding = self.context_length - count
+        hidden = np.where(np.arange(self.context_length) < count, 0, UNSEEN).astype(np.float32)[None, None, None]
+        found: dict[str, list[np.ndarray]] = {}
+        for tokens in np.pad(prompts, ((0, 0), (0, padding))):
+            infer(self.encoder, {"prompt": tokens[None], "prompt_mask": hidden})
+            for port in self.encoder.model_outputs:
+                name = port.any_name.replace("read_", "memory_")
+                found.setdefault(name, []).append(self.encoder.get_tensor(port).data[0].copy())
+        mask = np.repeat(hidden, len(prompts), axis=0)
+        return {name: np.stack(rows) for name, rows in found.items()} | {"prompt_mask": mask}
 
     def step(self, row: int, tokens: np.ndarray, past: int) -> np.ndarray:
         """Read `tokens` (n,), padded in front, after `past` cached ones; the logits of the last one, (vocab,)."""
@@ -77,7 +111,7 @@ class FixedSession:
         key_positions = np.concatenate([cached, np.full(pad, HIDDEN), positions[pad:]])
         feeds = dict(tokens=np.pad(tokens, (pad, 0))[None], positions=positions, key_positions=key_positions)
         request = self.requests[size]
-        for name, buffer in self.cache.items():
+        for name, buffer in (self.cache | self.memory).items():
             request.set_tensor(name, Tensor(buffer[row : row + 1], shared_memory=True))
         infer(request, feeds)
         for name, buffer in self.cache.items():
@@ -86,17 +120,28 @@ class FixedSession:
         return logits
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self.length = length
+        check_rewind(self, length, self.read_ahead + 1)
+        self.read_ahead = self.read_ahead if length else 0
+        self.cached = length - self.read_ahead
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(self, parents)
-        self.cache = {name: buffer[list(parents)] for name, buffer in self.cache.items()}
+        self.cache, self.memory = (
+            {name: buffer[list(parents)] for name, buffer in kept.items()} for kept in (self.cache, self.memory)
+        )
 
 
 def fix(model: openvino.Model, count: int, capacity: int) -> None:
     """Let a lowered decoder read `count` tokens of one row, with caches as inputs `past_...` and outputs `new_...`."""
     inputs = {node.get_friendly_name(): node for node in model.get_parameters()}
+    sizes = {"tokens": [1, count], "positions": [count], "key_positions": [capacity + count]}
+    if "prompt" in inputs:
+        only_decoder(model)
+        hide_padding(model, capacity)
+        for name, node in inputs.items():
+            if name.startswith("memory_"):
+                _, heads, _, head_dim = node.get_partial_shape()
+                sizes[name] = [1, heads.get_length(), capacity, head_dim.get_length()]
     inputs["wanted"].output(0).replace(op.constant(np.array([count - 1])).output(0))
     for assign in model.get_sinks():
         name = assign.get_variable_id()
@@ -114,4 +159,23 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
         model.remove_sink(assign)
     for name in ("parents", "wanted"):
         model.remove_parameter(inputs[name])
-    model.reshape({"tokens": [1, count], "positions": [count], "key_positions": [capacity + count]})
+    model.reshape(sizes)
+
+
+def fix_encoder(model: openvino.Model, capacity: int) -> None:
+    """Leave the encoder, reading one prompt of `capacity` tokens."""
+    only_encoder(model)
+    hide_padding(model, capacity)
+    model.reshape({"prompt": [1, capacity]})
+
+
+def hide_padding(model: openvino.Model, capacity: int) -> None:
+    """Add the new input `prompt_mask` (1, 1, 1, capacity) to all scores of a prompt's tokens."""
+    hidden = op.parameter(PartialShape([1, 1, 1, capacity]), Type.f32, name="prompt_mask")
+    hidden.output(0).get_tensor().set_names({"prompt_mask"})
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "ScaledDotProductAttention":
+            mask = node.input_value(3)
+            if mask.get_node().get_type_name() != "Select":  # that makes a mask of what was written before
+                node.input(3).replace_source_output(op.add(mask, hidden).output(0))
+    model.add_parameters([hidden])

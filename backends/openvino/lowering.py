@@ -13,40 +13,47 @@ from openvino import opset15 as op
 
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.openvino.matrix import matrix, rows
-from backends.openvino.runtime import Facts
+from backends.openvino.runtime import UNSEEN, Facts
+from backends.openvino.weights_file import WeightsFile
 
 Node = Any
 """A node or one of its outputs: the types of `openvino` say little."""
-UNSEEN = -65504.0
-"""What is added to the score of a key that must not be seen: the lowest float16."""
+
+
+class Matrices:
+    """The matrices of all parts of a model, each stored once."""
+
+    def __init__(self, folder: Path):
+        self.file, self.nodes = WeightsFile(folder), dict[str, Node]()
+
+    def of(self, weight: Weight) -> Node:
+        """The constant of a weight."""
+        if weight.name not in self.nodes:
+            self.nodes[weight.name] = matrix(weight.values, self.file)
+        return self.nodes[weight.name]
 
 
 class Ops:
-    """Operations return nodes; `matrices` are those of all parts of a model, each stored once."""
+    """Operations return nodes."""
 
-    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: dict[str, Node]):
+    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: Matrices):
         self.decoder, self.inputs, self.matrices = decoder, inputs, matrices
         self.tokens, self.positions = inputs["tokens"], inputs["positions"]
         self.assigned: list[Node] = []
         self.shared: dict[Hashable, Node] = {}
 
     def embed(self, table: Weight, index: Node) -> Node:
-        rows = self.matrix(table)
-        if isinstance(table.values, Quantized) and table.values.format:
-            rows = matrix(table.values)  # the plugin looks rows up in float32, and would multiply by these too
+        # The plugin looks rows of microscaling formats up in float32, and would multiply by these too.
+        alone = isinstance(table.values, Quantized) and table.values.format
+        rows = matrix(table.values, self.matrices.file) if alone else self.matrices.of(table)
         return op.gather(rows, op.convert(index, "i32"), op.constant(np.int32(0)))
 
     def linear(self, x: Node, weight: Weight) -> Node:
         """A list of two for a gate and what it gates: apart, the plugin need not copy them out of one result."""
         if weight.name.endswith("gate_up_proj"):
             return [self.linear(x, half) for half in halves(weight)]
-        y = op.matmul(x, self.matrix(weight), False, True)
+        y = op.matmul(x, self.matrices.of(weight), False, True)
         return y if weight.bias is None else op.add(y, vector(weight.bias))
-
-    def matrix(self, weight: Weight) -> Node:
-        if weight.name not in self.matrices:
-            self.matrices[weight.name] = matrix(weight.values)
-        return self.matrices[weight.name]
 
     def scale(self, x: Node, factor: float) -> Node:
         return op.multiply(x, op.constant(np.float32(factor)))
@@ -238,7 +245,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         "parents": parameter("parents", np.int32, -1),
         "wanted": parameter("wanted", np.int64, -1),
     }
-    matrices: dict[str, Node] = {}
+    matrices = Matrices(folder)
     ops = Ops(decoder, inputs, matrices)
     outputs = [op.result(named(forward(decoder, weights, ops), "logits"))]
     if decoder.encoder:
@@ -250,10 +257,10 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
     facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
-    openvino.save_model(model, folder / "model.xml", compress_to_fp16=False)
+    matrices.file.finish(model)
 
 
-def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: dict[str, Node]) -> list[Node]:
+def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: Matrices) -> list[Node]:
     """What each layer of the decoder attends to, as outputs of the model."""
     count = op.gather(op.shape_of(prompt), integers(1), op.constant(np.int64(0)))
     positions = op.range(op.constant(np.int64(0)), op.squeeze(count), op.constant(np.int64(1)), "i64")

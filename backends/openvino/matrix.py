@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import openvino
-from openvino import PartialShape, Shape, Tensor, Type
+from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino._offline_transformations import compress_model_transformation
-from openvino.op import Constant
 
 from backends.decoder import Quantized
+from backends.openvino.weights_file import WeightsFile
 from backends.quantize import dequantize
 
 Node = Any
@@ -19,13 +19,14 @@ EXPONENT = 127
 """What an E8M0 scale of 1 is stored as."""
 
 
-def matrix(values: np.ndarray | Quantized) -> Node:
-    """A constant (out, in)."""
-    if not isinstance(values, Quantized):
-        return float16(values) if values.dtype == np.float16 else op.constant(np.asarray(values, np.float32))
-    if values.bits == 16:  # the plugins know no integers of so many bits
-        return op.constant(dequantize(values))
-    product = op.multiply(*(float4 if values.format == "mxfp4" else integers)(values))
+def matrix(values: np.ndarray | Quantized, file: WeightsFile) -> Node:
+    """A constant (out, in), whose numbers go to `file`."""
+    if isinstance(values, np.ndarray) and values.dtype == np.float16:
+        return float16(values)
+    if not isinstance(values, Quantized) or values.bits == 16:  # the plugins know no integers of so many bits
+        exact = np.asarray(dequantize(values) if isinstance(values, Quantized) else values, np.float32)
+        return file.constant(exact, Type.f32, exact.shape)
+    product = op.multiply(*(float4 if values.format == "mxfp4" else integers)(values, file))
     rows, blocks = values.scales.shape
     return product if blocks == 1 else op.reshape(product, op.constant(np.array([rows, blocks * values.block])), False)
 
@@ -53,24 +54,28 @@ def rows(values: np.ndarray | Quantized, part: slice) -> np.ndarray | Quantized:
     return replace(values, values=values.values[part], scales=values.scales[part], zero_points=zero_points)
 
 
-def integers(values: Quantized) -> tuple[Node, Node]:
+def integers(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
     """Numbers and their scales."""
     shape, each = shapes(values)
-    scales = op.constant(np.asarray(values.scales, np.float32).reshape(each))
+    scales = file.constant(np.asarray(values.scales, np.float32), Type.f32, each)
     zero_points = values.zero_points
     if values.bits == 8:
         # Unsigned bytes are multiplied faster than signed ones: what was 0 is 128.
         zeros = np.full(1, 0, np.int8) if zero_points is None else zero_points.reshape(each)
         numbers, zeros = (x.view(np.uint8) ^ 0x80 for x in (values.values.reshape(shape), zeros))
-        return op.subtract(op.convert(op.constant(numbers), "f32"), op.convert(op.constant(zeros), "f32")), scales
-    if zero_points is None:
-        return op.convert(nibbles(Type.i4, values.values ^ 0x88, shape), "f32"), scales  # offset 8 to two's complement
+        found = file.constant(numbers, Type.u8, shape), file.constant(zeros, Type.u8, zeros.shape)
+        return op.subtract(*(op.convert(x, "f32") for x in found)), scales
+    if zero_points is None:  # offset 8 to two's complement
+        return op.convert(file.constant(values.values ^ 0x88, Type.i4, shape), "f32"), scales
     pairs = np.pad(zero_points.ravel(), (0, zero_points.size % 2))
-    zeros = nibbles(Type.u4, pairs[::2] | pairs[1::2] << 4, each)
-    return op.subtract(op.convert(nibbles(Type.u4, values.values, shape), "f32"), op.convert(zeros, "f32")), scales
+    found = (
+        file.constant(values.values, Type.u4, shape),
+        file.constant(pairs[::2] | pairs[1::2] << 4, Type.u4, each),
+    )
+    return op.subtract(*(op.convert(x, "f32") for x in found)), scales
 
 
-def float4(values: Quantized) -> tuple[Node, Node]:
+def float4(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
     """The same for a microscaling format that the plugins know: elements of 4 bits, scales that are powers of two.
 
     The values are twice the elements.
@@ -78,19 +83,6 @@ def float4(values: Quantized) -> tuple[Node, Node]:
     elements = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
     codes = np.searchsorted(elements, np.abs(values.values) / 2).astype(np.uint8) | (values.values < 0) * np.uint8(8)
     shape, each = shapes(values)
-    numbers = nibbles(Type.f4e2m1, codes.ravel()[::2] | codes.ravel()[1::2] << 4, shape)
+    numbers = file.constant(codes.ravel()[::2] | codes.ravel()[1::2] << 4, Type.f4e2m1, shape)
     exponents = np.clip(np.rint(np.log2(values.scales * 2)) + EXPONENT, 0, 254).astype(np.uint8)
-    scales = filled(Type.f8e8m0, exponents, each)
-    return op.convert(numbers, "f32"), op.convert(scales, "f32")
-
-
-def nibbles(kind: Type, pairs: np.ndarray, shape: tuple[int, ...]) -> Node:
-    """A constant of elements of 4 bits, two of them in each of `pairs`, the low one first."""
-    return filled(kind, pairs, shape)
-
-
-def filled(kind: Type, data: np.ndarray, shape: tuple[int, ...]) -> Node:
-    """A constant of a type that NumPy does not have."""
-    tensor = Tensor(kind, Shape(shape))
-    tensor.data[:] = data.reshape(tensor.data.shape)
-    return Constant(tensor)
+    return op.convert(numbers, "f32"), op.convert(file.constant(exponents, Type.f8e8m0, each), "f32")

@@ -27,7 +27,7 @@ class PagedSession:
         facts = read_facts(folder)
         change = partial(page, layers=facts.layers or ())
         # Nothing is kept: the plugin of 2026.4 cannot read its own copy of a model with such attention.
-        compiled = compile_model(folder, device, properties(device, facts), name="", change=change)
+        compiled = compile_model(folder, device, properties(device, facts, pages=True), name="", change=change)
         self.request = compiled.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)

@@ -11,9 +11,12 @@ import openvino
 
 from backends import BackendError, Placement
 from backends.processor import cores
+from backends.quantize import PRECISIONS
 
 CACHED = 1 << 29
 """Bytes of weights up to which a compiled model is kept on disk: it holds them again."""
+UNSEEN = -65504.0
+"""What is added to the score of a key that must not be seen: the lowest float16."""
 Properties = dict[str, object]
 
 
@@ -38,20 +41,22 @@ def read_facts(folder: Path) -> Facts:
         raise BackendError(f"OpenVINO cannot load {folder}: {error}; delete the folder") from error
 
 
-def properties(device: str, facts: Facts) -> Properties:
-    """How a device should compute."""
+def properties(device: str, facts: Facts, *, pages: bool = False) -> Properties:
+    """How a device should compute; `pages` tells that caches are pages, not states of the model."""
     chosen: Properties = {"PERFORMANCE_HINT": "LATENCY"}  # all of the device for one request
-    exact = facts.precision == "f32"
-    if exact:
+    processor, rounded = device == "CPU", facts.precision != "f32"
+    quick = pages and PRECISIONS[facts.precision].bits < 16
+    if not rounded or (processor and not quick):
         chosen["INFERENCE_PRECISION_HINT"] = "f32"  # where it can, the plugin computes in 16 bits otherwise
-    if device == "CPU":
+    if processor:
         if cores():
             chosen["INFERENCE_NUM_THREADS"] = cores()  # a second thread on the same core slows the first
         chosen["ENABLE_CPU_PINNING"] = False  # a thread bound to a core waits for whoever else works there
-        # A cache in bytes is half the traffic of one in 16 bits; activations that share a scale by 128 are
-        # multiplied a quarter faster than by 32, the default.
-        chosen["KV_CACHE_PRECISION"] = facts.precision if facts.precision in ("f32", "f16") else "u8"
-        chosen["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0 if exact else 128
+        # A cache in bytes is half the traffic of one in 16 bits. Where rows read several tokens at once, the plugin of
+        # 2026.4 gives wrong logits with states in bytes, and with any states while it computes in bfloat16.
+        chosen["KV_CACHE_PRECISION"] = "u8" if quick else "f16" if rounded else "f32"
+        # Activations that share a scale by 128 are multiplied a quarter faster than by 32, the default.
+        chosen["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 128 if rounded else 0
     return chosen
 
 

@@ -1,7 +1,7 @@
 """What a reply arrives in: deltas with their tokens, their timings and, at the end, the usage."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 FinishReason = Literal["stop", "length", "cancelled"]
@@ -75,7 +75,7 @@ class Usage:
 
     def as_dict(self) -> dict[str, Any]:  # Any: int, float, str and list, ready for JSON
         """The same, for JSON."""
-        return asdict(self) | {"latencies": list(self.latencies)}
+        return {name: getattr(self, name) for name in self.__slots__} | {"latencies": list(self.latencies)}
 
 
 @dataclass(frozen=True, slots=True)

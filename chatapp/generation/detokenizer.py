@@ -30,6 +30,10 @@ class Detokenizer:
 
     def add(self, token: int) -> str:
         """The text that this token completes; the beginning of a character waits for its end."""
+        whole = self.tokenizer.whole(token)
+        if whole is not None and not (self.given or self.utf8.getstate()[0]):
+            self.previous = token
+            return whole
         if not self._visible(token):
             return ""
         if self.sentence:
@@ -47,6 +51,9 @@ class Detokenizer:
 
     def describe(self, token: int) -> str:
         """What a token would look like here, were it the next one; a special token by its name."""
+        whole = self.tokenizer.whole(token)
+        if whole is not None and not self.given:
+            return whole
         if not self._visible(token):
             return self.tokenizer.name(token)
         if self.sentence:

@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -12,10 +12,11 @@ from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.delta import Delta, Token, Usage, percentile
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.generate import generate
+from chatapp.generation.generate import generate, parts
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.message import Message
 from chatapp.generation.options import Options
+from chatapp.generation.preview import Distribution
 from chatapp.generation.row import Row
 from chatapp.generation.sampling import Sampler
 from chatapp.generation.stop import StopStrings
@@ -69,6 +70,8 @@ class Engine:
         self.context_length = session.context_length
         self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         self._cached: list[int] = []
+        self._next: tuple[list[int], Distribution] | None = None
+        """The prompt that was last asked about, and what may follow it."""
         self._lock = threading.Lock()
 
     @property
@@ -88,23 +91,47 @@ class Engine:
         """How many tokens a text is."""
         return len(self.tokenizer.encode(text))
 
-    def chat(self, messages: Sequence[Message], options: Options) -> Generator[Delta, None, None]:
-        """The assistant's reply to a conversation."""
+    def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
+        """How many tokens the prompt of a conversation is."""
+        return len(self._conversation(messages)) + len(begun)
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
+        detokenizer = Detokenizer(self.tokenizer)
+        return "".join(map(detokenizer.add, tokens))
+
+    def chat(
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
+    ) -> Generator[Delta, None, None]:
+        """The assistant's reply to a conversation, or what follows where it has `begun` with these tokens.
+
+        Those are not told again, but a character that they left incomplete is; a stop string that begins among them
+        is not noticed.
+        """
         started = perf_counter()
+        if begun and self.session.whole_prompts:
+            raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
+        if begun and begun[-1] in self.tokenizer.eos:
+            raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
+        prompt = self._conversation(messages)
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, begun=begun))
+
+    def _conversation(self, messages: Sequence[Message]) -> list[int]:
         if self.chat_template is None:
             raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
-        prompt = self.chat_template.encode(messages, self.tokenizer)
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started))
+        return self.chat_template.encode(messages, self.tokenizer)
 
     def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
         """What may follow a text; what answers it, where an encoder reads it."""
         started = perf_counter()
+        prompt = self._text(text)
+        context = () if self.session.whole_prompts else prompt
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=context))
+
+    def _text(self, text: str) -> list[int]:
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
-        if self.session.whole_prompts:
-            return self._stream(self._turn(self.tokenizer.encode_whole(text), options, self.tokenizer.eos, started))
-        prompt = self.tokenizer.encode_prompt(text)
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=prompt))
+        return self.tokenizer.encode_whole(text) if self.session.whole_prompts else self.tokenizer.encode_prompt(text)
 
     def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.
@@ -123,6 +150,36 @@ class Engine:
         first = self._infill.first(self.tokenizer, prompt)
         return self._stream(self._turn(prompt, options, self._infill.end, started, first=first))
 
+    def next_token(
+        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True
+    ) -> Distribution | None:
+        """What the model says about the token that comes after a conversation or a text.
+
+        The prompt is read as for a turn, and what was read serves the next one; the last answer is remembered. Before
+        each part of the prompt `wanted` is asked; None, where it says no.
+        """
+        tokens = self._text(prompt) if isinstance(prompt, str) else self._conversation(prompt)
+        context = tokens if isinstance(prompt, str) and not self.session.whole_prompts else ()
+        turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
+        if (known := self._next) and known[0] == tokens:
+            return known[1]
+        with self._lock:
+            try:
+                read = tokens[: self._reuse(turn)]
+            finally:
+                self._cached = []  # what the cache holds after an error is not known
+            for part in parts(self.session, tokens[len(read) :]):
+                if not wanted():
+                    self._keep(read)
+                    return None
+                logits = self.session.forward(part)
+                read += part[0].tolist()
+            self._keep(read)
+            written = [] if self.session.whole_prompts else tokens
+            found = Distribution(logits[0, -1], written, turn.rows[0].detokenizer.describe)
+            self._next = tokens, found
+            return found
+
     def _turn(
         self,
         prompt: list[int],
@@ -132,13 +189,17 @@ class Engine:
         *,
         context: Sequence[int] = (),
         first: Sequence[int] = (),
+        begun: Sequence[int] = (),
     ) -> Turn:
         """Check a request and make it ready, before anything is computed.
 
         The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
+        The tokens `begun` are the reply's, which the model has to go on with.
         """
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
+        written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
+        prompt = [*prompt, *begun]
         if max(prompt) >= self.session.vocab_size:
             raise GenerationError(
                 f"the tokenizer makes token {max(prompt):,} of this prompt and "
@@ -148,11 +209,10 @@ class Engine:
         if len(prompt) > self.context_length:
             raise PromptTooLong(len(prompt), self.context_length)
         given = len(self.tokenizer.bytes_of(prompt[-1]) or b"") if first else 0
-        prompt = prompt[:-1] if first else prompt
+        prompt, written = (prompt[:-1], written[:-1]) if first else (prompt, written)
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
         vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
-        written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         rows = [
             Row(
                 index,
@@ -166,6 +226,8 @@ class Engine:
             )
             for index in range(options.n)
         ]
+        for row in rows:
+            row.go_on_from(begun)
         return Turn(prompt, rows, seed, options.seed is not None, Stopwatch(started), unfinished=len(rows))
 
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:

@@ -12,17 +12,23 @@ PREFILL = 512
 """Tokens of a prompt read at a time: between two parts a long prefill can be cancelled."""
 
 
+def parts(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
+    """The tokens of a prompt as they are read, one `forward` each."""
+    size = len(prompt) if session.whole_prompts else PREFILL
+    for start in range(0, len(prompt), size):
+        yield np.array([prompt[start : start + size]], np.int64)
+
+
 def generate(session: Session, prompt: list[int], batch: list[Row], watch: Stopwatch) -> Iterator[Row | None]:
     """Yield each row each time it has grown by a token, and None between the parts of a long prompt.
 
     The reader may finish a row too. Finished rows leave `batch`, which always tells, place by place,
     whose tokens the session's rows hold; the very last ones stay.
     """
-    part = len(prompt) if session.whole_prompts else PREFILL
-    for start in range(0, len(prompt), part):
-        if start:
+    for place, part in enumerate(parts(session, prompt)):
+        if place:
             yield None
-        logits = session.forward(np.array([prompt[start : start + part]], np.int64))
+        logits = session.forward(part)
         watch.lap("prefill")
     places = [0] * len(batch)  # every row continues the one that read the prompt
     while True:

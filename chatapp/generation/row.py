@@ -1,5 +1,6 @@
 """One of n completions as it grows: its tokens, and the text they make."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,9 +31,18 @@ class Row:
     """Of the last token."""
     best: list[tuple[int, float]] = field(default_factory=list)
     """The likeliest tokens in the last one's place, with their log-probabilities."""
+    weights: np.ndarray | None = None
+    """Where log-probabilities are reckoned."""
     finish_reason: FinishReason | None = None
     seconds: float = 0.0
     """The turn's time when the last token was told."""
+
+    def go_on_from(self, begun: Sequence[int]) -> None:
+        """The reply has begun with these tokens, which are told already."""
+        for token in begun:
+            self.detokenizer.add(token)
+            if self.sampler.penalised:
+                self.sampler.seen.add(token)
 
     def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
         """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
@@ -41,7 +51,8 @@ class Row:
             logits[self.first] = every[self.first]
         token = self.sampler.sample(logits, top)
         if self.logprobs is not None:
-            self.logprob, self.best = log_probability(logits, token, self.logprobs)
+            self.weights = np.empty_like(logits) if self.weights is None else self.weights
+            self.logprob, self.best = log_probability(logits, token, self.logprobs, top, self.weights)
         self.tokens.append(token)
         if token in self.end:
             self.finish_reason = "stop"

@@ -19,6 +19,8 @@ from chatapp.generation.options import OptionError, Options
 Top = tuple[np.ndarray, np.ndarray]
 """Ids and logits of the largest logits, largest first, lower id first among equals."""
 BLOCK = 256
+HEAD = 8
+"""So many of the likeliest tokens often have nearly all of the weight."""
 LOWEST = np.finfo(np.float32).min
 
 
@@ -109,12 +111,19 @@ def greedy(logits: np.ndarray, top: Top | None) -> int:
 
 def draw_one(logits: np.ndarray, options: Options, chance: float, top: Top | None) -> int:
     """One of the candidates, each as often as its weight says; `chance` is from [0, 1)."""
+    ids, weights = choices(logits, options, top)
+    place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
+    return place if ids is None else int(ids[place])
+
+
+def choices(
+    logits: np.ndarray, options: Options, top: Top | None = None
+) -> tuple[np.ndarray | None, np.ndarray | list[float]]:
+    """The tokens that may be drawn (None: all; as many as have weights), with weights relative to the likeliest's 1."""
     if options.top_k and options.top_k < logits.size:
         ids, values = likeliest(logits, options.top_k, top)
-        return int(ids[draw_few(few(values, options), chance)])
-    places, weights = candidates(logits, options)
-    place = draw(weights, chance)
-    return place if places is None else int(places[place])
+        return ids, few(values, options)
+    return candidates(logits, options)
 
 
 def likeliest(logits: np.ndarray, count: int, top: Top | None) -> tuple[np.ndarray, list[float]]:
@@ -131,15 +140,32 @@ def few(logits: list[float], options: Options) -> list[float]:
 
     Plain numbers: for a few dozen they are several times quicker than arrays.
     """
-    peak, temperature = logits[0] if logits else -math.inf, options.temperature
-    check_peak(peak)
-    weights = [math.exp((logit - peak) / temperature) for logit in logits]
-    if options.top_p < 1:
-        ends = list(accumulate(weights))
-        del weights[bisect_left(ends, options.top_p * ends[-1]) + 1 :]
+    check_peak(logits[0] if logits else -math.inf)
+    weights = few_of_nucleus(logits, options) if options.top_p < 1 else weigh_few(logits, logits[0], options)
     if options.min_p:
         weights = [weight for weight in weights if weight >= options.min_p]
     return weights
+
+
+def few_of_nucleus(logits: list[float], options: Options) -> list[float]:
+    """Weights of the fewest that hold `top_p` of all weight.
+
+    The first ones often settle how many that are, whatever the others weigh; then these are not weighed.
+    """
+    for count in HEAD, len(logits):
+        weights = weigh_few(logits[:count], logits[0], options)
+        ends = list(accumulate(weights))
+        most = ends[-1] + weights[-1] * (len(logits) - len(weights))
+        last = bisect_left(ends, options.top_p * ends[-1])
+        if last == bisect_left(ends, options.top_p * most):
+            break
+    return weights[: last + 1]
+
+
+def weigh_few(logits: list[float], peak: float, options: Options) -> list[float]:
+    """The same as `weigh`, of plain numbers."""
+    temperature = options.temperature
+    return [math.exp((logit - peak) / temperature) for logit in logits]
 
 
 def draw_few(weights: list[float], chance: float) -> int:
@@ -253,13 +279,20 @@ def block_sums(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return blocks, blocks.cumsum()
 
 
-def log_probability(logits: np.ndarray, token: int, count: int) -> tuple[float, list[tuple[int, float]]]:
+def log_probability(
+    logits: np.ndarray, token: int, count: int, top: Top | None = None, weights: np.ndarray | None = None
+) -> tuple[float, list[tuple[int, float]]]:
     """The logarithm of a token's probability, and the `count` likeliest tokens with theirs.
 
-    Of the model's own distribution: before biases, penalties, temperature and filters.
+    Of the model's own distribution: before biases, penalties, temperature and filters. `top` saves looking for the
+    largest, and `weights` (vocab,) float32 are overwritten, which is quicker than making new ones for each token.
     """
-    peak = logits.max()
+    peak = top[1][0] if top else logits.max()
     check_peak(peak)
-    total = float(peak) + math.log(weigh(logits, peak, 1.0).sum(dtype=np.float64))
-    best = largest(logits, count) if count else ()
-    return float(logits[token]) - total, [(int(i), float(logits[i]) - total) for i in best]
+    weights = np.subtract(logits, peak, out=weights)
+    total = float(peak) + math.log(np.exp(weights, out=weights).sum())
+    if not count:
+        return float(logits[token]) - total, []
+    ids = top[0][:count] if top and top[0].size >= count else largest(logits, count)
+    best = zip(ids.tolist(), logits[ids].tolist(), strict=True)
+    return float(logits[token]) - total, [(i, logit - total) for i, logit in best]

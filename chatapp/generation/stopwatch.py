@@ -17,9 +17,9 @@ class Stopwatch:
     def lap(self, phase: str) -> None:
         """The time since the last lap went into this phase."""
         now = perf_counter()
-        self.spent[phase] += now - self.last
-        self.total += now - self.last
-        self.last = now
+        passed, self.last = now - self.last, now
+        self.spent[phase] += passed
+        self.total += passed
 
     def resume(self) -> None:
         """What passed since the last lap was not ours."""

@@ -56,6 +56,7 @@ class Tokenizer:
         self.byte_level = decoder.get("type") == "ByteLevel"
         self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
         self._bytes: dict[int, bytes | None] = {}
+        self._whole: dict[int, str | None] = {}
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a user's text, in which a control token's spelling is only letters."""
@@ -118,6 +119,12 @@ class Tokenizer:
             self._bytes[token] = self._find_bytes(token)
         return self._bytes[token]
 
+    def whole(self, token: int) -> str | None:
+        """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
+        if token not in self._whole:
+            self._whole[token] = self._find_whole(token)
+        return self._whole[token]
+
     def beginning_with(self, token: int) -> list[int]:
         """The tokens whose bytes begin with this one's, itself among them; none if they are not bytes."""
         name = self.name(token)
@@ -129,10 +136,19 @@ class Tokenizer:
     def _find_bytes(self, token: int) -> bytes | None:
         name = self.name(token)
         if self.byte_level:
-            known = name and ALPHABET.keys() >= set(name)
-            return bytes(ALPHABET[character] for character in name) if known else name.encode()
+            try:
+                return name.translate(ALPHABET).encode("latin-1")
+            except UnicodeEncodeError:  # a character that stands for no byte
+                return name.encode()
         match = BYTE.fullmatch(name) if self._byte_fallback else None
         return bytes([int(match[1], 16)]) if match else None
+
+    def _find_whole(self, token: int) -> str | None:
+        content = None if self.moses or token in self.hidden else self.bytes_of(token)
+        try:
+            return content.decode() if content else None
+        except UnicodeDecodeError:
+            return None
 
     def _encode_part(self, text: str, *, first: bool = True) -> list[int]:
         """Tokens of plain text, none of them a control token; `first`: it begins the whole."""
@@ -219,11 +235,11 @@ def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
     return vocabulary
 
 
-def _alphabet() -> dict[str, int]:
-    """The byte that each character of a byte-level token stands for (GPT-2, bytes_to_unicode)."""
+def _alphabet() -> dict[int, int]:
+    """The byte that each character of a byte-level token stands for (GPT-2, bytes_to_unicode), and 256 for no byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return dict.fromkeys(others, 256) | {256 + i: byte for i, byte in enumerate(others)}
 
 
 ALPHABET = _alphabet()

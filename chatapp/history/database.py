@@ -61,13 +61,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         END""",
         "INSERT INTO words (words) VALUES ('rebuild')",
     ),
+    (  # 3: how a conversation is answered, what its user has not sent yet, summaries, and the tokens of replies
+        "ALTER TABLE conversations ADD COLUMN setup TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE conversations ADD COLUMN draft TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE messages ADD COLUMN summary TEXT NOT NULL DEFAULT ''",
+        "CREATE TABLE tokens (message INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+        """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
+            DELETE FROM tokens WHERE message = old.id;
+        END""",
+    ),
 )
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the database, made or brought up to date where needed; one that is not ours is left as it is."""
+def connect(path: Path | None) -> sqlite3.Connection:
+    """Open the database, made or brought up to date where needed; one that is not ours is left as it is.
+
+    Without a path it is in memory only.
+    """
     with translated(path):
-        connection = _open(path)
+        connection = _open(path) if path else _connection(":memory:")
         try:
             connection.execute("PRAGMA secure_delete = ON")  # what is deleted for good is overwritten
             connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: safe when chatapp is killed
@@ -79,12 +91,13 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _open(path: Path) -> sqlite3.Connection:
-    def opened(target: str, *, uri: bool = False) -> sqlite3.Connection:
-        return sqlite3.connect(
-            target, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64, uri=uri
-        )
+def _connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(
+        target, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64, uri=uri
+    )
 
+
+def _open(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
@@ -93,11 +106,11 @@ def _open(path: Path) -> sqlite3.Connection:
             raise NotKept(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
     if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         # Nobody can be writing: without this, SQLite would want to make files beside it in order to read.
-        return opened(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-    return opened(str(path))
+        return _connection(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    return _connection(str(path))
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def _version(connection: sqlite3.Connection, path: Path | None) -> int:
     """The version of the database, checked to be one of ours."""
     # In one statement, because another process may be making the tables.
     version, application, tables = connection.execute(
@@ -114,7 +127,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: sqlite3.Connection, path: Path | None) -> None:
     """Bring the tables up to date, whole or not at all, also when two processes begin at once."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode = WAL")
@@ -139,7 +152,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path | None) -> Iterator[None]:
     """Tell SQLite's errors in the user's words; a mistake of our own passes as it is."""
     try:
         yield
@@ -147,7 +160,7 @@ def translated(path: Path) -> Iterator[None]:
         reason = _reason(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, error)
         if reason is None:
             raise
-        raise NotKept(reason.format(path)) from error
+        raise NotKept(reason.format(path or "memory")) from error
 
 
 def _reason(code: int, error: sqlite3.Error) -> str | None:

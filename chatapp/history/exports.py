@@ -3,11 +3,13 @@
 import html
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from chatapp.generation import Token
 from chatapp.history.records import Conversation, Message
+from chatapp.history.tokens import as_lists
 from chatapp.terminal import printable
 
 FORMAT = "chatapp-conversations"
@@ -41,13 +43,18 @@ pre {{ white-space: pre-wrap; overflow-wrap: anywhere; unicode-bidi: isolate; ma
 """
 
 
-def as_json(conversations: Iterable[tuple[Conversation, Sequence[Message]]]) -> str:
-    """Everything, all branches included, as `imports.read` understands it."""
-    facts = [_facts(conversation, messages) for conversation, messages in conversations]
+def as_json(
+    conversations: Iterable[tuple[Conversation, Sequence[Message]]],
+    tokens: Callable[[int], Sequence[Token]] = lambda message: (),
+) -> str:
+    """Everything, all branches included, as `imports.read` understands it; `tokens` gives those of a message."""
+    facts = [_facts(conversation, messages, tokens) for conversation, messages in conversations]
     return json.dumps({"format": FORMAT, "version": VERSION, "conversations": facts}, indent=2, allow_nan=False) + "\n"
 
 
-def _facts(conversation: Conversation, messages: Sequence[Message]) -> dict[str, Any]:  # Any: JSON
+def _facts(
+    conversation: Conversation, messages: Sequence[Message], tokens: Callable[[int], Sequence[Token]]
+) -> dict[str, Any]:  # Any: JSON
     return {
         "title": conversation.title,
         "kind": conversation.kind,
@@ -55,6 +62,7 @@ def _facts(conversation: Conversation, messages: Sequence[Message]) -> dict[str,
         "created": conversation.created,
         "updated": conversation.updated,
         "leaf": conversation.leaf,
+        **_some(setup=dict(conversation.setup)),
         "messages": [
             {
                 "id": message.id,
@@ -67,10 +75,16 @@ def _facts(conversation: Conversation, messages: Sequence[Message]) -> dict[str,
                 "model": message.model,
                 "options": dict(message.options),
                 "usage": dict(message.usage),
+                **_some(summary=message.summary, tokens=as_lists(tokens(message.id))),
             }
             for message in messages
         ],
     }
+
+
+def _some(**facts: object) -> dict[str, object]:
+    """Those of the facts that there are: older versions of chatapp had none of these."""
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def as_markdown(conversation: Conversation, messages: Sequence[Message]) -> str:

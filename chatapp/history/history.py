@@ -7,34 +7,46 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import Any, Self
 
-from chatapp.history import search
-from chatapp.history.database import connect, transaction, translated
+from chatapp.generation import Token
+from chatapp.history import rows, search
+from chatapp.history.database import PATIENCE, connect, transaction, translated
 from chatapp.history.errors import ConversationNotFound, HistoryError
 from chatapp.history.records import Conversation, Found, Kind, Message, Role
 from chatapp.history.text import clean, first_words, one_line
+from chatapp.history.tokens import unpacked
 
 KEPT_DELETED = 30 * 24 * 3600.0
 """Seconds for which a deleted conversation can be brought back."""
-
-CONVERSATION = "id, title, kind, model, created, updated, messages, leaf, deleted"
-MESSAGE = (
-    "m.id, m.conversation, m.parent, m.role, m.text, m.created, m.finished, m.finish_reason, m.model"
-    ", m.options, m.usage"
-)
 
 
 class History:
     """All conversations of one user; may be used from several threads, and by several processes at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
+        """Open the database there; without a path there is one in memory, which ends with the program."""
         self.path = path
         self.connection = connect(path)
+        self.patience = PATIENCE
         self._lock = RLock()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Be told sooner, or later, that another program holds the conversations."""
+        self.patience = seconds
+        with self._reading() as connection:
+            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+    def reopen(self) -> None:
+        """Open the database anew: a file that could only be read may be writable by now."""
+        with self._lock:
+            before, self.connection = self.connection, connect(self.path)
+            before.close()
+            self.wait_at_most(self.patience)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -73,17 +85,42 @@ class History:
             )
         return found
 
-    def create(self, kind: Kind = "chat", *, model: str = "", title: str = "") -> Conversation:
+    def create(
+        self,
+        kind: Kind = "chat",
+        *,
+        model: str = "",
+        title: str = "",
+        setup: Mapping[str, Any] | None = None,
+    ) -> Conversation:
         """Begin a conversation; until it has a message it is not listed, and its first words become its title."""
         self.purge()
         now = time.time()
         with self._writing():
             row = self.connection.execute(
-                f"INSERT INTO conversations (title, kind, model, created, updated) VALUES (?, ?, ?, ?, ?) "
-                f"RETURNING {CONVERSATION}",
-                (one_line(title), kind, one_line(model), now, now),
+                f"INSERT INTO conversations (title, kind, model, created, updated, setup) VALUES (?, ?, ?, ?, ?, ?) "
+                f"RETURNING {rows.CONVERSATION}",
+                (one_line(title), kind, one_line(model), now, now, json.dumps(setup or {})),
             ).fetchone()
-        return Conversation(*row)
+        return rows.conversation(row)
+
+    def keep_setup(self, conversation: int, setup: Mapping[str, Any]) -> None:
+        """Keep how a conversation is answered."""
+        with self._writing():
+            self.connection.execute(
+                "UPDATE conversations SET setup = ? WHERE id = ?", (json.dumps(setup), conversation)
+            )
+
+    def draft(self, conversation: int) -> str:
+        """What the user has not sent yet."""
+        with self._reading():
+            row = self.connection.execute("SELECT draft FROM conversations WHERE id = ?", (conversation,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def keep_draft(self, conversation: int, draft: str) -> None:
+        """Keep what the user has not sent yet; no export has it."""
+        with self._writing():
+            self.connection.execute("UPDATE conversations SET draft = ? WHERE id = ?", (clean(draft), conversation))
 
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation another title."""
@@ -137,12 +174,12 @@ class History:
             SELECT l.id, l.parent, 0 FROM messages l JOIN conversations c ON c.id = ? AND l.id = c.leaf
             UNION ALL SELECT l.id, l.parent, depth + 1 FROM messages l JOIN path ON l.id = path.parent
         )"""
-        query = f"{path} SELECT {MESSAGE} FROM path JOIN messages m ON m.id = path.id ORDER BY depth DESC"
+        query = f"{path} SELECT {rows.MESSAGE} FROM path JOIN messages m ON m.id = path.id ORDER BY depth DESC"
         return self._messages(conversation, query)
 
     def tree(self, conversation: int) -> Sequence[Message]:
         """The messages of all branches, each after its parent."""
-        return self._messages(conversation, f"SELECT {MESSAGE} FROM messages m WHERE conversation = ? ORDER BY id")
+        return self._messages(conversation, f"SELECT {rows.MESSAGE} FROM messages m WHERE conversation = ? ORDER BY id")
 
     def latencies(self, message: int) -> Sequence[float]:
         """The seconds that each token of a reply took, all but the first."""
@@ -150,69 +187,72 @@ class History:
             row = self.connection.execute("SELECT latencies FROM messages WHERE id = ?", (message,)).fetchone()
         return tuple(json.loads(row[0])) if row else ()
 
+    def tokens(self, message: int) -> Sequence[Token]:
+        """The tokens of a reply, where they were kept."""
+        with self._reading():
+            row = self.connection.execute("SELECT content FROM tokens WHERE message = ?", (message,)).fetchone()
+        return unpacked(row[0]) if row else ()
+
+    def prompts(self, limit: int = 1000) -> Sequence[str]:
+        """What the user said last in conversations, each text once, the newest first."""
+        query = """SELECT m.text FROM messages m JOIN conversations c ON c.id = m.conversation
+            WHERE m.role = 'user' AND c.kind = 'chat' AND c.deleted IS NULL ORDER BY m.id DESC LIMIT ?"""
+        with self._reading():
+            texts = self.connection.execute(query, (20 * limit,))
+            return list(islice(dict.fromkeys(text for (text,) in texts if text.strip()), limit))
+
     def add(self, conversation: int, role: Role, text: str, *, parent: int | None) -> Message:
         """Add a message after another (None: at the beginning), and show its branch.
 
         To edit a message is to add one with the same parent; the message before stays, as another version.
         """
-        return self._insert(Message(0, conversation, parent, role, clean(text), time.time()))
+        return self.put(Message(0, conversation, parent, role, text, time.time()))
 
-    def begin_reply(
-        self, conversation: int, *, parent: int | None, model: str, options: Mapping[str, Any] | None = None
-    ) -> Message:
-        """Add an empty reply, which `grow` fills and `finish` ends; another with this parent is another version."""
-        return self._insert(
-            Message(
-                0,
-                conversation,
-                parent,
-                "assistant",
-                "",
-                time.time(),
-                False,
-                model=one_line(model),
-                options=options or {},
-            )
-        )
-
-    def grow(self, texts: Mapping[int, str]) -> None:
-        """Save what replies, by their numbers, have come to so far."""
+    def put(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> Message:
+        """Add a message as it is, with a number of its own, and show its branch."""
         with self._writing():
-            for message, text in texts.items():
-                self.connection.execute("UPDATE messages SET text = ? WHERE id = ?", (clean(text), message))
+            self.get(message.conversation)
+            if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
+                raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
+            new = rows.insert(self.connection, message, latencies)
+            rows.keep_tokens(self.connection, new, tokens)
+            self.connection.execute(
+                "UPDATE conversations SET leaf = ?, updated = max(updated, ?), messages = messages + 1 WHERE id = ?",
+                (new, message.created, message.conversation),
+            )
+            self._name(message.conversation)
+            versions = self.connection.execute(
+                "SELECT id FROM messages WHERE conversation = ? AND parent IS ? ORDER BY id",
+                (message.conversation, message.parent),
+            ).fetchall()
+        return replace(message, id=new, text=clean(message.text), versions=tuple(row[0] for row in versions))
 
-    def finish(
-        self, message: int, text: str, *, finish_reason: str | None, usage: Mapping[str, Any] | None = None
-    ) -> None:
-        """End a reply."""
-        usage = dict(usage or {})
-        latencies = json.dumps([round(seconds, 6) for seconds in usage.pop("latencies", ())])
+    def change(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> None:
+        """Save what a message has become: a reply that grows or has ended, or a summary."""
+        usage, times = json.dumps(dict(message.usage)), rows.times(latencies)
         with self._writing():
             self.connection.execute(
-                "UPDATE messages SET text = ?, finished = 1, finish_reason = ?, usage = ?, latencies = ? WHERE id = ?",
-                (clean(text), finish_reason, json.dumps(usage), latencies, message),
+                "UPDATE messages SET text = ?, finished = ?, finish_reason = ?, usage = ?, summary = ?, "
+                "latencies = iif(? = '[]', latencies, ?) WHERE id = ?",
+                (clean(message.text), message.finished, message.finish_reason, usage, clean(message.summary))
+                + (times, times, message.id),
             )
+            rows.keep_tokens(self.connection, message.id, tokens)
 
-    def write(self, conversation: int, text: str) -> Message | None:
-        """Make a completion's text this one: what its user changed becomes a branch; the last message, if any.
-
-        The messages that the text begins with stay, whoever wrote them; the rest is the user's.
-        """
-        rest, last = clean(text), None
-        with self._lock:
-            shown = {message.id for message in self.messages(conversation)}
-            after: defaultdict[int | None, list[Message]] = defaultdict(list)
-            for message in self.tree(conversation):
-                if message.text:
-                    after[message.parent].append(message)
-            while fitting := [one for one in after[last.id if last else None] if rest.startswith(one.text)]:
-                last = max(fitting, key=lambda one: (one.id in shown, one.id))
-                rest = rest[len(last.text) :]
-            if rest:
-                return self.add(conversation, "user", rest, parent=last.id if last else None)
-            if last:
-                self.select(last.id)
-            return last
+    def withdraw(self, message: int) -> None:
+        """Delete a message that nothing follows, as if it had never been; its parent ends the branch then."""
+        with self._writing():
+            row = self.connection.execute(
+                "DELETE FROM messages WHERE id = ? AND NOT EXISTS (SELECT 1 FROM messages l WHERE "
+                "l.conversation = messages.conversation AND l.parent = messages.id) RETURNING conversation, parent",
+                (message,),
+            ).fetchone()
+            if row:
+                self.connection.execute(
+                    "UPDATE conversations SET messages = messages - 1, leaf = iif(leaf = ?, ?, leaf), "
+                    "title = iif(messages = 1, '', title) WHERE id = ?",
+                    (message, row[1], row[0]),
+                )
 
     def select(self, message: int) -> None:
         """Show the branch that ends with a message."""
@@ -220,31 +260,30 @@ class History:
             conversation = self._conversation_of(message)
             self.connection.execute("UPDATE conversations SET leaf = ? WHERE id = ?", (message, conversation))
 
-    def newest(self, message: int) -> int:
-        """Where the branch through a message ends, following the newest version each time."""
-        query = "SELECT max(id) FROM messages WHERE conversation = ? AND parent = ?"
-        with self._reading():
-            conversation = self._conversation_of(message)
-            while (after := self.connection.execute(query, (conversation, message)).fetchone()[0]) is not None:
-                message = after
-        return message
-
     def search(self, text: str, limit: int = 50) -> Sequence[Found]:
         """The conversations and messages that have all these words, the newest first."""
         with self._reading():
             return search.find(self.connection, clean(text), limit)
 
-    def restore(self, conversation: Conversation, messages: Sequence[Message]) -> Conversation:
+    def restore(
+        self,
+        conversation: Conversation,
+        messages: Sequence[Message],
+        tokens: Mapping[int, Sequence[Token]] | None = None,
+    ) -> Conversation:
         """Add a whole conversation from elsewhere, each message after its parent, with numbers of its own here."""
         with self._writing():
             row = (one_line(conversation.title), conversation.kind, one_line(conversation.model), conversation.created)
             new = self.connection.execute(
-                "INSERT INTO conversations (title, kind, model, created, updated) VALUES (?, ?, ?, ?, ?) RETURNING id",
-                (*row, conversation.updated),
+                "INSERT INTO conversations (title, kind, model, created, updated, setup) VALUES (?, ?, ?, ?, ?, ?) "
+                "RETURNING id",
+                (*row, conversation.updated, json.dumps(dict(conversation.setup))),
             ).fetchone()[0]
             places: dict[int | None, int | None] = {None: None}
             for message in messages:
-                places[message.id] = self._insert_row(message, new, places[message.parent])
+                here = replace(message, conversation=new, parent=places[message.parent])
+                places[message.id] = place = rows.insert(self.connection, here)
+                rows.keep_tokens(self.connection, place, (tokens or {}).get(message.id, ()))
             self.connection.execute(
                 "UPDATE conversations SET leaf = ?, updated = ?, messages = ? WHERE id = ?",
                 (places[conversation.leaf], conversation.updated, len(messages), new),
@@ -253,33 +292,6 @@ class History:
         return self.get(new)
 
     # Rows
-
-    def _insert(self, message: Message) -> Message:
-        with self._writing():
-            self.get(message.conversation)
-            if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
-                raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
-            new = self._insert_row(message, message.conversation, message.parent)
-            self.connection.execute(
-                "UPDATE conversations SET leaf = ?, updated = ?, messages = messages + 1 WHERE id = ?",
-                (new, message.created, message.conversation),
-            )
-            self._name(message.conversation)
-            versions = self.connection.execute(
-                "SELECT id FROM messages WHERE conversation = ? AND parent IS ? ORDER BY id",
-                (message.conversation, message.parent),
-            ).fetchall()
-        return replace(message, id=new, versions=tuple(row[0] for row in versions))
-
-    def _insert_row(self, message: Message, conversation: int, parent: int | None) -> int:
-        row = (conversation, parent, message.role, clean(message.text), message.created, message.finished)
-        options, usage = json.dumps(dict(message.options)), json.dumps(dict(message.usage))
-        cursor = self.connection.execute(
-            "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
-            "usage, latencies) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '[]')",
-            (*row, message.finish_reason, one_line(message.model), options, usage),
-        )
-        return int(cursor.lastrowid or 0)
 
     def _name(self, conversation: int) -> None:
         """Make the title from the user's first words, where there is none yet."""
@@ -297,19 +309,19 @@ class History:
 
     def _conversations(self, where: str, *values: object) -> Sequence[Conversation]:
         with self._reading():
-            rows = self.connection.execute(f"SELECT {CONVERSATION} FROM conversations WHERE {where}", values)
-            return [Conversation(*row) for row in rows]
+            found = self.connection.execute(f"SELECT {rows.CONVERSATION} FROM conversations WHERE {where}", values)
+            return [rows.conversation(row) for row in found]
 
     def _messages(self, conversation: int, query: str) -> Sequence[Message]:
         with self._reading():
             versions: defaultdict[int | None, list[int]] = defaultdict(list)
-            rows = self.connection.execute(
+            places = self.connection.execute(
                 "SELECT parent, id FROM messages WHERE conversation = ? ORDER BY parent, id", (conversation,)
             )
-            for parent, message in rows:
+            for parent, message in places:
                 versions[parent].append(message)
             tuples = {parent: tuple(children) for parent, children in versions.items()}
-            return [_message(row, tuples[row[2]]) for row in self.connection.execute(query, (conversation,))]
+            return [rows.message(row, tuples[row[2]]) for row in self.connection.execute(query, (conversation,))]
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -320,8 +332,3 @@ class History:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translated(self.path), transaction(self.connection):
             yield self.connection
-
-
-def _message(row: tuple[Any, ...], versions: tuple[int, ...]) -> Message:  # Any: SQLite's columns
-    facts = (row[0], row[1], row[2], row[3], row[4], row[5], bool(row[6]), row[7], row[8])
-    return Message(*facts, json.loads(row[9]), json.loads(row[10]), versions)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from chatapp.generation import Token
 from chatapp.history.errors import NotUnderstood
 from chatapp.history.exports import FORMAT, VERSION
 from chatapp.history.records import Conversation, Kind, Message, Role
+from chatapp.history.tokens import of_lists
 
 KNOWN = "our own export, ChatGPT's conversations.json, and Ollama's messages or Modelfile"
 
@@ -19,6 +21,8 @@ class Imported:
 
     conversation: Conversation
     messages: Sequence[Message]
+    tokens: Mapping[int, Sequence[Token]] = field(default_factory=dict)
+    """Those of some messages, by their numbers."""
 
 
 @dataclass
@@ -91,12 +95,15 @@ def _ours(content: Mapping[str, Any], name: str) -> Batch:
 def _conversation(facts: Any, where: str) -> Imported:
     messages: list[Message] = []
     ids: set[int] = set()
+    tokens: dict[int, Sequence[Token]] = {}
     for place, one in enumerate(taken(facts, "messages", list, where), 1):
         message = _message(one, f"message {place} of {where}")
         if message.id in ids or message.parent not in {*ids, None}:
             raise NotUnderstood(f"message {place} of {where} has a number twice, or a parent that is not before it")
         ids.add(message.id)
         messages.append(message)
+        if "tokens" in one:
+            tokens[message.id] = of_lists(one["tokens"], f"message {place} of {where}")
     leaf = taken(facts, "leaf", (int, type(None)), where)
     if leaf not in {*ids, None}:
         raise NotUnderstood(f"{where} ends with message {leaf}, which it does not have")
@@ -111,17 +118,15 @@ def _conversation(facts: Any, where: str) -> Imported:
             _time(facts, "updated", where),
             len(messages),
             leaf,
+            setup=_json(facts, "setup", where) if "setup" in facts else {},
         ),
         messages,
+        tokens,
     )
 
 
 def _message(facts: Any, where: str) -> Message:
     reason = taken(facts, "finish_reason", (str, type(None)), where)
-    try:
-        json.dumps([taken(facts, "options", dict, where), taken(facts, "usage", dict, where)], allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise NotUnderstood(f"{where} has options or usage that no JSON can hold ({error})") from error
     return Message(
         taken(facts, "id", int, where),
         0,
@@ -132,9 +137,20 @@ def _message(facts: Any, where: str) -> Message:
         taken(facts, "finished", bool, where),
         reason,
         taken(facts, "model", str, where),
-        facts["options"],
-        facts["usage"],
+        _json(facts, "options", where),
+        _json(facts, "usage", where),
+        summary=taken(facts, "summary", str, where) if "summary" in facts else "",
     )
+
+
+def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
+    """An object of any fields, which must be proper JSON."""
+    value: dict[str, Any] = taken(facts, key, dict, where)
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise NotUnderstood(f"{where} has {key!r} that no JSON can hold ({error})") from error
+    return value
 
 
 def _time(facts: Any, key: str, where: str) -> float:

@@ -28,6 +28,8 @@ class Conversation:
     leaf: int | None
     """The last message of the branch that is shown."""
     deleted: float | None = None
+    setup: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
+    """How it is answered; what a search finds comes without."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Message:
     """The summary of a reply's turn, without its latencies, which `History.latencies` gives."""
     versions: tuple[int, ...] = ()
     """The messages with the same parent, this one included, oldest first."""
+    summary: str = ""
+    """What was said up to this message, in brief, where the model had to be told so."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
+FIRST = ("stop", "submit", "go_on")
+"""What must be found on a narrow screen, too."""
+
 
 class Keys(Widget):
     """A footer in one widget: Textual's own mounts one for each key, which the first frame would wait for."""
@@ -18,9 +21,15 @@ class Keys(Widget):
     def render(self) -> Content:
         active = self.screen.active_bindings
         shown = {found.binding.action: found.binding for found in active.values() if found.binding.show}
-        left = Content.assemble(" ", *(part for binding in shown.values() for part in (*self.key(binding), "  ")))
         palette = Binding(self.app.COMMAND_PALETTE_BINDING, "command_palette", "Commands", key_display="^P")
         right = Content.assemble(*self.key(palette), " ")
+        left = Content(" ")
+        first = [shown.pop(action) for action in FIRST if action in shown]
+        for binding in (*first, *shown.values()):  # a narrow screen leaves the last ones to the palette
+            longer = left + Content.assemble(*self.key(binding), "  ")
+            if longer.cell_length + right.cell_length > self.size.width:
+                break
+            left = longer
         return left + " " * max(0, self.size.width - left.cell_length - right.cell_length) + right
 
     def key(self, binding: Binding) -> tuple[tuple[str, Style], tuple[str, Style]]:

@@ -4,13 +4,15 @@ At int8, rounding hides what a wrong GELU or epsilon does. The same lowering at 
 the model's own weights, shows it, and is small whatever the model's size.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from backends.decoder import Attention, Decoder, Quantized, Weight, Weights
 from chatapp.verify.prompts import LENGTH
 
 VOCABULARY = 1024
+MOST = 4
+"""Layers."""
 WINDOW = LENGTH // 3
 """Windows are cut too, so that the ordinary prompts go past them."""
 
@@ -18,13 +20,14 @@ WINDOW = LENGTH // 3
 class Cut(Mapping[str, Weight]):
     """The weights of a cut decoder."""
 
-    def __init__(self, weights: Weights, kept: list[int], vocabulary: int):
+    def __init__(self, weights: Weights, kept: Mapping[str, list[int]], vocabulary: int):
         self.weights, self.vocabulary = weights, vocabulary
-        self.sources = {name: name for name in weights if not name.startswith("layers.")}
-        for i, layer in enumerate(kept):
-            prefix = f"layers.{layer}."
-            parts = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
-            self.sources |= {f"layers.{i}.{part}": prefix + part for part in parts}
+        self.sources = {name: name for name in weights if not name.startswith(tuple(kept))}
+        for layers, places in kept.items():
+            for i, layer in enumerate(places):
+                prefix = f"{layers}{layer}."
+                parts = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
+                self.sources |= {f"{layers}{i}.{part}": prefix + part for part in parts}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.sources)
@@ -45,13 +48,20 @@ class Cut(Mapping[str, Weight]):
 
 
 def cut(decoder: Decoder, weights: Weights) -> tuple[Decoder, Cut]:
-    """The decoder and its weights, cut; every layer is kept where there is an encoder, which has layers of its own."""
-    kinds: dict[Attention, int] = {}
-    for i, attention in enumerate(decoder.layers):
-        kinds.setdefault(attention, i)
-    kept = list(range(len(decoder.layers))) if decoder.encoder else list(kinds.values())
-    layers = tuple(
-        replace(attention, window=min(attention.window, WINDOW)) for attention in (decoder.layers[i] for i in kept)
+    """The decoder and its weights, cut, and so its encoder where there is one."""
+    kept = {"layers.": first_of_each(decoder.layers), "encoder.layers.": first_of_each(decoder.encoder)}
+    layers, encoder = (
+        tuple(replace(one[i], window=min(one[i].window, WINDOW)) for i in places)
+        for one, places in zip((decoder.layers, decoder.encoder), kept.values(), strict=True)
     )
     vocabulary = min(max(VOCABULARY, decoder.start_token + 1), decoder.vocab_size)
-    return replace(decoder, layers=layers, vocab_size=vocabulary), Cut(weights, kept, vocabulary)
+    small = replace(decoder, layers=layers, encoder=encoder, vocab_size=vocabulary)
+    return small, Cut(weights, kept, vocabulary)
+
+
+def first_of_each(layers: Sequence[Attention]) -> list[int]:
+    """The first layer of each kind; no more than `MOST`, where each has a scale of its own."""
+    kinds: dict[Attention, int] = {}
+    for i, attention in enumerate(layers):
+        kinds.setdefault(attention, i)
+    return list(kinds.values())[:MOST]

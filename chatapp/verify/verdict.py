@@ -6,16 +6,18 @@ from datetime import UTC, datetime
 
 import backends
 from backends import BackendError, Session
-from backends.quantize import PRECISIONS
+from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
 from chatapp.verify import ORIGINAL
 from chatapp.verify.comparison import Comparison, Tally
 from chatapp.verify.cut import cut
-from chatapp.verify.prompts import Prompts
+from chatapp.verify.prompts import Prompts, prompts_for
 from chatapp.verify.reference import NUMPY, Logits, Reference, compute, decoder_and_weights, from_numpy
 from chatapp.verify.tolerance import CUT, EXACT, tolerance
 from chatapp.verify.walk import STEPS, walk
 from model_store import Progress, Store, StoredModel, Variant
+
+NOT_EXACT = "the graph could not be checked at f32: {}"
 
 
 @dataclass(frozen=True)
@@ -68,21 +70,59 @@ def verify(
     comparisons += check_session(module.load(variant.folder, device=device), variant.precision, reference, on_progress)
     if PRECISIONS[variant.precision].bits < 32:
         try:
-            comparisons += check_graph(store, model, variant.backend, device, reference)
+            comparisons += check_graph(store, model, variant.backend, device, prompts=reference.prompts[0])
         except BackendError as error:
-            notes.append(f"the graph could not be checked at f32: {error}")
+            notes.append(NOT_EXACT.format(error))
+    return judge(store, model, variant, device, Findings(reference.name, comparisons, notes))
+
+
+def verify_part(
+    store: Store, model: StoredModel, variant: Variant, *, device: str, on_progress: Progress | None = None
+) -> Verdict:
+    """Compare a layer of each kind, lowered as `variant` was, with the NumPy decoder, and keep the verdict.
+
+    This takes seconds, however large the model is, where `verify` reads all of it several times.
+    """
+    decoder, _ = decoder_and_weights(model)
+    prompts = prompts_for(model, decoder)[0]
+    notes = [f"only a part of the model was compared; for all of it: chatapp verify {model.name}"]
+    comparisons = []
+    precisions = list(dict.fromkeys(("f32", variant.precision)))
+    for place, precision in enumerate(precisions):
+        if on_progress:
+            on_progress("comparing a part", place / len(precisions))
+        try:
+            comparisons += check_graph(store, model, variant.backend, device, prompts=prompts, precision=precision)
+        except BackendError as error:
+            if precision == variant.precision:
+                raise
+            notes.append(NOT_EXACT.format(error))
+    return judge(store, model, variant, device, Findings(NUMPY, comparisons, notes))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was compared with what."""
+
+    reference: str
+    comparisons: Sequence[Comparison]
+    notes: Sequence[str]
+
+
+def judge(store: Store, model: StoredModel, variant: Variant, device: str, found: Findings) -> Verdict:
+    """The verdict that follows from comparisons, which is kept with the variant."""
     verdict = Verdict(
-        passed=all(comparison.passed for comparison in comparisons),
+        passed=all(comparison.passed for comparison in found.comparisons),
         model=model.name,
         backend=variant.backend,
         device=device,
         precision=variant.precision,
-        reference=reference.name,
+        reference=found.reference,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={"chatapp": __version__, variant.backend: module.signature()},
-        comparisons=tuple(comparisons),
-        failures=tuple(failure for comparison in comparisons for failure in comparison.failures),
-        notes=tuple(notes),
+        versions={"chatapp": __version__, variant.backend: backends.get(variant.backend).signature()},
+        comparisons=tuple(found.comparisons),
+        failures=tuple(failure for comparison in found.comparisons for failure in comparison.failures),
+        notes=tuple(found.notes),
     )
     store.keep_verdict(variant, device, asdict(verdict))
     return verdict
@@ -111,18 +151,20 @@ def check_session(
     return compare(session, reference.prompts, versions, on_progress)
 
 
-def check_graph(store: Store, model: StoredModel, backend: str, device: str, reference: Reference) -> list[Comparison]:
-    """Lower a cut of the model at float32 and compare it: what rounding would hide shows here."""
+def check_graph(
+    store: Store, model: StoredModel, backend: str, device: str, *, prompts: Prompts, precision: str = "f32"
+) -> list[Comparison]:
+    """Lower a cut of the model and compare it: at float32, what rounding would hide shows."""
     small, weights = cut(*decoder_and_weights(model))
-    prompts = replace(reference.prompts[0], tokens=reference.prompts[0].tokens % small.vocab_size)
-    logits = compute(small, weights, [prompts])
+    prompts = replace(prompts, tokens=prompts.tokens % small.vocab_size)
+    logits = compute(small, Rounded(weights, PRECISIONS[precision]), [prompts])
     with store.unfinished(model.name) as folder:
-        backends.get(backend).lower(small, weights, folder, precision="f32")
+        backends.get(backend).lower(small, weights, folder, precision=precision)
         session = backends.get(backend).load(folder, device=device)
         computes = session.placement.precision  # f16 on devices that know no other
         limits = CUT if computes == "f32" else tolerance(computes).computed
         count = len(small.layers)
-        expected = Expected(f"f32, {count} layer{'s' if count > 1 else ''}", logits, limits)
+        expected = Expected(f"{precision}, {count} layer{'s' if count > 1 else ''}", logits, limits)
         return compare(session, [prompts], [expected], prefix="graph ")
 
 

@@ -24,9 +24,11 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; `attention_types` is a list of (kinds, how often they repeat)."""
     heads, size = field(config, "num_heads", "num_attention_heads"), config["hidden_size"]
     attention = Attention(heads, heads, size // heads, scale=1.0)
-    kinds = [kind for pattern, count in config["attention_types"] for kind in pattern * count]
-    if len(kinds) != field(config, "num_layers", "num_hidden_layers") or {*kinds} - {"global", "local"}:
-        raise ValueError(f"attention_types should say global or local for each layer, and says {kinds}")
+    layers = field(config, "num_layers", "num_hidden_layers")
+    types = config["attention_types"]
+    kinds = [kind for pattern, count in types for kind in pattern * min(count, layers + 1)]
+    if len(kinds) != layers or {*kinds} - {"global", "local"}:
+        raise ValueError(f"attention_types should say global or local for each layer, and says {types}")
     window = config.get("window_size", 256)
     return Decoder(
         layers=tuple(replace(attention, window=window if kind == "local" else 0) for kind in kinds),

@@ -35,7 +35,7 @@ def open_gguf(path: Path) -> tuple[GgufCheckpoint, GgufFamily, Decoder]:
     family = GgufFamily(architecture, checkpoint.config, checkpoint.tensors)
     try:
         decoder = family.decoder(checkpoint.config)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise UnsupportedCheckpoint(f"{path} lacks a key or has a wrong one: {error}") from error
     wanted = checkpoint.config.get("num_key_value_heads", decoder.layers[0].kv_heads)
     if wanted != decoder.layers[0].kv_heads:

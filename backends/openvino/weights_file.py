@@ -1,0 +1,79 @@
+"""Write a graph whose large constants go to the disk one by one, and are never in memory together."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import openvino
+from openvino import Shape, Tensor, Type
+from openvino.op import Constant
+
+Node = Any
+"""A node: the types of `openvino` say little."""
+LEAST = 1 << 12
+"""Bytes from which a constant is large."""
+ALIGNED = 64
+"""Constants begin at multiples of this, as those that OpenVINO writes."""
+
+
+class WeightsFile:
+    """The weights beside a graph, `model.bin`; zeros stand for the large ones in the graph until that is written."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.file = (folder / "model.bin").open("wb")
+        self.zeros = np.zeros(0, np.uint8)
+        """What stands for every constant that is not larger than this."""
+        self.places: dict[str, int] = {}
+        """Where each large constant begins, by its name."""
+        self.written: dict[bytes, int] = {}
+        """The same by what it holds."""
+
+    def constant(self, data: np.ndarray, kind: Type, shape: tuple[int, ...]) -> Node:
+        """A constant of a type that NumPy may not have; `data` are its bytes."""
+        if data.nbytes < LEAST:
+            tensor = Tensor(kind, Shape(shape))
+            tensor.data[:] = data.reshape(tensor.data.shape)
+            return Constant(tensor)
+        if data.nbytes > len(self.zeros):
+            self.zeros = np.zeros(data.nbytes, np.uint8)
+        node = Constant(Tensor(self.zeros[: data.nbytes], Shape(shape), kind))
+        assert node.get_byte_size() == data.nbytes
+        name = f"large_{len(self.places)}"
+        node.set_friendly_name(name)
+        content = np.ascontiguousarray(data).data
+        digest = hashlib.sha256(content).digest()
+        if digest not in self.written:
+            self.written[digest] = self.align()
+            self.file.write(content)
+        self.places[name] = self.written[digest]
+        return node
+
+    def align(self) -> int:
+        """Where the next constant begins."""
+        self.file.write(bytes(-self.file.tell() % ALIGNED))
+        return self.file.tell()
+
+    def finish(self, model: openvino.Model) -> None:
+        """Write the graph, and its small constants behind the large ones."""
+        graph, all_of_them = self.folder / "model.xml", self.folder / "constants.bin"
+        openvino.serialize(model, graph, all_of_them)
+        tree = ElementTree.parse(graph)
+        copied: dict[tuple[int, int], int] = {}
+        with all_of_them.open("rb") as constants:
+            for layer in tree.iterfind("layers/layer[@type='Const']"):
+                [data] = layer.iterfind("data")
+                place = self.places.get(layer.attrib["name"])
+                if place is None:
+                    here = int(data.attrib["offset"]), int(data.attrib["size"])
+                    if here not in copied:
+                        constants.seek(here[0])
+                        copied[here] = self.align()
+                        self.file.write(constants.read(here[1]))
+                    place = copied[here]
+                data.set("offset", str(place))
+        self.file.close()
+        all_of_them.unlink()
+        tree.write(graph, encoding="utf-8", xml_declaration=True)

@@ -1,0 +1,112 @@
+"""Copy a text to where its user can paste it from, and say truthfully where that is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Way = Literal["clipboard", "tmux", "terminal", "file"]
+
+TERMINAL_LIMIT: Final = 74_000
+"""Bytes that terminals take: many drop a sequence of more than 100 kB, and this grows by a third."""
+DEAF: Final = {"", "dumb", "linux"}
+"""Terminals, by TERM, that know no clipboard."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Where a text went."""
+
+    way: Way
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        """What to tell its user."""
+        return {
+            "clipboard": "Copied.",
+            "tmux": "Copied to tmux's buffer, and to the clipboard where the terminal allows it.",
+            "terminal": "Sent to the terminal's clipboard.",
+            "file": f"No clipboard takes it: saved as {self.path}.",
+        }[self.way]
+
+
+def copy(
+    text: str, osc52: Callable[[str], object], folder: Path, environment: Mapping[str, str] = os.environ
+) -> Copied:
+    """Copy by the first way that works: the system's clipboard, tmux, the terminal, a file in `folder`.
+
+    May wait for other programs, so call it in a thread; `osc52` is called in the same.
+    """
+    if to_system(text, environment):
+        return Copied("clipboard")
+    if "TMUX" in environment:  # by default it drops what a program sends to the terminal's clipboard
+        return Copied("tmux") if to_tmux(text, environment) else to_file(text, folder)
+    if environment.get("TERM", "") not in DEAF and len(text.encode(errors="replace")) <= TERMINAL_LIMIT:
+        osc52(text)
+        return Copied("terminal")
+    return to_file(text, folder)
+
+
+def to_system(text: str, environment: Mapping[str, str]) -> bool:
+    """Whether the clipboard of this desktop has the text now."""
+    display = "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
+    if "SSH_CONNECTION" in environment and not display:
+        return False  # this would be the other machine's
+    import pyperclip  # looks for programs when imported
+
+    try:
+        pyperclip.copy(text)
+        return bool(pyperclip.paste().replace("\r\n", "\n") == text.replace("\r\n", "\n"))  # some only seem to work
+    except (pyperclip.PyperclipException, OSError, ValueError):
+        return False
+
+
+def to_tmux(text: str, environment: Mapping[str, str]) -> bool:
+    """Whether tmux has taken the text; `-w` makes it tell the terminal around it."""
+    try:
+        done = subprocess.run(
+            ["tmux", "load-buffer", "-w", "-"],
+            input=text.encode(errors="replace"),
+            env=dict(environment),
+            capture_output=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def to_file(text: str, folder: Path) -> Copied:
+    """Write the text to a file that its user alone can read, in place of the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "copied.txt"
+    with tempfile.NamedTemporaryFile("wb", dir=folder, delete=False) as file:  # its mode is 0600
+        file.write(text.encode(errors="replace"))
+    Path(file.name).replace(path)
+    return Copied("file", path)
+
+
+@dataclass(frozen=True)
+class CodeBlock:
+    """A fenced block of a Markdown text."""
+
+    language: str
+    code: str
+
+
+def code_blocks(text: str) -> list[CodeBlock]:
+    """The fenced blocks, first to last, without the indentation of lists and quotes they stand in.
+
+    A block inside another is part of it; one that is never closed ends with the text.
+    """
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"maxNesting": 100})
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    fences = [token for token in parser.parse(text) if token.type == "fence"]
+    return [CodeBlock(fence.info.partition(" ")[0].strip(), fence.content) for fence in fences]

@@ -1,0 +1,72 @@
+"""How a conversation is answered, and its form in JSON."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from chatapp.generation import OptionError, Options
+
+WhenFull = Literal["stop", "slide", "summarise"]
+"""When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
+NAMES = {one.name for one in fields(Options)}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a conversation is answered; saved with it."""
+
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # Any: each option has a type of its own
+    """What the user chose, by the names in Options; the rest are the model's defaults."""
+    system: str = ""
+    """The system prompt."""
+    when_full: WhenFull = "stop"
+
+    def taken(self, defaults: Options) -> Options:
+        """The options, where `defaults` are the model's; OptionError tells what cannot be."""
+        return replace(defaults, **self.options)
+
+    def as_json(self) -> dict[str, Any]:  # Any: JSON
+        """The same, as JSON can hold it."""
+        return {**asdict(self), "options": facts(self.options)}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> "Setup":
+        """What was stored, perhaps by another version or by hand; what cannot be is left out."""
+        texts = {name: stored[name] for name in ("model", "system") if isinstance(stored.get(name), str)}
+        when_full: Any = stored.get("when_full")
+        options = stored.get("options")
+        return cls(
+            **texts,
+            options=_understood(options) if isinstance(options, Mapping) else {},
+            when_full=when_full if when_full in get_args(WhenFull) else "stop",
+        )
+
+
+def facts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are set, as JSON can hold them."""
+    chosen = {name: value for name, value in options.items() if value not in (None, (), {})}
+    if "stop" in chosen:
+        chosen["stop"] = list(chosen["stop"])
+    if "logit_bias" in chosen:
+        biases = chosen["logit_bias"].items()
+        chosen["logit_bias"] = {str(token): bias if math.isfinite(bias) else str(bias) for token, bias in biases}
+    return chosen
+
+
+def _understood(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the stored options that there are and that can be."""
+    options: dict[str, Any] = {}
+    for name in NAMES & stored.keys():
+        try:
+            value = stored[name]
+            if name == "stop":
+                value = tuple(value)
+            elif name == "logit_bias":
+                value = {int(token): float(bias) for token, bias in value.items()}
+            Options(**{name: value})
+        except (OptionError, TypeError, ValueError, AttributeError):
+            continue
+        options[name] = value
+    return options

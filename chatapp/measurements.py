@@ -1,0 +1,266 @@
+"""What was measured while a model answered: its figures, its tokens, and files of them for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from chatapp.generation.delta import Alternative, Token, Usage, percentile
+
+Form = Literal["csv", "json"]
+UNLIKELY = 0.5
+"""Below this probability the model was more likely to write something else."""
+UNLIKELY_LOGPROB = math.log(UNLIKELY)
+LARGEST = 700.0
+"""Of an exponent that a float can still hold."""
+
+
+class MeasurementsError(Exception):
+    """Measurements could not be written to a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token of an answer; None for what was not measured or not kept."""
+
+    number: int
+    """From 1, in the order of writing."""
+    token: Token | None
+    seconds: float | None
+    """Since the token before; of the first one since the question."""
+    elapsed: float | None
+    """Since the question."""
+
+    @property
+    def logprob(self) -> float | None:
+        return self.token.logprob if self.token else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The measurements of one answer, live or stored; None for what is not known."""
+
+    steps: tuple[Step, ...] = ()
+    latencies: tuple[float, ...] = ()
+    """Of every decoded token: all but the first, which prefill gives."""
+    model: str = ""
+    begun: int = 0
+    """Tokens that it was given to begin with; they took no time."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    """Of all answers to the question together."""
+    seed: int | None = None
+    time_to_first_token: float | None = None
+    prefill_seconds: float | None = None
+    load_seconds: float | None = None
+    lowering_seconds: float | None = None
+    peak_memory: int | None = None
+    backend: str | None = None
+    device: str | None = None
+    precision: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        usage: Usage | Mapping[str, Any] | None,  # Any: as stored
+        tokens: Sequence[Token] = (),
+        latencies: Sequence[float] = (),
+        *,
+        model: str = "",
+    ) -> Answer:
+        """From a usage, as the engine gave or the history kept it, and what there is of tokens and latencies.
+
+        The tokens' own latencies come first: where a question had several answers, the usage has those of all.
+        Tokens that nothing was decoded for come from the answer that this one goes on from.
+        """
+        known = usage.as_dict() if isinstance(usage, Usage) else dict(usage or {})
+        latencies = tuple(latencies) or tuple(known.get("latencies") or ())
+        made_here = ("steps", "latencies", "model", "begun")
+        facts: dict[str, Any] = {  # Any: the fields' own types
+            one.name: _checked(one.name, known.get(one.name)) for one in fields(cls) if one.name not in made_here
+        }
+        completed = facts["completion_tokens"]
+        if tokens:
+            decoded = len(latencies) + 1 if latencies else completed or len(tokens)
+            begun = max(0, len(tokens) - decoded)
+            own = tuple(token.seconds for token in tokens[begun + 1 :])
+            return cls(_of_tokens(tokens, begun), own, model, begun, **facts)
+        first = facts["time_to_first_token"] if completed in (None, len(latencies) + 1) else None
+        return cls(_of_latencies(latencies, first), latencies, model, **facts)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """After the first token."""
+        spent = sum(self.latencies)
+        return len(self.latencies) / spent if spent else None
+
+    @property
+    def prefill_rate(self) -> float | None:
+        """Tokens of the prompt that were read, those in the cache left out, in a second."""
+        if self.prompt_tokens is None or not self.prefill_seconds:
+            return None
+        return (self.prompt_tokens - (self.cached_tokens or 0)) / self.prefill_seconds
+
+    def percentile(self, percent: float) -> float | None:
+        """Of the latencies."""
+        return percentile(self.latencies, percent) if self.latencies else None
+
+    def figures(self) -> dict[str, int | float | str | None]:
+        """Everything but the tokens, in the engine's words and units."""
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("steps", "latencies")}
+        return named | {
+            "tokens_per_second": self.tokens_per_second,
+            "prefill_tokens_per_second": self.prefill_rate,
+            "p50": self.percentile(50),
+            "p95": self.percentile(95),
+            "p99": self.percentile(99),
+            "first_token": self.latencies[0] if self.latencies else None,
+            "last_token": self.latencies[-1] if self.latencies else None,
+        }
+
+
+def _checked(name: str, value: object) -> object:
+    """A fact of a usage, which may come from a foreign file; None if it is not of its kind."""
+    if name in ("backend", "device", "precision"):
+        return value if isinstance(value, str) else None
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if good else None
+
+
+def _of_tokens(tokens: Sequence[Token], begun: int) -> tuple[Step, ...]:
+    """Every token with its latency; those it was begun with have none."""
+    steps, elapsed = [Step(number, token, None, None) for number, token in enumerate(tokens[:begun], 1)], 0.0
+    for number, token in enumerate(tokens[begun:], begun + 1):
+        elapsed += token.seconds
+        steps.append(Step(number, token, token.seconds, elapsed))
+    return tuple(steps)
+
+
+def _of_latencies(latencies: Sequence[float], first: float | None) -> tuple[Step, ...]:
+    """Latencies alone; without that of the first token nobody knows when the others came."""
+    if not latencies and first is None:
+        return ()
+    steps, elapsed = [Step(1, None, first, first)], first
+    for number, seconds in enumerate(latencies, 2):
+        elapsed = None if elapsed is None else elapsed + seconds
+        steps.append(Step(number, None, seconds, elapsed))
+    return tuple(steps)
+
+
+# Probabilities
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How sure a model was of what it wrote."""
+
+    tokens: int
+    """Those with a probability."""
+    mean_logprob: float
+    perplexity: float
+    unlikely: float
+    """The share of tokens below 50 %."""
+
+
+def probability(logprob: float) -> float:
+    """Of a natural logarithm; rounding above 1 is taken back."""
+    return math.exp(min(0.0, logprob))
+
+
+def certainty(tokens: Sequence[Token]) -> Certainty | None:
+    """None where no probabilities were kept."""
+    known = [token.logprob for token in tokens if token.logprob is not None]
+    if not known:
+        return None
+    mean = sum(known) / len(known)
+    unlikely = sum(logprob < UNLIKELY_LOGPROB for logprob in known) / len(known)
+    return Certainty(len(known), mean, math.exp(min(LARGEST, -mean)), unlikely)
+
+
+# Files
+
+
+def escaped(text: str) -> str:
+    """The text in quotes, as JSON has it, and whatever is invisible spelled out.
+
+    No terminal obeys it, and no spreadsheet takes what begins with a quote for a formula.
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in quoted)
+
+
+def as_csv(answer: Answer) -> str:
+    """A line for each token; empty where something was not measured."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(("token", "id", "text", "milliseconds", "elapsed_milliseconds", "logprob", "probability"))
+    for step in answer.steps:
+        token, logprob = step.token, _finite(step.logprob)
+        table.writerow((
+            step.number,
+            token.id if token else "",
+            escaped(token.text) if token else "",
+            *("" if seconds is None else f"{seconds * 1000:.4f}" for seconds in (step.seconds, step.elapsed)),
+            "" if logprob is None else f"{logprob:.6f}",
+            "" if step.logprob is None else f"{probability(step.logprob):.6f}",
+        ))  # fmt: skip
+    return out.getvalue()
+
+
+def as_json(answer: Answer) -> str:
+    """Everything, the alternatives of each token included; times in seconds, control characters escaped."""
+    tokens = [_token(step) for step in answer.steps]
+    whole = answer.figures() | {"latencies": answer.latencies, "tokens": tokens}
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+
+
+def _token(step: Step) -> dict[str, object]:
+    """A token, ready for JSON."""
+    told: dict[str, object] = {"number": step.number, "seconds": step.seconds, "elapsed": step.elapsed}
+    if token := step.token:
+        told |= _choice(token) | {"alternatives": [_choice(other) for other in token.alternatives]}
+    return told
+
+
+def _choice(one: Token | Alternative) -> dict[str, object]:
+    return {"id": one.id, "text": one.text, "logprob": None if one.logprob is None else _finite(one.logprob)}
+
+
+def _finite(logprob: float | None) -> float | None:
+    """JSON knows no infinity, which is what the logarithm of 0 is."""
+    return logprob if logprob is not None and math.isfinite(logprob) else None
+
+
+def free_path(folder: Path, stem: str, form: Form) -> Path:
+    """Where a new file can be written: the name with the first number that is not taken."""
+    safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem).strip(".-")[:80]
+    safe = safe or "answer"
+    numbered = (folder / f"{safe}{f'-{number}' if number > 1 else ''}.{form}" for number in count(1))
+    return next(path for path in numbered if not path.exists())
+
+
+def save(answer: Answer, path: Path) -> None:
+    """Write a new file in the form that its name ends with, whole or not at all; what is there is never touched."""
+    forms = {".csv": as_csv, ".json": as_json}
+    if not (form := forms.get(path.suffix.lower())):
+        raise MeasurementsError(f"{path} says not what to write; end it with .csv or .json")
+    try:
+        file = path.open("x", encoding="utf-8", newline="")
+    except FileExistsError:
+        raise MeasurementsError(f"{path} is there already; choose another name") from None
+    except OSError as error:
+        raise MeasurementsError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            file.write(form(answer))
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise MeasurementsError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,95 @@
+"""The options of an answer as people type them: `/set parameter NAME VALUE`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+
+class ParameterError(Exception):
+    """An option or a value that there is not; the message is for the user."""
+
+
+def read(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
+    """The option's name in Options, and its value, checked as Options checks it."""
+    if name in ABSENT:
+        raise ParameterError(f"there is no parameter {name!r}: {ABSENT[name]}")
+    own = OLLAMA.get(name, name.replace("-", "_"))
+    if own not in PARAMETERS:
+        near = get_close_matches(name, [*PARAMETERS, *OLLAMA], 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(PARAMETERS)}"
+        raise ParameterError(f"there is no parameter {name!r}; {hint}")
+    from chatapp.generation import OptionError, Options
+
+    parameter = PARAMETERS[own]
+    try:
+        value = parameter.read(given)
+        Options(**{own: value})
+    except OptionError as error:
+        raise ParameterError(str(error)) from error
+    except ValueError as error:
+        wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
+        raise ParameterError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
+    return own, value
+
+
+def _whole(given: str) -> int | None:
+    """A whole number; -1 is none, as Ollama has it."""
+    return None if given.lower() in ("none", "-1") else int(given)
+
+
+def _stops(given: str) -> tuple[str, ...]:
+    """Texts in quotes, in which `\\n` is a line's end, or one without."""
+    if not given:
+        raise ValueError("no text")
+    if re.fullmatch(r'("(?:[^"\\]|\\.)+"\s*)+', given):
+        inside = re.findall(r'"((?:[^"\\]|\\.)+)"', given)
+        return tuple(re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], one) for one in inside)
+    return () if given.lower() == "none" else (given,)
+
+
+def _biases(given: str) -> dict[int, float]:
+    """Pairs such as 50256=-100."""
+    if given.lower() == "none":
+        return {}
+    pairs = [pair.partition("=") for pair in given.split()]
+    if not pairs:
+        raise ValueError("no pair")
+    return {int(token): float(bias) for token, _, bias in pairs}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An option, as `/set parameter` reads it."""
+
+    read: Callable[[str], Any]  # Any: each option has its own type, which Options checks
+    example: str
+    does: str
+
+
+PARAMETERS: Mapping[str, Parameter] = {
+    "temperature": Parameter(float, "0.7", "how daring the choice is; 0 is greedy"),
+    "top_k": Parameter(int, "40", "keep the K likeliest tokens; 0 keeps all"),
+    "top_p": Parameter(float, "0.9", "keep the likeliest tokens, up to this probability in sum"),
+    "min_p": Parameter(float, "0.05", "drop tokens below this times the best"),
+    "repetition_penalty": Parameter(float, "1.1", "against tokens in the prompt or the reply; 1 is off"),
+    "presence_penalty": Parameter(float, "0.5", "against tokens in the reply, once"),
+    "frequency_penalty": Parameter(float, "0.5", "against tokens in the reply, each time"),
+    "logit_bias": Parameter(_biases, "50256=-100", "for or against tokens, by their ids; none ends it"),
+    "stop": Parameter(_stops, '"END"', "end before one of these texts; none ends it"),
+    "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full"),
+    "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one"),
+}
+"""The options that can be set here, by their names in Options."""
+OLLAMA = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
+"""Ollama's names of our options."""
+ABSENT = {
+    "num_ctx": "the context is as long as the model's",
+    "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
+    "num_thread": "the runtime chooses its threads",
+    "repeat_last_n": "the penalties count for the whole text",
+}
+"""Ollama's parameters that have no meaning here, and why."""

@@ -1,0 +1,1 @@
+"""Several answers side by side: of one model, or of several."""

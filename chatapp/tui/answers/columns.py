@@ -1,0 +1,290 @@
+"""Widget: several answers side by side; its user walks between them, ranks them and keeps one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.content import Content
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.message import Message
+from textual.style import Style
+from textual.widget import Widget
+
+from chatapp.ranking import ranked
+from chatapp.tui.answers.column import Column, logprob
+
+if TYPE_CHECKING:
+    from chatapp.generation import FinishReason, Token
+
+WIDTH, HEIGHT = 26, 10
+"""Cells and rows below which a column is too small to read."""
+
+
+def rows_of(count: int, size: Size) -> int:
+    """In how many rows so many columns are easiest to read; 0 where there is room for one column only."""
+    for rows in range(1, count + 1):
+        if rows > 1 and rows * HEIGHT > size.height:
+            return 0
+        if -(-count // rows) * WIDTH <= size.width:
+            return rows
+    return 0
+
+
+class SideBySide(Layout):
+    """A line above, then the columns in as few rows as they can be read in, or the current one alone."""
+
+    name = "side-by-side"
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
+        assert isinstance(parent, Columns)
+        parent.pre_layout(self)
+        bar, *columns = children
+        page = Size(size.width, max(0, size.height - 1))
+        rows = rows_of(len(columns), page)
+        parent.tabbed = not rows
+        shown = [columns[index] for index in (parent.order if rows else [parent.current])]
+        regions = [Region(0, 0, size.width, 1), *tiles(len(shown), max(1, rows), page)]
+        return [
+            WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, widget)
+            for widget, region in zip((bar, *shown), regions, strict=True)
+        ]
+
+
+def tiles(count: int, rows: int, size: Size) -> list[Region]:
+    """Regions below the first line, a cell apart; the first rows have one more where it does not come out even."""
+    regions = []
+    for row in range(rows):
+        across = (count - row + rows - 1) // rows
+        y, below = (size.height * step // rows for step in (row, row + 1))
+        edges = [(size.width + 1) * step // across for step in range(across + 1)]
+        regions += [Region(x, 1 + y, after - x - 1, below - y) for x, after in zip(edges, edges[1:], strict=False)]
+    return regions
+
+
+class Bar(Widget):
+    """The line above: a tab for each answer where only one has room, and a caption otherwise."""
+
+    def render(self) -> Content:
+        parent = self.parent
+        assert isinstance(parent, Columns)
+        if not parent.tabbed:
+            order = "by rank" if parent.by_rank else ""
+            left = Content.assemble((f" {parent.caption}", "$muted"))
+            room = max(0, self.size.width - len(order) - 2)
+            left = left.truncate(room, ellipsis=True)
+            return left + Content.assemble(" " * (room - left.cell_length), (order, "$muted"))
+        return Content("").join([self.tab(parent.columns[index]) for index in parent.order])
+
+    def tab(self, column: Column) -> Content:
+        """A number, and what tells the answer from the others."""
+        press = Style.from_meta({"answer": column.number})
+        name = f" {logprob(column.score.mean)}" if column.score.scored or not column.heading else f" {column.heading}"
+        colours = "bold $background on $accent" if column.current else f"${'text' if column.ended else 'accent'}"
+        style = Style.parse(colours, self.app.theme_variables)
+        return Content.assemble((f" {column.number + 1}{'★' if column.best else ''}{name}", style + press))
+
+    def on_click(self, event: events.Click) -> None:
+        number = event.style.meta.get("answer")
+        if number is not None:
+            self.post_message(Column.Clicked(number))
+
+
+class Columns(Widget, can_focus=True):
+    """Two to nine answers, streaming from one batch or one after the other."""
+
+    DEFAULT_CSS = """
+    Columns {
+        height: 1fr;
+        background: $background;
+
+        Bar {
+            height: 1;
+            background: $background;
+        }
+    }
+    """
+    BINDING_GROUP_TITLE = "Several answers"
+    BINDINGS = [
+        Binding("left", "move(-1)", "Choose", key_display="←→", id="answers.left"),
+        Binding("right", "move(1)", show=False, id="answers.right"),
+        *(Binding(str(number), f"choose({number - 1})", show=False) for number in range(1, 10)),
+        Binding("enter", "keep", "Keep", key_display="⏎", id="answers.keep"),
+        Binding("r", "rank", "Rank", id="answers.rank"),
+        Binding("h", "heat", "Heat", id="answers.heat"),
+        Binding("escape", "stop", "Stop", key_display="esc", id="answers.stop"),
+        Binding("escape", "leave", "Leave", key_display="esc", id="answers.leave"),
+        Binding("up", "read(-1)", show=False),
+        Binding("down", "read(1)", show=False),
+        Binding("pageup", "turn(-1)", show=False),
+        Binding("pagedown", "turn(1)", show=False),
+        Binding("home", "read(-1000000000)", show=False),
+        Binding("end", "read(1000000000)", show=False),
+    ]
+
+    @dataclass
+    class Kept(Message):
+        """This answer is to be kept."""
+
+        index: int
+
+    @dataclass
+    class HeatWanted(Message):
+        """The probabilities of this answer's tokens are to be shown."""
+
+        index: int
+
+    @dataclass
+    class Left(Message):
+        """Its user stops the answers or, where all have ended, leaves without a choice of their own."""
+
+        best: int
+        """The likeliest answer."""
+        writing: bool
+        """Whether some answer has not ended."""
+
+    def __init__(self, n: int, headings: Sequence[str] = (), *, caption: str | None = None) -> None:
+        super().__init__()
+        self.tiling, self.bar = SideBySide(), Bar()
+        self.columns = [Column(index, headings[index] if headings else "") for index in range(n)]
+        self.caption = f"{n} answers, ★ the likeliest: mean log-probability of a token" if caption is None else caption
+        self.order = list(range(n))
+        """The answers as they are shown."""
+        self.by_rank = False
+        self.current = 0
+        self.tabbed = False
+        """Whether there is room for one column only."""
+        self.columns[0].current = True
+
+    @property
+    def layout(self) -> Layout:
+        return self.tiling  # styles know layouts by name only, and none but Textual's own
+
+    def compose(self) -> ComposeResult:
+        yield self.bar
+        yield from self.columns
+
+    # What comes
+
+    def grow(self, index: int, text: str, tokens: Sequence[Token]) -> None:
+        """Add to an answer."""
+        scored = self.scored
+        self.columns[index].grow(text, tokens)
+        self.show_best()
+        if self.scored != scored:
+            self.refresh_bindings()
+
+    def finish(self, index: int, finish_reason: FinishReason) -> None:
+        """An answer has ended."""
+        self.columns[index].finish(finish_reason)
+        self.settle()
+
+    def finish_all(self, finish_reason: FinishReason = "cancelled") -> None:
+        """The turn has ended, and with it the answers that had not."""
+        for column in self.columns:
+            if not column.ended:
+                column.finish(finish_reason)
+        self.settle()
+
+    def fail(self, index: int, error: str) -> None:
+        """An answer was cut off."""
+        self.columns[index].fail(error)
+        self.settle()
+
+    @property
+    def writing(self) -> bool:
+        """Whether some answer has not ended."""
+        return not all(column.ended for column in self.columns)
+
+    @property
+    def best(self) -> int:
+        """The likeliest answer; the first where no probabilities are known."""
+        return ranked([column.score for column in self.columns])[0]
+
+    @property
+    def scored(self) -> bool:
+        """Whether probabilities are known."""
+        return any(column.score.scored for column in self.columns)
+
+    def show_best(self) -> None:
+        """Put the star where it belongs."""
+        best = self.best if self.scored else None
+        for column in self.columns:
+            if column.best != (column.number == best):
+                column.best = not column.best
+                column.refresh()
+        if self.tabbed:
+            self.bar.refresh()
+
+    def settle(self) -> None:
+        """Bring the order up to date once all have ended."""
+        self.bar.refresh()
+        if not self.writing:
+            self.arrange_columns()
+            self.refresh_bindings()
+
+    def arrange_columns(self) -> None:
+        """Show the columns in their order."""
+        every = [column.score for column in self.columns]
+        self.order = ranked(every) if self.by_rank else list(range(len(every)))
+        self.bar.refresh(layout=True)  # a child's, or the arrangement would be taken from a cache
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "choose":
+            return isinstance(parameters[0], int) and parameters[0] < len(self.columns)
+        if action in ("stop", "leave"):
+            return self.writing == (action == "stop")
+        return self.scored if action in ("rank", "heat") else True
+
+    def action_move(self, step: int) -> None:
+        """Go to the next answer, as they are shown."""
+        place = self.order.index(self.current) + step
+        if 0 <= place < len(self.order):
+            self.action_choose(self.order[place])
+
+    def action_choose(self, index: int) -> None:
+        """Go to an answer."""
+        self.columns[self.current].current = False
+        self.columns[self.current].refresh()
+        self.current = index
+        self.columns[index].current = True
+        self.columns[index].refresh()
+        self.bar.refresh(layout=self.tabbed)
+
+    @on(Column.Clicked)
+    def go_to(self, message: Column.Clicked) -> None:
+        message.stop()
+        self.action_choose(message.number)
+
+    def action_read(self, rows: int) -> None:
+        """Move through the current answer."""
+        self.columns[self.current].read(rows)
+
+    def action_turn(self, pages: int) -> None:
+        """Move through the current answer by pages."""
+        column = self.columns[self.current]
+        column.read(pages * max(1, column.page - 1))
+
+    def action_rank(self) -> None:
+        """Change between the order by rank and by number."""
+        self.by_rank = not self.by_rank
+        self.arrange_columns()
+
+    def action_keep(self) -> None:
+        self.post_message(self.Kept(self.current))
+
+    def action_heat(self) -> None:
+        self.post_message(self.HeatWanted(self.current))
+
+    def action_stop(self) -> None:
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left(self.best, self.writing))

@@ -1,0 +1,298 @@
+"""Screen: the same prompt to two models or backends, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Static, TextArea
+
+from chatapp import comparing
+from chatapp.generation import Delta
+from chatapp.terminal import printable
+from chatapp.tui.answers.columns import Columns
+from chatapp.tui.answers.picker import Choice, Picker
+from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
+from chatapp.tui.keys import Keys
+from chatapp.units import milliseconds
+
+ORDERS = {"one after the other": comparing.one_after_another, "in turn": comparing.in_turn}
+TOKENS = ("32", "64", "128", "256", "512")
+SHARE = 0.03
+"""Of the time, what the screen may take to show the answers: the rest is the models'."""
+
+
+class Asked(TextArea):
+    """The prompt: enter goes on, ctrl+j adds a line."""
+
+    BINDINGS = [Binding("ctrl+j,shift+enter", "newline", "New line", key_display="^J")]
+
+    class Submitted(Message):
+        """The prompt is complete."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            text, compact=True, highlight_cursor_line=False, placeholder="What all of them answer or continue"
+        )
+        self.cursor_blink = False
+        self.move_cursor(self.document.end)
+
+    def _on_key(self, event: events.Key) -> None:  # type: ignore[override]  # TextArea's runs after it, by itself
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Submitted())
+        elif event.key == "escape":  # with which TextArea would move the focus
+            event.prevent_default()
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The answer its user kept, and what wrote it."""
+
+    name: str
+    text: str
+    model: str
+    backend: str | None
+
+
+class ComparisonScreen(Screen[Kept | None]):
+    """A form to choose who answers what, then the answers; the one that is kept is the screen's result."""
+
+    CSS_PATH = "comparison.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f5", "start", "Compare", key_display="F5", id="comparison.start"),
+        Binding("escape", "leave", "Back", key_display="esc", id="comparison.leave"),
+    ]
+    Kept = Kept
+
+    class Arrived(Message):
+        """The comparison has ended."""
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        backends: Sequence[str],
+        open_model: OpenModel,
+        *,
+        prompt: str = "",
+        system: str = "",
+        chosen: Sequence[Way] = (),
+    ) -> None:
+        super().__init__()
+        ways = [Way(model, backend) for model in models for backend in (None, *backends)]
+        self.ways = {str(way): way for way in ways}
+        self.open_model, self.system = open_model, system
+        self.asked = Asked(prompt)
+        self.picker = Picker(list(self.ways), [str(way) for way in chosen])
+        self.order = Choice("Order", tuple(ORDERS), "one after the other")
+        self.tokens = Choice("Tokens at most", TOKENS, "128")
+        self.running: Run | None = None
+        self.columns: Columns | None = None
+        self.taking_part: list[Way] = []
+        self.texts: list[str] = []
+        self.results: list[comparing.Result] = []
+        self.pulse: Timer | None = None
+        self.spent = 0.0
+        """Processor time of this thread when the answers were last shown."""
+
+    def compose(self) -> ComposeResult:
+        about = Content.assemble((" Compare", "bold $accent"), ("  the same prompt, answered greedily", "$muted"))
+        yield Static(about, classes="heading")
+        with Vertical(classes="form"):
+            yield Static("Prompt", classes="label")
+            yield self.asked
+            yield Static("Models, and the backends they run on", classes="label below")
+            yield self.picker
+            with Horizontal(classes="choices"):
+                yield self.tokens
+                yield self.order
+        self.table = Static("", classes="report table", markup=False)
+        self.verdict = Static("", classes="report", markup=False)
+        yield self.table
+        yield self.verdict
+        yield Keys()
+
+    def on_mount(self) -> None:
+        (self.picker if self.asked.text else self.asked).focus()
+
+    # The form
+
+    @on(Asked.Submitted)
+    def choose_models(self) -> None:
+        self.picker.focus()
+
+    @on(Picker.Submitted)
+    async def action_start(self) -> None:
+        """Let the chosen ones answer."""
+        text = self.asked.text
+        if not text.strip():
+            self.notify("Write a prompt first.", severity="warning")
+            self.asked.focus()
+        elif len(self.picker.chosen) < 2:
+            self.notify("Choose two or more with space.", severity="warning")
+            self.picker.focus()
+        else:
+            await self.show_form()
+            await self.begin(comparing.Question(text, self.system, int(self.tokens.value)))
+
+    async def begin(self, question: comparing.Question) -> None:
+        """Show a column for each and start the first."""
+        self.taking_part = [self.ways[name] for name in self.picker.chosen]
+        self.texts = [""] * len(self.taking_part)
+        self.results = []
+        caption = f"{question.max_tokens} tokens at most, {self.order.value}"
+        if self.order.value == "in turn":
+            caption += ": for reading along; speeds are measured one after the other"
+        self.columns = Columns(len(self.taking_part), self.picker.chosen, caption=caption)
+        self.table.display = self.verdict.display = False
+        self.add_class("-results")
+        await self.mount(self.columns, before=self.table)
+        self.columns.focus()
+        self.running = Run(self.open_model, lambda: self.post_message(self.Arrived()), after=self.running)
+        self.running.compare(self.taking_part, question, ORDERS[self.order.value])
+        self.refresh_bindings()
+        self.spent = time.thread_time()
+        self.pulse = self.set_timer(0.05, self.flush)
+
+    # The answers
+
+    @property
+    def answering(self) -> bool:
+        """Whether some model still answers."""
+        return self.pulse is not None
+
+    @on(Arrived)
+    def flush(self) -> None:
+        """Show what arrived since the last time, and come back soon enough to look live."""
+        if not (self.running and self.columns and self.pulse):
+            return
+        self.pulse.stop()
+        over = self.running.finished.is_set() or self.running.stopping.is_set()
+        written: dict[int, list[Delta]] = {}
+        for event in self.running.take():
+            if isinstance(event, comparing.Wrote):
+                written.setdefault(event.index, []).append(event.delta)
+            else:
+                self.show_written(self.columns, written)
+                written = {}
+                self.show(self.columns, event)
+        self.show_written(self.columns, written)
+        if over:
+            self.end(self.columns)
+        else:
+            spent, self.spent = time.thread_time() - self.spent, time.thread_time()
+            self.pulse = self.set_timer(min(0.4, max(0.05, spent / SHARE)), self.flush)
+
+    def show_written(self, columns: Columns, written: dict[int, list[Delta]]) -> None:
+        """Add deltas to the columns of those that wrote them."""
+        for index, deltas in written.items():
+            text = "".join(delta.text for delta in deltas)
+            tokens = [token for delta in deltas for token in delta.tokens]
+            self.texts[index] += text
+            if tokens:
+                columns.grow(index, text, tokens)
+                self.show_latencies(columns, index)
+
+    def show_latencies(self, columns: Columns, index: int) -> None:
+        """The time to the first token, and which latency few tokens exceed."""
+        column = columns.columns[index]
+        first, p95 = column.score.time_to_first_token, column.score.p95
+        parts = [("first ", "$muted"), (milliseconds(first), "$text")]
+        if p95:
+            parts += [(" p95 ", "$muted"), (milliseconds(p95), "$text")]
+        column.note(Content.assemble(*parts), *column.notes[1:])
+
+    def show(self, columns: Columns, event: comparing.Event | Progressed | Warned) -> None:
+        """One event that is no text."""
+        match event:
+            case Progressed(index, step, share):
+                columns.columns[index].say(f"○ {share:.0%}")
+                columns.columns[index].note(muted(printable(step)))
+            case Warned(reason):
+                self.notify(f"{printable(reason)}; trying the next best.", severity="warning", markup=False)
+            case comparing.Opened(index, placement):
+                columns.columns[index].say("● reading", "accent")
+                columns.columns[index].note(Content(), muted(placement))
+            case comparing.Ended(index, result):
+                self.results.append(result)
+                columns.columns[index].note(columns.columns[index].notes[0], muted(result.placement))
+                columns.finish(index, result.finish_reason)
+            case comparing.Failed(index, error):
+                columns.fail(index, error)
+
+    def end(self, columns: Columns) -> None:
+        """All have ended, or were stopped."""
+        self.pulse = None
+        columns.finish_all("cancelled")
+        if self.results:
+            heads, rows = printable(comparing.figures(self.results)).split("\n", 1)
+            said = printable("\n".join(comparing.verdict(self.results)))
+            self.table.update(Content.assemble((f"{heads}\n", "$muted"), rows))
+            self.verdict.update(Content.assemble((said, "bold")))
+            self.table.display = True
+            self.verdict.display = bool(said)
+        self.refresh_bindings()
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not self.answering if action == "start" else True
+
+    @on(Columns.Kept)
+    def keep(self, message: Columns.Kept) -> None:
+        way, text = self.taking_part[message.index], self.texts[message.index]
+        if not text:
+            self.notify(f"{printable(str(way))} has written nothing yet.", severity="warning", markup=False)
+        else:
+            self.dismiss(Kept(str(way), text, way.model, way.backend))
+
+    @on(Columns.Left)
+    async def action_leave(self) -> None:
+        """Stop the models; where none runs, go back to the form, and from there out."""
+        if self.answering and self.running:
+            self.running.stop()
+            self.flush()
+        elif self.columns:
+            await self.show_form()
+        else:
+            self.dismiss(None)
+
+    async def show_form(self) -> None:
+        """Ask anew."""
+        if self.columns:
+            await self.columns.remove()
+            self.columns = None
+        self.table.display = self.verdict.display = False
+        self.remove_class("-results")
+        self.picker.focus()
+
+    def on_unmount(self) -> None:
+        if self.running:
+            self.running.stop()
+
+    def rest(self, seconds: float) -> bool:
+        """Stop what runs; whether it ended within this time."""
+        if not self.running:
+            return True
+        self.running.stop()
+        self.running.join(seconds)
+        return not self.running.is_alive()
+
+
+def muted(text: str) -> Content:
+    """A line that matters less."""
+    return Content.assemble((text, "$muted"))

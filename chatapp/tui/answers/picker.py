@@ -1,0 +1,161 @@
+"""Widget: a list to choose a few from; typing narrows it down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.binding import Binding
+from textual.content import Content
+from textual.message import Message
+from textual.strip import Strip
+from textual.visual import Visual
+from textual.widget import Widget
+
+from chatapp.terminal import printable
+
+
+class Picker(Widget, can_focus=True):
+    """Names, of which up to `most` may be chosen; they keep the order in which they were."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    Picker {
+        height: 1fr;
+        background: $surface;
+        color: $text;
+    }
+    """
+    BINDINGS = [
+        Binding("space", "choose", "Choose", key_display="space", id="picker.choose"),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "turn(-1)", show=False),
+        Binding("pagedown", "turn(1)", show=False),
+    ]
+
+    class Submitted(Message):
+        """The choice is complete."""
+
+    def __init__(self, names: Sequence[str], chosen: Sequence[str] = (), *, most: int = 4) -> None:
+        super().__init__()
+        self.names, self.most = tuple(names), most
+        self.chosen = [name for name in chosen if name in names][:most]
+        self.filter = ""
+        self.cursor = 0
+        """Among the names that are shown."""
+        self.top = 0
+
+    @property
+    def shown(self) -> list[str]:
+        """The names that have what was typed."""
+        return [name for name in self.names if self.filter in name.replace(" ", "").lower()]
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            self.post_message(self.Submitted())
+        elif event.key == "backspace" and self.filter:
+            self.narrow(self.filter[:-1])
+        elif event.is_printable and event.character and event.character != " ":
+            self.narrow(self.filter + event.character.lower())
+        else:
+            return
+        event.stop()
+
+    def narrow(self, text: str) -> None:
+        """Show only the names that have this text."""
+        self.filter, self.cursor, self.top = text, 0, 0
+        self.refresh()
+
+    def action_move(self, step: int) -> None:
+        """Go to another name."""
+        self.cursor = min(max(0, self.cursor + step), max(0, len(self.shown) - 1))
+        self.top = min(self.top, self.cursor)
+        self.top = max(self.top, self.cursor - self.size.height + 2)
+        self.refresh()
+
+    def action_turn(self, pages: int) -> None:
+        """Go a page further."""
+        self.action_move(pages * max(1, self.size.height - 2))
+
+    def action_choose(self) -> None:
+        """Choose the name at the cursor, or leave it out again."""
+        shown = self.shown
+        if not shown:
+            return
+        name = shown[self.cursor]
+        if name in self.chosen:
+            self.chosen.remove(name)
+        elif len(self.chosen) < self.most:
+            self.chosen.append(name)
+        else:
+            self.notify(f"At most {self.most} side by side; leave one out with space.", severity="warning")
+        self.refresh()
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_move(-3)
+
+    def on_click(self, event: events.Click) -> None:
+        row = self.top + event.y - 1
+        if event.y > 0 and row < len(self.shown):
+            self.cursor = row
+            self.action_choose()
+
+    def render_line(self, y: int) -> Strip:
+        content = self.head() if y == 0 else self.row(self.top + y - 1)
+        return Visual.to_strips(self, content, self.size.width, 1, self.visual_style, pad=True)[0]
+
+    def head(self) -> Content:
+        """How many are chosen, and what was typed."""
+        count = f" {len(self.chosen)} of at most {self.most} chosen"
+        hint = "   type to filter, ⏎ to compare"
+        typed = (f"   only names with “{self.filter}”", "$accent") if self.filter else (hint, "$muted")
+        return Content.assemble((count, "$muted"), typed).truncate(self.size.width, ellipsis=True)
+
+    def row(self, index: int) -> Content:
+        """One name."""
+        shown = self.shown
+        if index >= len(shown):
+            return Content(" no name has that" if not shown and index == 0 else "")
+        name = shown[index]
+        place = self.chosen.index(name) + 1 if name in self.chosen else None
+        line = Content.assemble(
+            (f" {place or '·'} ", "bold $accent" if place else "$muted"), (printable(name), "bold" * bool(place))
+        )
+        line = line.truncate(self.size.width, ellipsis=True)
+        line += " " * (self.size.width - line.cell_length)
+        return line.stylize_before("on $selection") if index == self.cursor and self.has_focus else line
+
+
+class Choice(Widget, can_focus=True):
+    """One of a few values, changed with left and right."""
+
+    DEFAULT_CSS = """
+    Choice {
+        height: 1;
+        color: $text;
+    }
+    """
+    BINDINGS = [
+        Binding("left", "step(-1)", "Change", key_display="←→"),
+        Binding("right,space", "step(1)", show=False),
+    ]
+
+    def __init__(self, label: str, values: Sequence[str], value: str) -> None:
+        super().__init__()
+        self.label, self.values, self.value = label, tuple(values), value
+
+    def action_step(self, step: int) -> None:
+        """Take the next value, or the one before; after the last comes the first."""
+        self.value = self.values[(self.values.index(self.value) + step) % len(self.values)]
+        self.refresh()
+
+    def on_click(self) -> None:
+        self.action_step(1)
+
+    def render(self) -> Content:
+        style = "bold $background on $accent" if self.has_focus else "$text on $surface"
+        return Content.assemble((f" {self.label} ", "$muted"), (f" ‹ {self.value} › ", style))

@@ -1,0 +1,335 @@
+"""The conversations of the screen: which are open, which is shown, and what is opened for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.containers import Horizontal, Vertical
+from textual.message import Message as Event
+from textual.screen import Screen
+from textual.timer import Timer
+
+from chatapp.errors import one_line
+from chatapp.terminal import printable
+from chatapp.tui.chat.pane import Pane
+from chatapp.tui.chat.reply import ended
+from chatapp.tui.engines import Choice, Engines, Opening
+from chatapp.tui.start import Start
+from chatapp.tui.telling import telling
+
+if TYPE_CHECKING:
+    from chatapp.dialogue import Dialogue
+    from chatapp.history import Conversation, History, Kind
+    from chatapp.tui.chat.sidebar import Sidebar
+
+KEPT = 8
+"""Conversations that stay on the screen, hidden, so that going back to one is quick."""
+RETRY = 5.0
+"""Seconds after which saving is tried again when it failed."""
+ALTERNATIVES = 5
+"""Told of each token: what might have stood in its place."""
+
+
+class Conversations(Screen[None]):
+    """Conversations: each has its own model, text, and reply that is being written."""
+
+    @dataclass
+    class Shelved(Event):
+        """The history is open, or cannot be."""
+
+        history: History | None
+        error: str = ""
+
+    @dataclass
+    class Warned(Event):
+        """A conversation has something to say about its being saved."""
+
+        text: str
+
+    def __init__(self, start: Start) -> None:
+        super().__init__()
+        self.start = start
+        self.engines = Engines(start.open_model, self.post_message)
+        self.history: History | None = None
+        self.shelved = False
+        """Whether it is known by now if there is a history."""
+        self.lack = ""
+        """Why there is no history, where one is wanted."""
+        self.retrying: Timer | None = None
+        self.pane = self.new_pane(start.choice, "completion" if start.choice.model == "builtin" else "chat")
+        """The one that is shown."""
+        self.panes = [self.pane]
+        """The one shown last stands last."""
+        self.sidebar: Sidebar | None = None
+        self.stage, self.middle = Vertical(self.pane, id="stage"), Horizontal(id="middle")
+        """Where the panes are, and what is beside them."""
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.load)
+
+    # What is opened behind the first frame
+
+    def load(self) -> None:
+        Thread(target=self.open_history, name="history", daemon=True).start()
+
+    def open_history(self) -> None:
+        """The thread."""
+        try:
+            import chatapp.dialogue  # noqa: F401  # so that the screen need not wait for it
+
+            self.post_message(self.Shelved(self.start.open_history()))
+        except Exception as error:  # whatever the disk says belongs on the screen
+            self.post_message(self.Shelved(None, one_line(error) or str(error)))
+
+    def catch_up(self) -> None:
+        """The thread that tries again to save what could not be saved."""
+        from chatapp.tui.chat.leaving import catch_up
+
+        if not self.history:
+            self.open_history()
+        elif not catch_up(self.history, [pane.dialogue for pane in [*self.panes] if pane.dialogue]):
+            self.call_later(self.try_later)
+
+    def try_later(self) -> None:
+        """Try to save again in a while."""
+        if self.retrying:
+            self.retrying.stop()
+        self.retrying = self.set_timer(RETRY, Thread(target=self.catch_up, name="history", daemon=True).start)
+
+    def save_all(self, history: History) -> None:
+        """There is a history at last: it gets what was said meanwhile."""
+        self.notify("Conversations are being saved again, with all that was said meanwhile.")
+        self.history, self.lack = history, ""
+        for pane in self.panes:
+            if pane.kept and pane.dialogue:
+                pane.dialogue.keep_in(history)
+        self.list_conversations()
+
+    async def on_conversations_shelved(self, message: Shelved) -> None:
+        before, self.shelved = self.shelved, True
+        if message.error:
+            self.try_later()
+        if before:
+            return self.save_all(message.history) if message.history else None
+        self.history, self.lack = message.history, message.error
+        if message.error:
+            self.notify(
+                f"Conversations are not being saved: {message.error}", severity="warning", timeout=10, markup=False
+            )
+        if not await self.resume():
+            await self.pane.adopt(self.dialogue(self.pane.kind, self.pane.choice))
+            await self.warm(self.pane)
+        self.list_conversations()
+        self.at_ease()
+
+    async def resume(self) -> bool:
+        """Go on with the last conversation, where that is wanted; whether there was one."""
+        if self.history and self.start.resume and not self.pane.box.text and not self.pane.wanted:
+            with telling(self):
+                if last := self.history.last():
+                    await self.open_conversation(last)
+                    return True
+        return False
+
+    def at_ease(self) -> None:
+        """What is shown first is there: what can wait may begin."""
+
+    def dialogue(
+        self, kind: Kind, choice: Choice, conversation: Conversation | None = None, *, kept: bool = True
+    ) -> Dialogue:
+        """The conversation behind a pane."""
+        from chatapp.dialogue import Dialogue, Setup
+
+        setup = Setup(options=self.start.manner.options, system=self.start.manner.system)
+        setup = Setup.of_json(conversation.setup) if conversation else setup
+        return Dialogue(
+            self.history if kept else None,
+            conversation,
+            kind=kind,
+            setup=replace(setup, model=setup.model or choice.model),
+            warn=self.warn,
+            logprobs=ALTERNATIVES,
+        )
+
+    def warn(self, text: str) -> None:
+        """Tell something, from whatever thread."""
+        self.post_message(self.Warned(text))
+
+    def on_conversations_warned(self, message: Warned) -> None:
+        self.notify(message.text, severity="warning", timeout=10, markup=False)
+        if any(pane.dialogue and pane.dialogue.failure for pane in self.panes):
+            self.try_later()
+
+    async def warm(self, pane: Pane) -> None:
+        """Open the model of a pane, or take the one that is open."""
+        if opened := self.engines.get(pane.choice):
+            await pane.take_up(opened)
+            self.shown(pane)
+
+    @on(Opening.Progressed)
+    def show_progress(self, message: Opening.Progressed) -> None:
+        for pane in self.of(message.choice):
+            pane.progress(message.step, message.share)
+
+    @on(Opening.Ready)
+    async def take_up(self, message: Opening.Ready) -> None:
+        self.engines.settle(message, {pane.choice for pane in self.panes if pane.reply})
+        for pane in self.of(message.choice):
+            await pane.take_up(message.opened)
+            self.shown(pane)
+
+    @on(Opening.Failed)
+    def do_without(self, message: Opening.Failed) -> None:
+        self.engines.settle(message)
+        for pane in self.of(message.choice):
+            pane.do_without(message.error)
+        self.notify(message.error, severity="error", timeout=10, markup=False)
+
+    @on(Opening.Warned)
+    def tell_of_another_backend(self, message: Opening.Warned) -> None:
+        self.notify(f"{message.reason}; trying the next best.", severity="warning", timeout=10, markup=False)
+
+    def of(self, choice: Choice) -> list[Pane]:
+        """The conversations with this model."""
+        return [pane for pane in self.panes if pane.choice == choice]
+
+    def rest(self, seconds: float) -> bool:
+        """Stop what runs in threads and keep what was typed; whether it ended within this time."""
+        threads: list[Thread] = list(self.engines.opening.values())
+        for pane in self.panes:
+            pane.keep_draft()
+            for reply in filter(None, (pane.reply, pane.last)):
+                reply.stop()
+                threads.append(reply.thread)
+        return ended(threads, seconds)
+
+    # Which conversation is shown
+
+    def new_pane(self, choice: Choice, kind: Kind, *, kept: bool = True) -> Pane:
+        renew = partial(self.dialogue, kept=kept)
+        return Pane(choice, kind, memory=self.start.memory, renew=renew, past=self.past, kept=kept)
+
+    def past(self) -> Sequence[str]:
+        """What was asked before, the newest last; called in a thread."""
+        return self.history.prompts()[::-1] if self.history else ()
+
+    async def show(self, pane: Pane) -> None:
+        """Bring a conversation to the front; those not seen for longest leave."""
+        self.pane.display = False
+        if pane not in self.panes:
+            self.panes.append(pane)
+            await self.stage.mount(pane)
+        self.panes.remove(pane)
+        self.panes.append(pane)
+        self.pane = pane
+        pane.display = True
+        (pane.columns or pane.box).focus()
+        self.shown(pane)
+        idle = [one for one in self.panes if not one.reply and not one.queue and not one.unsaved and one is not pane]
+        for one in idle[: max(0, len(self.panes) - KEPT)]:
+            one.keep_draft()
+            self.panes.remove(one)
+            await one.remove()
+        self.refresh_bindings()
+        self.list_conversations()
+
+    def shown(self, pane: Pane) -> None:
+        """Another conversation is shown, or its model is open."""
+
+    async def begin_unkept(self) -> None:
+        """Begin a conversation that no history has."""
+        pane = self.new_pane(self.pane.choice, self.pane.kind, kept=False)
+        await self.show(pane)
+        await pane.adopt(self.dialogue(pane.kind, pane.choice, kept=False))
+        await self.warm(pane)
+        self.notify("Nothing of this conversation is kept.")
+
+    async def open_conversation(self, conversation: Conversation) -> Pane:
+        """Show a conversation."""
+        for pane in self.panes:
+            if pane.dialogue and pane.dialogue.conversation == conversation.id:
+                await self.show(pane)
+                return pane
+        dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.start.choice.model), conversation)
+        draft = self.history.draft(conversation.id) if self.history else ""
+        choice = Choice(dialogue.setup.model)
+        unused = None if self.pane.begun or self.pane.box.text or self.pane.reply else self.pane
+        pane = self.new_pane(choice, conversation.kind)
+        await self.show(pane)
+        if unused:
+            self.panes.remove(unused)
+            await unused.remove()
+        await pane.adopt(dialogue, draft)
+        await self.warm(pane)
+        return pane
+
+    async def action_new(self) -> None:
+        """Begin another conversation with the same model; the one before stays in the list."""
+        before = self.pane
+        if not before.begun and not before.reply and not before.box.text:
+            before.box.focus()
+            return
+        pane = self.new_pane(before.choice, before.kind)
+        await self.show(pane)
+        if self.shelved:
+            await pane.adopt(self.dialogue(pane.kind, pane.choice))
+        await self.warm(pane)
+
+    # The list of conversations
+
+    @on(Pane.Changed)
+    def list_conversations(self) -> None:
+        """Show the list as it is now, where it is shown."""
+        if self.sidebar and self.sidebar.display:
+            from chatapp.tui.chat import listing
+
+            listing.show(self, self.sidebar)
+
+    async def action_sidebar(self) -> None:
+        """Show the list and go there; or hide it."""
+        from chatapp.tui.chat import listing
+
+        await listing.toggle(self)
+
+    async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
+        """What the keys of the list do."""
+        from chatapp.tui.chat import listing
+
+        with telling(self):
+            await listing.do(self, message.deed, message.conversation)
+        self.list_conversations()
+
+    def action_search(self) -> None:
+        """Find words in all conversations."""
+        if history := self.kept():
+            from chatapp.tui.chat import deeds
+
+            deeds.search(self, history)
+
+    def action_import(self) -> None:
+        """Read conversations from a file."""
+        if history := self.kept():
+            from chatapp.tui.chat import deeds
+
+            deeds.ask_what(self, history)
+
+    def behind(self, act: Callable[[], str]) -> None:
+        """Do in a thread what may take long, and show what came of it."""
+
+        def do() -> None:
+            with telling(self):
+                self.notify(printable(act()), markup=False, timeout=10)
+            self.call_later(self.list_conversations)
+
+        self.run_worker(do, thread=True, group="behind")
+
+    def kept(self) -> History | None:
+        """The history; says so where there is none."""
+        if not self.history:
+            self.notify("Conversations are not being kept: there is no history.")
+        return self.history

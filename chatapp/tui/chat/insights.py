@@ -1,0 +1,50 @@
+"""What can be seen of an answer: the probability and the latency of its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chatapp.measurements import Answer
+from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.latencies import LatencyScreen
+
+if TYPE_CHECKING:
+    from chatapp.generation import Token
+    from chatapp.history import Message
+    from chatapp.tui.chat.pane import Pane
+
+
+def show_heat(pane: Pane, said: Message | None, index: int = 0) -> None:
+    """Show how sure the model was of each token of an answer; None: of the one that is being written, or was last."""
+    writing = pane.reply is not None and (said is None or pane.turn is None or said.id == pane.turn.replies[0].id)
+    said = said or pane.last_answer
+    if not pane.dialogue or not (writing or said):
+        return pane.notify("There is no answer yet whose tokens could be shown.")
+    dialogue = pane.dialogue
+
+    def tokens() -> Sequence[Token]:
+        if (writing or pane.columns) and index < len(pane.tokens):
+            return pane.tokens[index]
+        return dialogue.tokens(said.id) if said else ()
+
+    def growing() -> bool:
+        return writing and pane.reply is not None
+
+    async def take(chosen: tuple[Token, ...] | None) -> None:
+        if chosen and said:
+            await pane.go_on(said, chosen)
+
+    if not tokens() and not writing:
+        return pane.notify("The tokens of this answer were not kept: it was imported, or written without the screen.")
+    pane.app.push_screen(HeatScreen(tokens, growing), take)
+
+
+def show_latencies(pane: Pane, said: Message | None) -> None:
+    """Show the latency of each token of an answer; None: of the last one."""
+    said = said or pane.last_answer
+    if not pane.dialogue or not said:
+        return pane.notify("There is no answer yet that was measured.")
+    dialogue = pane.dialogue
+    found = Answer.of(said.usage, dialogue.tokens(said.id), dialogue.latencies(said.id), model=said.model)
+    pane.app.push_screen(LatencyScreen(found))

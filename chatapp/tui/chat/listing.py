@@ -1,0 +1,59 @@
+"""The list of conversations beside the page: those of the history, and those that are only here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chatapp.tui.chat import deeds
+from chatapp.tui.chat.pane import Pane
+from chatapp.tui.chat.sidebar import Sidebar
+from chatapp.tui.telling import telling
+
+if TYPE_CHECKING:
+    from chatapp.tui.chat.conversations import Conversations
+
+
+def show(screen: Conversations, sidebar: Sidebar) -> None:
+    """Show the list as it is now."""
+    with telling(screen):
+        conversations = screen.history.list() if screen.history else ()
+        unkept = [pane for pane in reversed(screen.panes) if pane.begun and number(pane) < 0]
+        if unkept:
+            from chatapp.dialogue.rescue import facts
+
+            here = [replace(facts(pane.dialogue), id=number(pane)) for pane in unkept if pane.dialogue]
+            conversations = [*here, *conversations]
+        busy = {number(pane) for pane in screen.panes if pane.reply}
+        sidebar.show(conversations, number(screen.pane), busy)
+
+
+async def toggle(screen: Conversations) -> None:
+    """Show the list and go there; or hide it."""
+    if screen.sidebar is None:
+        screen.sidebar = Sidebar()
+        await screen.middle.mount(screen.sidebar, before=screen.stage)
+    elif screen.sidebar.display and screen.sidebar.has_focus:
+        screen.sidebar.display = False
+        screen.pane.box.focus()
+        return
+    screen.sidebar.display = True
+    show(screen, screen.sidebar)
+    screen.sidebar.focus()
+
+
+async def do(screen: Conversations, deed: str, conversation: int | None) -> None:
+    """Do with a conversation of the list what a key asks for."""
+    if conversation is not None and conversation < 0:
+        if deed == "open":
+            await screen.show(next((pane for pane in screen.panes if number(pane) == conversation), screen.pane))
+        else:
+            screen.notify("This conversation is not saved: it is only here, until you leave.")
+    elif screen.history:
+        await deeds.do(screen, screen.history, deed, conversation)
+
+
+def number(pane: Pane) -> int:
+    """The number of a conversation in the list; below zero where it is only here."""
+    kept = pane.dialogue.conversation if pane.dialogue else None
+    return -id(pane) if kept is None else kept

@@ -1,0 +1,30 @@
+"""Screen: some lines to read."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from chatapp.terminal import printable
+
+
+class NoteScreen(ModalScreen[None]):
+    """A heading and a text that may be longer than the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Back", id="note.leave")]
+
+    def __init__(self, heading: str, text: str) -> None:
+        super().__init__()
+        self.heading, self.lines = heading, printable(text)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Static(self.heading, markup=False, classes="heading")
+            with VerticalScroll(classes="lines"):
+                yield Static(self.lines, markup=False)
+            yield Static("esc goes back", markup=False, classes="note")

@@ -1,0 +1,286 @@
+"""The screen that people look at: conversations, and the keys for all that can be done with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widget import Widget
+
+from chatapp.tui.chat.asking import BUSY
+from chatapp.tui.chat.conversations import Conversations
+from chatapp.tui.chat.pane import Pane
+from chatapp.tui.keys import Keys
+from chatapp.tui.models.lines import ACCEPT, HIDE, JobLine, OfferLine
+from chatapp.tui.start import Start
+from chatapp.tui.telling import telling
+
+if TYPE_CHECKING:
+    from chatapp.history import Kind
+    from chatapp.jobs import Jobs
+    from chatapp.tui.answers.columns import Columns
+    from chatapp.tui.app import ChatApp
+    from chatapp.tui.prompt import Prompt
+    from chatapp.tui.sampling.drawer import SamplingDrawer
+
+
+class ChatScreen(Conversations):
+    """Conversations, with what is done to them; what is not needed at once is imported when its key is pressed."""
+
+    BINDING_GROUP_TITLE = "Conversation"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "Stop", key_display="esc", id="chat.stop"),
+        Binding("ctrl+c", "interrupt", "Stop or copy", show=False, id="chat.interrupt"),
+        Binding("ctrl+r", "again", "Again", key_display="^R", id="chat.again"),
+        Binding("ctrl+n", "new", "New", key_display="^N", id="chat.new"),
+        Binding("ctrl+b", "sidebar", "Chats", key_display="^B", id="chat.sidebar"),
+        Binding("ctrl+o", "models", "Models", key_display="^O", id="chat.models"),
+        Binding("ctrl+s", "sampling", "Sampling", key_display="^S", id="chat.sampling"),
+        Binding("ctrl+t", "heat", "Tokens", key_display="^T", id="chat.heat"),
+        Binding("ctrl+l", "latencies", "Latencies", key_display="^L", id="chat.latencies"),
+        Binding("f3", "search", "Search", id="chat.search"),
+        Binding("f6", "jump", "Jump", show=False, priority=True, id="chat.jump"),
+        Binding("f7", "answers", "Several answers", show=False, priority=True, id="chat.answers"),
+        Binding(ACCEPT, "accept", "Take the offer", show=False, id="chat.accept"),
+        Binding(HIDE, "hide", "Hide the offer", show=False, id="chat.hide"),
+    ]
+    app: ChatApp
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.offer_line, self.job_line = OfferLine(), JobLine()
+        self.drawer: SamplingDrawer | None = None
+        self.jobs: Jobs | None = None
+        """What is done with models behind the screen, once there was something."""
+        self.wanted_models: set[str] = set()
+        """Those that are to answer as soon as they are here."""
+
+    def compose(self) -> ComposeResult:
+        with self.middle:
+            yield self.stage
+        yield self.offer_line
+        with Horizontal(id="foot"):
+            yield Keys()
+            yield self.job_line
+
+    def rest(self, seconds: float) -> bool:
+        if self.jobs:
+            self.jobs.close(seconds)
+        return super().rest(seconds)
+
+    # Offers
+
+    def at_ease(self) -> None:
+        self.look_for_offer()
+
+    @work(thread=True, group="offer")
+    def look_for_offer(self) -> None:
+        """Offer, quietly, what would help; nothing that goes wrong here matters."""
+        from chatapp.errors import one_line
+        from chatapp.tui.chat import stock
+
+        try:
+            found = stock.suggest(self)
+        except Exception as error:
+            if not one_line(error):
+                raise
+            return
+        if found:
+            self.app.call_from_thread(setattr, self.offer_line, "offer", found)
+
+    def action_accept(self) -> None:
+        self.offer_line.accept()
+
+    def action_hide(self) -> None:
+        self.offer_line.hide()
+
+    @on(OfferLine.Accepted)
+    def pull_offered(self, message: OfferLine.Accepted) -> None:
+        from chatapp.tui.chat import stock
+
+        stock.accept(self, message.offer)
+
+    @on(OfferLine.Hidden)
+    def forget_offered(self, message: OfferLine.Hidden) -> None:
+        from chatapp.tui.chat import stock
+
+        stock.decline(self, message.offer)
+
+    # Keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        writing = self.pane.reply is not None
+        if action == "stop":
+            return writing or self.pane.editing is not None or not self.pane.box.has_focus
+        if action in ("accept", "hide"):
+            return self.is_mounted and self.offer_line.offer is not None
+        return not writing if action == "again" else True
+
+    def action_stop(self) -> None:
+        """End the reply, or leave an edit, or go back to where one types."""
+        if self.pane.reply:
+            self.pane.stop()
+        elif not self.pane.leave_edit() and self.sidebar and self.sidebar.has_focus and self.size.width < 100:
+            self.sidebar.display = False
+        self.pane.box.focus()
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
+        if selected := self.get_selected_text():
+            self.app.copy(selected)
+        elif self.pane.reply:
+            self.pane.stop()
+        else:
+            self.notify("ctrl+q leaves chatapp.")
+
+    async def action_again(self) -> None:
+        """Let the model try once more; what it wrote before stays as another version."""
+        await self.pane.again()
+
+    def action_answers(self) -> None:
+        """Ask how many answers there are to be, and let the model write them."""
+        from chatapp.tui.chat.count_screen import CountScreen
+
+        async def take(n: int | None) -> None:
+            if n:
+                await self.pane.several(n)
+
+        self.app.push_screen(CountScreen(), take)
+
+    async def action_several(self, n: int) -> None:
+        """Let the model write several answers at once, to keep one."""
+        await self.pane.several(n)
+
+    async def action_kind(self, kind: Kind) -> None:
+        """Completion or chat; a conversation that has begun stays as it is, and another one begins."""
+        opened = self.pane.opened
+        if kind == "chat" and opened and not opened.engine.can_chat:
+            self.notify(f"{opened.name} has no chat template: it continues text.", severity="warning", markup=False)
+        elif self.pane.reply:
+            self.notify(BUSY)
+        elif kind != self.pane.kind:
+            if self.pane.begun:
+                await self.action_new()
+            await self.pane.change_kind(kind)
+
+    def action_heat(self) -> None:
+        """Show how sure the model was of each token."""
+        from chatapp.tui.chat import insights
+
+        with telling(self):
+            insights.show_heat(self.pane, None)
+
+    def on_columns_heat_wanted(self, message: Columns.HeatWanted) -> None:
+        from chatapp.tui.chat import insights
+
+        if self.pane.turn:
+            insights.show_heat(self.pane, self.pane.turn.replies[message.index], message.index)
+
+    def action_latencies(self) -> None:
+        """Show the latency of each token."""
+        from chatapp.tui.chat import insights
+
+        with telling(self):
+            insights.show_latencies(self.pane, None)
+
+    async def action_sampling(self) -> None:
+        """Show the drawer with the options, go there, or hide it."""
+        from chatapp.tui.chat import tools
+
+        await tools.toggle_drawer(self)
+
+    def action_presets(self) -> None:
+        """Choose options by name."""
+        from chatapp.tui.chat import tools
+
+        tools.pick_preset(self)
+
+    def action_system(self) -> None:
+        """Choose the system prompt."""
+        from chatapp.tui.chat import tools
+
+        tools.write_system_prompt(self)
+
+    def action_models(self) -> None:
+        """Choose a model, or do something with one."""
+        from chatapp.tui.chat import stock
+
+        stock.show_models(self)
+
+    def action_compare(self) -> None:
+        """Let several models answer the same prompt."""
+        from chatapp.tui.chat import stock
+
+        with telling(self):
+            stock.compare(self)
+
+    def action_jump(self) -> None:
+        """Show a letter on each place; pressing it goes there."""
+        from chatapp.tui.comfort.jump import Jump
+
+        def go(target: Widget | None) -> None:
+            if target:
+                target.focus()
+
+        self.app.push_screen(Jump(self.jump_targets()), go)
+
+    def jump_targets(self) -> list[Widget]:
+        """Where one may want to go."""
+        from chatapp.tui.chat.said import Said
+
+        places = [self.pane.box, self.sidebar, self.drawer, self.pane.columns]
+        said: list[Widget] = [*self.pane.query(Said)] if self.pane.kind == "chat" else []
+        return [place for place in places if place and place.display] + said[::-1]
+
+    # What widgets ask for
+
+    async def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
+        from chatapp.tui.chat import steering
+
+        if not await steering.obey(self, message.line):
+            self.pane.prompt.give_back(message.line)
+
+    async def on_sampling_drawer_closed(self) -> None:
+        from chatapp.tui.chat import tools
+
+        await tools.close_drawer(self)
+
+    def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
+        from chatapp.tui.chat import tools
+
+        tools.choose_options(self, message.options)
+
+    def on_sampling_drawer_when_full_changed(self, message: SamplingDrawer.WhenFullChanged) -> None:
+        from chatapp.tui.chat import tools
+
+        tools.choose_when_full(self, message.value)
+
+    def on_sampling_drawer_presets_opened(self) -> None:
+        self.action_presets()
+
+    @on(Pane.Wanted)
+    async def do_with_message(self, message: Pane.Wanted) -> None:
+        """What takes more than one conversation."""
+        from chatapp.tui.chat import deeds, insights, steering
+
+        with telling(self):
+            match message.deed:
+                case "fork" if history := self.kept():
+                    await deeds.fork(self, history, message.pane, message.said)
+                case "heat":
+                    insights.show_heat(message.pane, message.said)
+                case "latencies":
+                    insights.show_latencies(message.pane, message.said)
+                case "copy":
+                    steering.copy(self, message.said)
+                case "code":
+                    steering.copy_code(self, message.said)
+
+    def shown(self, pane: Pane) -> None:
+        if self.drawer:
+            from chatapp.tui.chat import tools
+
+            tools.show_setup(self)

@@ -1,0 +1,118 @@
+"""Screen: find messages in all conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from chatapp.errors import one_line
+from chatapp.terminal import printable
+
+if TYPE_CHECKING:
+    from chatapp.history import Found
+
+FOUND = 50
+"""Places shown at most."""
+
+
+class SearchScreen(ModalScreen["Found | None"]):
+    """Words to look for, and where they are; dismisses with the place that was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", id="search.leave"),
+        Binding("down", "walk(1)", "Down", show=False, id="search.down"),
+        Binding("up", "walk(-1)", "Up", show=False, id="search.up"),
+    ]
+
+    @dataclass
+    class Done(Message):
+        """These words were looked for, and found or not."""
+
+        words: str
+        found: Sequence[Found]
+        error: str = ""
+
+    def __init__(self, search: Callable[[str, int], Sequence[Found]], words: str = "") -> None:
+        super().__init__()
+        self.search, self.words = search, words
+        self.found: Sequence[Found] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Input(self.words, placeholder="Words in any conversation", id="words")
+            self.places = OptionList(compact=True, id="places")
+            self.places.can_focus = False
+            yield self.places
+            self.note = Static("", markup=False, classes="note")
+            yield self.note
+
+    @on(Input.Changed)
+    def look(self, event: Input.Changed) -> None:
+        self.find(event.value)
+
+    @work(thread=True, exclusive=True, group="search")
+    def find(self, words: str) -> None:
+        try:
+            found = self.search(words, FOUND) if words.strip() else ()
+            self.post_message(self.Done(words, found))
+        except Exception as error:  # whatever the disk says belongs on the screen
+            self.post_message(self.Done(words, (), one_line(error) or str(error)))
+
+    def on_search_screen_done(self, message: Done) -> None:
+        if message.words != self.query_one(Input).value:
+            return  # a newer search is on its way
+        self.found = message.found
+        self.places.set_options([Option(described(one)) for one in self.found])
+        if self.found:
+            self.places.highlighted = 0
+        if message.error:
+            line = message.error
+        elif not message.words.strip():
+            line = "all words must be there, in any case, the last one perhaps unfinished"
+        elif not self.found:
+            line = "nothing found"
+        else:
+            places = "1 place" if len(self.found) == 1 else f"{len(self.found)} places"
+            line = f"{'the first ' if len(self.found) == FOUND else ''}{places}: ↑↓ and enter open one"
+        self.note.update(line)
+
+    def action_walk(self, step: int) -> None:
+        if step > 0:
+            self.places.action_cursor_down()
+        else:
+            self.places.action_cursor_up()
+
+    @on(Input.Submitted)
+    def choose(self) -> None:
+        if self.places.highlighted is not None and self.found:
+            self.dismiss(self.found[self.places.highlighted])
+
+    @on(OptionList.OptionSelected)
+    def choose_by_click(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self.found[event.option_index])
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def described(found: Found) -> Content:
+    """A place: the conversation's title, and the words where they stand."""
+    snippet, shift = Content(""), 0
+    for start, end in found.marks:
+        snippet += Content(printable(found.snippet[shift:start]))
+        snippet += Content.styled(printable(found.snippet[start:end]), "bold $accent")
+        shift = end
+    snippet += Content(printable(found.snippet[shift:]))
+    title = Content.styled(printable(found.conversation.title), "bold")
+    return title if found.message is None else title + "\n  " + snippet

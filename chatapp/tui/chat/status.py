@@ -1,0 +1,123 @@
+"""Widgets: the line above a conversation, and the two lines of figures below it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from chatapp.tui.chat.figures import Figures, ceiling, strip
+from chatapp.units import milliseconds
+
+
+class Heading(Widget):
+    """The model, the mode, and how full the context is."""
+
+    model = reactive("")
+    about = reactive("")
+    mode = reactive("")
+    vim = reactive("")
+    """The mode of vim-like keys, where they are wanted."""
+    used = reactive(0)
+    total = reactive(0)
+    left_out = reactive(0)
+    """Messages that no longer fit."""
+
+    def render(self) -> Content:
+        lost = f"  the oldest {self.left_out} left out" if self.left_out else ""
+        left = Content.assemble((f" {self.model}", "bold $accent"), (lost, "$warning"), (f"  {self.about}", "$muted"))
+        vim = (f" {self.vim} ", "bold $background on $accent") if self.vim else ""
+        mode = Content.assemble("  ", (f" {self.mode} ", "$text on $surface"), vim)
+        right = self.meter()
+        room = self.size.width - mode.cell_length - right.cell_length - 1
+        left = left.truncate(max(0, room), ellipsis=True)
+        return left + mode + Content(" " * (room - left.cell_length)) + right
+
+    def meter(self) -> Content:
+        """The context as a bar and in numbers."""
+        if not self.total:
+            return Content()
+        share = min(1.0, self.used / self.total)
+        colour = "$error" if share > 0.95 else "$warning" if share > 0.8 else "$accent"
+        width = 16 if self.size.width >= 100 else 8
+        filled = max(round(share * width), 1 if self.used else 0)
+        return Content.assemble(
+            ("context ", "$muted"),
+            ("━" * filled, colour),
+            ("━" * (width - filled), "$muted 40%"),
+            (f" {self.used:,} / {self.total:,}", "$text"),
+        )
+
+
+class StatusLine(Widget):
+    """What the model is doing, how fast, where, and the latency of each of its tokens."""
+
+    state = reactive("")
+    tone = reactive("muted")
+    """The theme's colour for the state."""
+    hint = reactive("")
+    """A few quiet words behind the state, as long as there are no figures."""
+    figures: reactive[Figures | None] = reactive(None, always_update=True)
+    memory = reactive(0)
+    place = reactive("")
+    """Back end, device and precision."""
+
+    def show(self, state: str, *, tone: str = "muted", hint: str = "", figures: Figures | None = None) -> None:
+        """Change the first line."""
+        self.state, self.tone, self.hint, self.figures = state, tone, hint, figures
+
+    def render(self) -> Content:
+        state = Content.assemble((f" {self.state}", f"bold ${self.tone}"))
+        room = self.size.width - state.cell_length
+        if self.figures and self.figures.tokens:
+            rest = self.speed(room)
+        else:
+            rest = Content.assemble((f"   {self.hint}", "$muted")).truncate(room, ellipsis=True)
+        return Content("\n").join([state + rest, self.latencies()])
+
+    def speed(self, room: int) -> Content:
+        """The figures of the reply, the most wanted first: a narrow screen leaves the last ones out."""
+        figures = self.figures
+        assert figures
+        speed, p95 = figures.tokens_per_second, figures.p95
+        pairs = [
+            (f"{speed:,.{0 if speed >= 100 else 1}f}" if speed else "–", "tok/s"),
+            ("first token", milliseconds(figures.time_to_first_token or 0.0)),
+            ("prefill", milliseconds(figures.prefill)),
+            ("p95", milliseconds(p95) if p95 else "–"),
+            (f"{figures.tokens:,}", "token" if figures.tokens == 1 else "tokens"),
+        ]
+        if figures.usage and figures.usage.cached_tokens:
+            pairs.append((f"{figures.usage.cached_tokens:,}", "read before"))
+        line = Content()
+        for first, second in pairs:
+            longer = line + self.pair(first, second)
+            if longer.cell_length > room:
+                break
+            line = longer
+        return line
+
+    def pair(self, first: str, second: str) -> Content:
+        """A number and its label, in either order; the number stands out."""
+        gap = "   " if self.size.width >= 100 else "  "
+        styles = ("$text", "$muted") if first[0].isdigit() or first == "–" else ("$muted", "$text")
+        return Content.assemble(gap, (first, styles[0]), " ", (second, styles[1]))
+
+    def latencies(self) -> Content:
+        """The strip, its scale, memory and place."""
+        memory = self.pair("memory", f"{self.memory / 1e6:,.0f} MB") if self.memory else Content()
+        right = memory + Content.assemble((f"   {self.place} ", "$muted"))
+        if not self.figures or not self.figures.latencies:
+            left = Content.assemble((" every token's latency shows here", "$muted"))
+            return left + Content(" " * max(0, self.size.width - left.cell_length - right.cell_length)) + right
+        top, slow = ceiling(max(self.figures.latencies)), self.figures.slow
+        scale = Content.assemble((f" 0–{top * 1000:g} ms", "$muted"))
+        room = max(1, self.size.width - right.cell_length - scale.cell_length - 1)
+        shown = self.figures.latencies[-room:]
+        bars = [
+            (strip(list(run), top), "$warning" if late else "$accent")
+            for late, run in groupby(shown, lambda seconds: seconds > slow)
+        ]
+        return Content.assemble(" ", *bars, " " * (room - len(shown))) + scale + right

@@ -1,0 +1,1 @@
+"""What makes the screen pleasant: help, themes, jumping, vim-like keys."""

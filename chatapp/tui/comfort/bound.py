@@ -1,0 +1,36 @@
+"""Every action that has an id, wherever it is: what a user's own keys can be bound to."""
+
+from __future__ import annotations
+
+from chatapp.keymap import Action
+from chatapp.tui.comfort.help import actions
+
+
+def everything() -> list[Action]:
+    """The actions of all screens and widgets; this imports them, so it waits until there are keys to bind."""
+    from chatapp.tui.answers.columns import Columns
+    from chatapp.tui.answers.comparison import ComparisonScreen
+    from chatapp.tui.app import ChatApp
+    from chatapp.tui.chat.ask_line import AskLine
+    from chatapp.tui.chat.notebook import Notebook
+    from chatapp.tui.chat.said import Said
+    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.tui.chat.search import SearchScreen
+    from chatapp.tui.chat.sidebar import Sidebar
+    from chatapp.tui.comfort.help import Help
+    from chatapp.tui.comfort.theme_picker import ThemePicker
+    from chatapp.tui.insight.heat import HeatView
+    from chatapp.tui.insight.latencies import LatencyScreen
+    from chatapp.tui.insight.text import HeatText
+    from chatapp.tui.models.screen import ModelsScreen
+    from chatapp.tui.prompt import Prompt
+    from chatapp.tui.sampling.drawer import SamplingDrawer
+    from chatapp.tui.sampling.lines_screen import LinesScreen
+    from chatapp.tui.sampling.preset_picker import PresetPicker
+    from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
+
+    return actions(
+        *(ChatApp, ChatScreen, Sidebar, Said, Prompt, Notebook, Columns, ComparisonScreen, HeatView, HeatText),
+        *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
+        *(AskLine, Help, ThemePicker),
+    )

@@ -1,0 +1,236 @@
+"""The screen with the latency of every token of an answer, and all that was measured beside."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from chatapp.measurements import Answer, Form, MeasurementsError, free_path, save
+from chatapp.terminal import printable
+from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
+from chatapp.tui.insight.table import MISSING, TokenTable
+from chatapp.tui.keys import Keys
+from chatapp.units import milliseconds, size
+
+
+def seconds(value: float | None) -> str:
+    return MISSING if value is None else milliseconds(value)
+
+
+def number(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,.{0 if value >= 100 or isinstance(value, int) else 1}f}{unit}"
+
+
+def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
+    """The figures by what they are about, the most wanted first."""
+    total = answer.steps[-1].elapsed if answer.steps else None
+    own = len(answer.steps) - answer.begun or None
+    told = answer.completion_tokens
+    written = number(own if own or told is None else told)
+    if own and told and told > own:
+        written += f" of {told:,}"  # the rest are other answers to the same question
+    if answer.begun:
+        written += f", {answer.begun:,} given"
+    load = seconds(answer.load_seconds)
+    if answer.lowering_seconds:
+        load += f", lowering {milliseconds(answer.lowering_seconds)}"
+    return {
+        "latency": [
+            *((f"p{percent}", seconds(answer.percentile(percent))) for percent in (50, 95, 99)),
+            ("first", seconds(answer.latencies[0] if answer.latencies else None)),
+            ("last", seconds(answer.latencies[-1] if answer.latencies else None)),
+        ],
+        "answer": [
+            ("tokens", written),
+            ("first token", seconds(answer.time_to_first_token)),
+            ("decode", number(answer.tokens_per_second, " tok/s")),
+            ("in all", seconds(total)),
+            ("memory", MISSING if answer.peak_memory is None else size(answer.peak_memory)),
+        ],
+        "before": [
+            ("load", load),
+            ("prompt", number(answer.prompt_tokens, " tokens")),
+            ("saved", number(answer.cached_tokens, " tokens")),
+            ("prefill", seconds(answer.prefill_seconds)),
+            ("speed", number(answer.prefill_rate, " tok/s")),
+        ],
+    }
+
+
+class AnswerFigures(Widget):
+    """The figures of an answer in columns; a narrow screen leaves the last ones out."""
+
+    DEFAULT_CSS = """
+    AnswerFigures {
+        height: auto;
+        padding: 0 2 1 2;
+        background: $background;
+        color: $text;
+    }
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def render(self) -> Content:
+        columns = [self.column(name, pairs) for name, pairs in groups(self.answer).items()]
+        gap = 10 if self.content_size.width >= 90 else 4
+        lines, used = [Content() for _ in columns[0]], 0
+        for column in columns:
+            width = max(line.cell_length for line in column)
+            if used and used + width > self.content_size.width:
+                break
+            lines = [
+                line + cell + " " * (width + gap - cell.cell_length) for line, cell in zip(lines, column, strict=True)
+            ]
+            used += width + gap
+        return Content("\n").join(line.rstrip() for line in lines)
+
+    def column(self, name: str, pairs: list[tuple[str, str]]) -> list[Content]:
+        """One group: its name, and its figures in line."""
+        longest = max(len(label) for label, _ in pairs)
+        return [
+            Content.styled(name, "bold $accent"),
+            *(
+                Content.assemble(
+                    (f"{label:{longest}}  ", "$muted"), (printable(value), "$muted" if value == MISSING else "$text")
+                )
+                for label, value in pairs
+            ),
+        ]
+
+
+class SaveLine(Horizontal):
+    """Asks where to save the measurements; Escape forgets it."""
+
+    DEFAULT_CSS = """
+    SaveLine {
+        height: 1;
+        background: $selection;
+        color: $text;
+
+        Static {
+            width: auto;
+            padding: 0 1 0 2;
+        }
+        Input, Input:focus {
+            width: 1fr;
+            height: 1;
+            padding: 0 1;
+            border: none;
+            background: $selection;
+            background-tint: $selection 0%;
+            color: $text;
+        }
+    }
+    """
+    BINDINGS = [Binding("escape", "forget", "Cancel", key_display="esc")]
+
+    def __init__(self, proposed: Path) -> None:
+        super().__init__()
+        self.proposed = proposed
+
+    def compose(self) -> ComposeResult:
+        yield Static("Save as")
+        yield Input(str(self.proposed), select_on_focus=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def action_forget(self) -> None:
+        self.screen.query_one(TokenTable).focus()
+        self.remove()
+
+
+class LatencyScreen(Screen[None]):
+    """Every token's latency of one answer as figures, chart, histogram and table."""
+
+    CSS_PATH = Path(__file__).with_name("latencies.tcss")
+    BINDINGS = [
+        Binding("escape,l,q", "leave", "Back", key_display="esc", id="latencies.leave"),
+        Binding("c", "export('csv')", "Save CSV", id="latencies.csv"),
+        Binding("j", "export('json')", "Save JSON", id="latencies.json"),
+    ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-medium"), (108, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-high")]
+
+    @dataclass
+    class Exported(Message):
+        """The measurements were saved."""
+
+        path: Path
+
+    def __init__(self, answer: Answer, *, folder: Path | None = None) -> None:
+        """`folder` is where files are proposed to be saved: the current one, if none is given."""
+        super().__init__()
+        self.answer = answer
+        self.folder = folder or Path.cwd()
+
+    def compose(self) -> ComposeResult:
+        yield Title(self.answer)
+        yield AnswerFigures(self.answer)
+        with Horizontal(id="charts"):
+            yield LatencyChart(self.answer.latencies, self.answer.begun + 2)
+            yield LatencyHistogram(self.answer.latencies)
+        yield TokenTable(self.answer.steps, self.answer.begun + 1)
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.query_one(TokenTable).focus()
+
+    @on(TokenTable.Moved)
+    def point_in_the_chart(self, message: TokenTable.Moved) -> None:
+        self.query_one(LatencyChart).point(message.step.number)
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+    async def action_export(self, form: Form) -> None:
+        """Ask where to, proposing a name that is free."""
+        await self.query(SaveLine).remove()
+        proposed = free_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)
+        await self.mount(SaveLine(proposed), before=self.query_one(Keys))
+
+    @on(Input.Submitted)
+    def write_the_file(self, message: Input.Submitted) -> None:
+        """Save, or say why not and ask again."""
+        message.stop()
+        path = self.folder / os.path.expanduser(message.value.strip())
+        try:
+            save(self.answer, path)
+        except MeasurementsError as error:
+            self.notify(f"{printable(str(error))}.", severity="error", markup=False)
+            return
+        self.query_one(SaveLine).action_forget()
+        self.notify(f"Saved as {printable(str(path))}", markup=False)
+        self.post_message(self.Exported(path))
+
+
+class Title(Widget):
+    """What the screen shows, and where the model ran."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def render(self) -> Content:
+        known = [one for one in (self.answer.backend, self.answer.device, self.answer.precision) if one]
+        right = Content.styled(printable(" · ".join(known)), "$muted")
+        left = Content.assemble(("Latencies", "bold $accent"), (f"   {printable(self.answer.model)}", "$text"))
+        room = self.content_size.width - right.cell_length
+        left = left.truncate(max(0, room - 2), ellipsis=True)
+        return left + " " * (room - left.cell_length) + right

@@ -1,0 +1,213 @@
+"""Widget: a text whose tokens are coloured by their probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from chatapp.generation.delta import Token
+from chatapp.measurements import UNLIKELY_LOGPROB
+from chatapp.tui.insight.shades import painted, shades, step
+from chatapp.tui.insight.wrapping import Flow
+
+
+def looks(widget: Widget) -> tuple[Style, ...]:
+    """The looks of the steps in the theme of now."""
+    app = widget.app
+    return shades(app.theme_variables, plain=app.native_ansi_color or app.no_color)
+
+
+def marks(widget: Widget) -> tuple[Style, Style, Style]:
+    """The looks of a token without a probability, and of the cursor where the keys go elsewhere and where they go."""
+    if widget.app.native_ansi_color or widget.app.no_color:
+        return Style(dim=True), Style(reverse=True), Style(reverse=True, bold=True)
+    colour, bold = widget.app.theme_variables, Style(bold=True)
+    return (
+        painted(colour, "muted"),
+        painted(colour, "text", "selection") + bold,
+        painted(colour, "background", "accent") + bold,
+    )
+
+
+class HeatText(ScrollView, can_focus=True):
+    """The text, wrapped once and painted row by row, and a cursor that walks by token."""
+
+    DEFAULT_CSS = """
+    HeatText {
+        width: 1fr;
+        height: 1fr;
+        padding: 1 2 0 2;
+        background: $background;
+        color: $text;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+    }
+    """
+    BINDINGS = [
+        Binding("left", "walk(-1)", "Token before", show=False),
+        Binding("right", "walk(1)", "Next token", show=False),
+        Binding("up", "climb(-1)", "Row above", show=False),
+        Binding("down", "climb(1)", "Row below", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "edge(-1)", "Row's first token", show=False),
+        Binding("end", "edge(1)", "Row's last token", show=False),
+        Binding("ctrl+home", "go(0)", "First token", show=False),
+        Binding("ctrl+end", "go(-1)", "Last token", show=False),
+        Binding("n", "unlikely(1)", "Next unlikely", id="heat.unlikely"),
+        Binding("N", "unlikely(-1)", "Unlikely one before", show=False, id="heat.unlikely_before"),
+    ]
+    cursor = reactive(0)
+    """The token it is on."""
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another token."""
+
+        token: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens: list[Token] = []
+        self.steps: list[int | None] = []
+        self.flow = Flow(80)
+        self.column = 0
+        """Where the cursor would like to be in rows that are long enough."""
+        self._looks: tuple[Style, ...] = ()
+        """Of the steps, of a token without a probability, and of the cursor without and with the keys."""
+
+    def grow(self, tokens: Sequence[Token]) -> None:
+        """Add tokens; the end stays in sight where it was, and the cursor on the last one."""
+        follows, leads = self.is_vertical_scroll_end, self.cursor >= len(self.tokens) - 1
+        self.tokens += tokens
+        self.steps += [None if token.logprob is None else step(token.logprob) for token in tokens]
+        self.flow.grow([token.text for token in tokens])
+        self.measure()
+        if follows:
+            self.scroll_end(animate=False)
+        if leads:
+            self.action_go(-1)
+
+    def clear(self) -> None:
+        """Empty it."""
+        self.tokens, self.steps, self.flow = [], [], Flow(self.flow.width)
+        self.set_reactive(HeatText.cursor, 0)
+        self.measure()
+
+    def measure(self) -> None:
+        """Take note of the number of rows."""
+        self.virtual_size = Size(self.flow.width, len(self.flow.rows))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        width = self.scrollable_content_region.width
+        if width and width != self.flow.width:
+            self.flow.rewrap(width)
+            self.measure()
+            self.reveal()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._looks = ()
+
+    # Painting
+
+    def render_line(self, y: int) -> Strip:
+        row = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
+        page = self.rich_style
+        if row >= len(self.flow.rows):
+            return Strip.blank(width, page)
+        if not self._looks:
+            self._looks = tuple(page + look for look in (*looks(self), *marks(self)))
+        shown = self.flow.host(self.cursor) if self.tokens else -1
+        pieces = [Segment(piece.text, self.look(piece.token, shown)) for piece in self.flow.rows[row]]
+        return Strip(pieces, sum(piece.width for piece in self.flow.rows[row])).adjust_cell_length(width, page)
+
+    def look(self, token: int, shown: int) -> Style:
+        """How a token is painted; `shown` is the one that has the cursor."""
+        *steps, unknown, blurred, focused = self._looks
+        if token == shown:
+            return focused if self.has_focus else blurred
+        heat = self.steps[token]
+        return unknown if heat is None else steps[heat]
+
+    # The cursor
+
+    def validate_cursor(self, cursor: int) -> int:
+        return max(0, min(cursor, len(self.tokens) - 1))
+
+    def watch_cursor(self, cursor: int) -> None:
+        if self.tokens:
+            self.reveal()
+            self.refresh()
+            self.post_message(self.Moved(cursor))
+
+    def reveal(self) -> None:
+        """Scroll to the cursor."""
+        if self.tokens:
+            row, _ = self.flow.place(self.cursor)
+            self.scroll_to_region(Region(0, row, 1, 1), animate=False, immediate=True)
+
+    def move(self, token: int) -> None:
+        """Put the cursor on a token, and remember the column."""
+        self.cursor = token
+        if self.tokens:
+            self.column = self.flow.place(self.cursor)[1]
+
+    def action_walk(self, by: int) -> None:
+        self.move(self.cursor + by)
+
+    def action_climb(self, rows: int) -> None:
+        if self.tokens:
+            row = self.flow.place(self.cursor)[0] + rows
+            if 0 <= row < len(self.flow.rows):
+                self.land(row)
+
+    def land(self, row: int) -> None:
+        """Put the cursor into a row, near its column: on a token that begins there, if there is one."""
+        token = self.flow.at(row, self.column)
+        if self.flow.place(token)[0] < row:
+            begun = [piece.token for piece in self.flow.rows[row] if self.flow.place(piece.token)[0] == row]
+            token = begun[0] if begun else token + 1 if self.flow.place(self.cursor)[0] < row else token
+        self.cursor = token
+
+    def action_page(self, pages: int) -> None:
+        if self.tokens:
+            row = self.flow.place(self.cursor)[0] + pages * max(1, self.scrollable_content_region.height - 1)
+            self.land(max(0, min(row, len(self.flow.rows) - 1)))
+
+    def action_edge(self, side: int) -> None:
+        if self.tokens:
+            row = self.flow.rows[self.flow.place(self.cursor)[0]]
+            self.move(row[-1 if side > 0 else 0].token)
+
+    def action_go(self, token: int) -> None:
+        self.move(token % max(1, len(self.tokens)))
+
+    def action_unlikely(self, by: int) -> None:
+        """To the next token that was less likely than not, round the end if need be."""
+        total = len(self.tokens)
+        for away in range(1, total + 1):
+            token = (self.cursor + by * away) % total
+            logprob = self.tokens[token].logprob
+            if logprob is not None and logprob < UNLIKELY_LOGPROB:
+                return self.move(token)
+
+    def on_click(self, event: events.Click) -> None:
+        if self.tokens:
+            place = event.get_content_offset(self)
+            if place:
+                self.move(self.flow.at(place.y + self.scroll_offset.y, place.x))

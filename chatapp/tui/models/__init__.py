@@ -1,0 +1,1 @@
+"""The models screen, and the lines that the chat shows of pulls and offers."""

@@ -1,0 +1,97 @@
+"""Screens: what is asked before a model is pulled or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from chatapp.terminal import printable
+from chatapp.tui.models.columns import labelled
+from chatapp.units import count, size
+
+WIDTH = 76
+EDGES = 6
+"""Cells of its border and padding."""
+
+
+class Asking(ModalScreen[bool]):
+    """A question that is answered with yes or no; no is the way out."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "Yes"),
+        Binding("n,escape,ctrl+c", "answer(False)", "No"),
+    ]
+    DEFAULT_CSS = """
+    Asking {
+        align: center middle;
+        background: $background 60%;
+        Static {
+            width: 76;
+            max-width: 96%;
+            height: auto;
+            max-height: 90%;
+            padding: 1 2;
+            background: $surface;
+            color: $text;
+            border: round $accent;
+        }
+    }
+    """
+
+    def __init__(self, question: Content, yes: str) -> None:
+        super().__init__()
+        self.question, self.yes = question, yes
+
+    def compose(self) -> ComposeResult:
+        keys = Content.assemble(
+            "\n\n", (" y ", "bold $background on $accent"), f" {self.yes}   ", (" n ", "bold on $panel"), " no"
+        )
+        yield Static(self.question + keys, markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
+def kind(plan: Mapping[str, Any]) -> str:  # Any: parsed JSON
+    """How large a model is, or what it was exported for."""
+    return f"exported for {plan['export']}" if plan["export"] else f"{count(plan['parameters'])} parameters"
+
+
+def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON, as `chatapp pull --json` prints it
+    """What a pull means, for a screen of so many columns."""
+    width = min(WIDTH, width * 96 // 100) - EDGES
+    files = sorted(plan["files"], key=lambda file: -int(file["size"]))
+    listed = ", ".join(f"{file['name']} ({size(file['size'])})" for file in files[:3])
+    more = f" and {len(files) - 3} smaller" if len(files) > 3 else ""
+    there = f", {size(plan['there'])} of them here already" if plan["there"] else ""
+    rows = (
+        ("from", f"{plan['repository']} at {plan['commit'][:12]}"),
+        ("licence", plan["licence"]),
+        ("files", f"{size(plan['size'])}{there}: {listed}{more}"),
+        ("model", f"{plan['family']}, {kind(plan)}"),
+        ("precision", f"{plan['precision']}: {plan['precision_reason']}"),
+        ("disk", f"{size(plan['disk_needed'])} needed, {size(plan['disk_free'])} free"),
+        ("memory", f"{size(plan['memory_needed'])} needed, {size(plan['memory'])} here"),
+        ("speed", f"about {plan['tokens_per_second']:,.0f} tokens/s"),
+    )
+    parts = [(f"Pull {printable(plan['model'])}?\n\n", "bold $text")]
+    for name, value in rows:
+        parts += labelled(name, str(value), width)
+    fit = "; ".join(plan["problems"])
+    parts.append((f"\nIt does not fit: {fit}." if fit else "\nIt fits this machine.", "$error" if fit else "$success"))
+    return Content.assemble(*parts)
+
+
+def removal_question(name: str, freed: int) -> Content:
+    """What removing a model means."""
+    return Content.assemble(
+        (f"Remove {printable(name)}?\n\n", "bold $text"),
+        (f"This frees {size(freed)}. ", "$text"),
+        ("What was pulled and what was made of it is deleted; a folder of your own stays.", "$muted"),
+    )

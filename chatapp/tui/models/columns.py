@@ -1,0 +1,183 @@
+"""What the list of models shows of each: columns, of which a narrow screen leaves the less wanted out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Literal
+
+from textual.content import Content
+
+from chatapp.terminal import printable
+from chatapp.units import count, duration, percent, size
+
+if TYPE_CHECKING:
+    from chatapp.job import Job
+    from chatapp.shelf import Row
+
+Part = tuple[str, str]
+"""A text and its style."""
+
+MARK = 3
+"""Cells for the mark before a name."""
+GAP = 2
+NAMES = (21, 34)
+"""Cells for a name, at least and at most."""
+SAYING = 20
+"""Cells for what happens with a model, at least."""
+ROOMY = 34
+"""Cells that this gets before the columns after the first `WANTED` are shown."""
+WANTED = 4
+BAR = 12
+LABEL = 11
+"""Cells for the name of a fact."""
+
+BADGES: Mapping[str, Part] = {
+    "verified": ("✓", "$success"),
+    "failed": ("✗", "$error"),
+    "unverified": ("–", "$muted"),
+}
+FITS = {"well": "$success", "tight": "$warning", "no": "$error"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, as wide as its widest text."""
+
+    title: str
+    width: int
+    cell: Callable[[Row], Part]
+    align: Literal["left", "right"] = "right"
+
+
+def about(row: Row, text: str) -> str:
+    """A figure, marked where it was not measured."""
+    return text if row.measured else f"~{text}"
+
+
+def speed(row: Row) -> str:
+    """Tokens per second, in as many digits as are known."""
+    value = row.tokens_per_second
+    return about(row, f"{value:.0f}" if value >= 10 else f"{value:.1f}") if value else ""
+
+
+COLUMNS = (
+    Column("PARAMS", 6, lambda row: (count(row.parameters) if row.parameters else "", "$text")),
+    Column("SIZE", 7, lambda row: (size(row.size) if row.size else "", "$text")),
+    Column("FITS", 5, lambda row: (row.fits if row.parameters else "", FITS[row.fits]), "left"),
+    Column("TOK/S", 5, lambda row: (speed(row), "$text")),
+    Column("MEMORY", 8, lambda row: (about(row, size(row.memory)) if row.memory else "", "$text")),
+    Column("PRECISION", 9, lambda row: (row.precision, "$muted"), "left"),
+    Column("WHERE", 14, lambda row: (row.place, "$muted"), "left"),
+    Column("LICENCE", 14, lambda row: (f"gated {row.licence}" if row.gated else row.licence, "$muted"), "left"),
+)
+"""The most wanted first."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that fit, and what the name and the rest of a line get."""
+
+    width: int
+    name: int
+    columns: tuple[Column, ...]
+    saying: int
+
+
+def layout(width: int, names: Sequence[str] = ()) -> Layout:
+    """The columns for a list of this width."""
+    name, left = NAMES[0], width - MARK - NAMES[0] - GAP - SAYING
+    shown: list[Column] = []
+    for place, column in enumerate(COLUMNS):
+        if left - (ROOMY - SAYING if place >= WANTED else 0) < column.width + GAP:
+            break
+        shown.append(column)
+        left -= column.width + GAP
+    longest = min(NAMES[1], max(map(len, names), default=0))
+    wider = max(0, min(left - (ROOMY - SAYING if len(shown) > WANTED else 0), longest - name))
+    return Layout(width, name + wider, tuple(shown), max(0, SAYING + left - wider))
+
+
+def heads(plan: Layout) -> Content:
+    """The line above the list."""
+    cells = [(" " * MARK + fitted("NAME", plan.name + GAP), "$muted")]
+    cells += [(fitted(column.title, column.width, column.align) + " " * GAP, "$muted") for column in plan.columns]
+    return Content.assemble(*cells)
+
+
+def line(row: Row, job: Job | None, plan: Layout, *, current: bool) -> Content:
+    """A model in a line."""
+    mark, tone = BADGES[row.badge] if row.state == "here" else ("✗", "$error") if row.state == "broken" else (" ", "")
+    name = "bold $accent" if current else "bold $text" if row.state == "here" else "$text"
+    cells: list[Part] = [(f" {mark} ", tone), (fitted(printable(row.name), plan.name) + " " * GAP, name)]
+    for column in plan.columns:
+        text, style = column.cell(row)
+        cells.append((fitted(printable(text), column.width, column.align) + " " * GAP, style))
+    content = Content.assemble(*cells)
+    rest = Content.assemble(*says(row, job, plan.saying, current=current))
+    return content + rest.truncate(plan.saying, ellipsis=True)
+
+
+def fitted(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """The text in exactly so many cells."""
+    content = Content(text.replace("\n", " ")).truncate(width, ellipsis=True)
+    room = " " * (width - content.cell_length)
+    return room + content.plain if align == "right" else content.plain + room
+
+
+def says(row: Row, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
+    """What happens with a model, or what it is."""
+    if job and job.state == "queued":
+        yield f"queued: {job.kind}", "$muted"
+    elif job and job.state == "running":
+        yield from progress(job, width)
+    elif job and job.state == "failed":
+        yield f"✗ {one_line(job.result)}", "$error"
+    elif row.state == "broken":
+        yield f"✗ {one_line(row.note)}", "$error"
+    elif row.state == "elsewhere":
+        yield f"↓ {percent(row.share or 0)} {one_line(row.note)}", "$accent"
+    elif row.state == "stopped":
+        yield f"stopped at {percent(row.share or 0)}", "$warning"
+    elif current:
+        yield "in use", "$accent"
+    elif job and job.state == "done" and job.kind == "bench":
+        yield one_line(job.result), "$success"
+    elif row.state == "here":
+        yield ("answers messages" if row.kind == "chat" else "continues text"), "$muted"
+    else:
+        yield f"{'gated · ' if row.gated else ''}{one_line(row.good_for)}", "$muted"
+
+
+def one_line(text: str) -> str:
+    """A text of others, in one line."""
+    return " ".join(printable(text).split())
+
+
+def progress(job: Job, width: int) -> Iterator[Part]:
+    """How far a job is."""
+    if job.phase != "fetching":
+        so_far = f" {percent(job.share)}" if job.share is not None else ""
+        yield f"{one_line(job.phase)}{so_far}", "$accent"
+        return
+    share = job.share or 0.0
+    left = f" {duration(job.seconds_left)}" if job.seconds_left is not None else ""
+    figures = f"{percent(share)} {size(round(job.rate))}/s{left}"
+    if width >= len(figures) + BAR + 2:
+        filled = round(share * BAR)
+        yield "━" * filled, "$accent"
+        yield "━" * (BAR - filled), "$muted 40%"
+        yield " ", ""
+    else:
+        yield "↓ ", "$accent"
+    yield figures, "$text"
+    if job.note:
+        yield f" {one_line(job.note)}", "$warning"
+
+
+def labelled(name: str, value: str, width: int, tone: str = "$text") -> Iterator[Part]:
+    """A fact with its name before it, in lines of so many cells."""
+    lines = wrap(printable(value).replace("\n", " "), max(16, width - LABEL), break_on_hyphens=False) or [""]
+    yield f"{name:{LABEL}}", "$muted"
+    yield f"\n{'':{LABEL}}".join(lines) + "\n", tone

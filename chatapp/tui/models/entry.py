@@ -1,0 +1,62 @@
+"""Widget: the line in which a filter or a search is typed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Input, Static
+
+Purpose = Literal["filter", "search"]
+HINTS: dict[Purpose, tuple[str, str]] = {
+    "filter": ("/", "a name, or what it is good for"),
+    "search": ("s", "a name: enter asks huggingface.co for it"),
+}
+"""For each purpose, its key and what is to be typed."""
+
+
+class Entry(Horizontal):
+    """A line to type in, as long as it is open; its Input posts Changed and Submitted."""
+
+    DEFAULT_CSS = """
+    Entry {
+        display: none;
+        height: 1;
+        background: $surface;
+        &.-open { display: block; }
+        Static { width: 3; height: 1; background: $surface; }
+        Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; color: $text; }
+        Input:focus { border: none; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mark, self.input = Static("", markup=False), Input(select_on_focus=False)
+        self.input.can_focus = False
+        self.purpose: Purpose = "filter"
+
+    def compose(self) -> ComposeResult:
+        yield self.mark
+        yield self.input
+
+    def open(self, purpose: Purpose, value: str = "") -> None:
+        """Let something be typed."""
+        key, self.input.placeholder = HINTS[purpose]
+        self.purpose, self.input.value = purpose, value
+        self.mark.update(Content.assemble((f" {key} ", "bold $accent")))
+        self.add_class("-open")
+        self.input.can_focus = True
+        self.screen.set_focus(self.input)  # at once: what is typed quickly belongs here already
+
+    def close(self, *, shown: bool) -> None:
+        """Let nothing more be typed; a filter that applies stays to be seen."""
+        self.input.can_focus = False
+        self.set_class(shown, "-open")
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go here."""
+        return self.input.has_focus

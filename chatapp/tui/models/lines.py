@@ -1,0 +1,129 @@
+"""Widgets of the chat screen: a quiet line with an offer, and one that tells how far a job is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.style import Style
+from textual.widget import Widget
+
+from chatapp.terminal import printable
+from chatapp.units import duration, percent, size
+
+if TYPE_CHECKING:
+    from chatapp.job import Job
+    from chatapp.offer import Offer
+
+ACCEPT, HIDE = "f8", "f9"
+"""Keys that a box of text leaves alone."""
+
+
+class OfferLine(Widget):
+    """An offer, as long as there is one; a click on one of its keys presses it, and the screen binds them."""
+
+    DEFAULT_CSS = """
+    OfferLine {
+        display: none;
+        height: auto;
+        max-height: 2;
+        padding: 0 2;
+        background: $background;
+        color: $muted;
+        &.-shown { display: block; }
+    }
+    """
+
+    @dataclass
+    class Accepted(Message):
+        """The user wants what is offered."""
+
+        offer: Offer
+
+    @dataclass
+    class Hidden(Message):
+        """The user does not."""
+
+        offer: Offer
+
+    offer: reactive[Offer | None] = reactive(None, layout=True)
+
+    def __init__(self, accept_key: str = ACCEPT, hide_key: str = HIDE) -> None:
+        super().__init__()
+        self.accept_key, self.hide_key = accept_key, hide_key
+
+    def watch_offer(self) -> None:
+        self.set_class(self.offer is not None, "-shown")
+
+    def render(self) -> Content:
+        if not self.offer:
+            return Content()
+        parts: list[tuple[str, str | Style]] = [(f"{printable(self.offer.text)} ", "$muted")]
+        for key, does, end in ((self.accept_key, self.offer.does, ", "), (self.hide_key, "hides this", "")):
+            accent, muted = (Style.parse(style, self.app.theme_variables) for style in ("$accent", "$muted"))
+            press = Style.from_meta({"key": key})
+            parts += [(key, accent + press), (f" {does}{end}", muted + press)]
+        return Content.assemble(*parts)
+
+    def on_click(self, event: events.Click) -> None:
+        key = event.style.meta.get("key")
+        if key == self.accept_key:
+            self.accept()
+        elif key == self.hide_key:
+            self.hide()
+
+    def accept(self) -> None:
+        """Take the offer."""
+        if offer := self.offer:
+            self.offer = None
+            self.post_message(self.Accepted(offer))
+
+    def hide(self) -> None:
+        """Leave it."""
+        if offer := self.offer:
+            self.offer = None
+            self.post_message(self.Hidden(offer))
+
+
+class JobLine(Widget):
+    """What runs in the background, in a few words; nothing where nothing does."""
+
+    DEFAULT_CSS = """
+    JobLine {
+        display: none;
+        width: auto;
+        height: 1;
+        background: $panel;
+        color: $muted;
+        &.-shown { display: block; }
+    }
+    """
+
+    job: reactive[Job | None] = reactive(None, layout=True)
+
+    def watch_job(self) -> None:
+        self.set_class(self.job is not None, "-shown")
+
+    def show(self, jobs: list[Job]) -> None:
+        """Take up all jobs: the pull that runs is told, or else what runs."""
+        running = [job for job in jobs if job.state == "running" and job.kind not in ("plan", "search")]
+        self.job = next((job for job in running if job.kind == "pull"), running[0] if running else None)
+
+    def render(self) -> Content:
+        return Content.assemble(*told(self.job)) if self.job else Content()
+
+
+def told(job: Job) -> list[tuple[str, str]]:
+    """A job in a few words: ↓ smollm2-360m 64 % 12 MB/s 18 s."""
+    mark = "↓" if job.kind == "pull" else "●"
+    share = f" {percent(job.share)}" if job.share is not None else ""
+    if job.phase != "fetching":
+        what = f" {' '.join(printable(job.phase).split())}{share}"
+    else:
+        left = f" {duration(job.seconds_left)}" if job.seconds_left is not None else ""
+        what = f"{share} {size(round(job.rate))}/s{left}"
+    return [(f"{mark} ", "$accent"), (printable(job.name), "$text"), (f"{what} ", "$muted")]

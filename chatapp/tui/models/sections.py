@@ -1,0 +1,81 @@
+"""What the models screen shows, in which order, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from textual.content import Content
+
+from chatapp.tui.models.listing import Section
+from chatapp.units import size
+
+if TYPE_CHECKING:
+    from chatapp.job import Job
+    from chatapp.shelf import Machine, Row
+    from chatapp.shelf_details import Details
+
+NEEDS = {
+    "use": ("here", "absent", "stopped", "elsewhere"),
+    "pull": ("absent", "stopped", "elsewhere"),
+    "verify": ("here",),
+    "bench": ("here",),
+    "remove": ("here", "broken", "stopped"),
+    "cancel": (),
+    "resume": (),
+    "more": ("here", "broken", "stopped", "elsewhere", "absent"),
+}
+"""In which states of a model what can be done with it."""
+KINDS = {"english": "English text", "many_languages": "many languages"}
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where the screen gets what it shows; each may take a while, and is called in a thread."""
+
+    machine: Callable[[], Machine]
+    rows: Callable[[], Sequence[Row]]
+    details: Callable[[Row], Details]
+    freed: Callable[[Row], int]
+    """Bytes that removing a model frees."""
+    found: Callable[[Mapping[str, Any]], Sequence[Row]]  # Any: JSON, as `chatapp search --json` prints it
+    """What a search has found on the Hub."""
+
+
+def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) -> Iterator[Section]:
+    """Models that have all words of a filter: those that are here, what a search has found, and the catalogue."""
+    known = {row.name for row in rows}
+    left = [row for row in rows if fits_filter(row, wanted)]
+    here = tuple(row for row in left if row.state != "absent")
+    found = tuple(row for row in hub if row.name not in known)
+    yield Section(f"Here · {len(here)}", here)
+    yield Section(f"On the Hub, {sought!r} · {len(found)}", found)
+    offered = [row for row in left if row.state == "absent"]
+    for kind in dict.fromkeys(row.kind for row in sorted(offered, key=lambda row: row.kind != "chat")):
+        of_kind = tuple(row for row in offered if row.kind == kind)
+        yield Section(f"Catalogue, {KINDS.get(kind, kind)} · {len(of_kind)}", of_kind)
+
+
+def fits_filter(row: Row, wanted: str) -> bool:
+    """Whether a model has all words of a filter in what is known of it."""
+    about = f"{row.name} {row.kind} {row.good_for} {row.licence} {row.precision} {row.place}".lower()
+    return all(word in about for word in wanted.lower().split())
+
+
+def possible(action: str, row: Row | None, job: Job | None) -> bool:
+    """Whether something can be done with a model, on which a job may be at work."""
+    if row is None:
+        return action not in NEEDS
+    working = bool(job and not job.ended)
+    if action == "cancel":
+        return working
+    if action == "resume":
+        return not working and (row.state == "stopped" or bool(job and job.state == "failed"))
+    return action not in NEEDS or (row.state in NEEDS[action] and not (working and action != "more"))
+
+
+def about_machine(machine: Machine) -> Content:
+    """The screen's first line."""
+    room = f"  {size(machine.memory)} of memory, {size(machine.disk_free)} of disk free"
+    return Content.assemble((" models", "bold $accent"), (room, "$muted"))

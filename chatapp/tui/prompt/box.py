@@ -1,0 +1,135 @@
+"""Widget: an editable draft, in which long pastes are folded and nothing can drive the terminal."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding
+from textual.document._document import EditResult, Selection
+from textual.document._edit import Edit
+
+from chatapp.attachments import Attachment, mentions
+from chatapp.terminal import pasted
+from chatapp.tui.prompt.pastes import Pastes
+from chatapp.tui.vim_area import VimArea
+
+FENCE = '"""'
+"""Begins and ends a message in which enter is a new line."""
+
+
+class Box(VimArea):
+    """Text that grows to ten rows."""
+
+    COMPONENT_CLASSES = {"box--token"}
+    DEFAULT_CSS = """
+    Box {
+        height: auto;
+        max-height: 10;
+
+        .box--token { color: $accent; text-style: bold; }
+        .text-area--suggestion { color: $text-muted; }
+    }
+    """
+    BINDINGS = [
+        Binding("ctrl+j,shift+enter", "newline", "New line", key_display="^J", id="prompt.newline"),
+        Binding("f4", "expand", "Expand paste", id="prompt.expand"),
+    ]
+
+    def __init__(self, placeholder: str) -> None:
+        self.pastes = Pastes()
+        self.known: dict[str, Attachment] = {}
+        """What the draft mentions, as it was when it was last looked at."""
+        super().__init__(compact=True, highlight_cursor_line=False, placeholder=placeholder)
+        self.cursor_blink = False
+
+    @property
+    def draft(self) -> str:
+        """What is typed, pastes in full; setting it can be undone."""
+        return self.pastes.unfold(self.text)
+
+    @draft.setter
+    def draft(self, text: str) -> None:
+        self.put(self.pastes.fold(pasted(text)))
+
+    def put(self, text: str) -> None:
+        """Write this in place of all there is, and stand at its end."""
+        self.history.checkpoint()
+        self.replace(text, self.document.start, self.document.end, maintain_selection_offset=False)
+        self.move_cursor(self.document.end)
+
+    def give_back(self, draft: str) -> None:
+        """Put a draft back that was not taken, before what has been typed since."""
+        self.draft = f"{draft}\n{self.draft}" if self.text.strip() else draft
+
+    def edit(self, edit: Edit) -> EditResult:
+        edit.text = pasted(edit.text)
+        return super().edit(edit)
+
+    def undo(self) -> None:
+        if self.history.undo_stack:
+            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
+            super().undo()
+
+    def redo(self) -> None:
+        if self.history.redo_stack:
+            self.selection = Selection()
+            super().redo()
+
+    def load_text(self, text: str) -> None:
+        super().load_text(self.pastes.fold(pasted(text)))
+
+    def _on_paste(self, event: events.Paste) -> None:  # type: ignore[override]
+        event.prevent_default()
+        event.stop()
+        self.history.checkpoint()
+        if result := self._replace_via_keyboard(self.pastes.fold(pasted(event.text)), *self.selection):
+            self.move_cursor(result.end_location)
+
+    def action_expand(self) -> None:
+        """Show pastes in full."""
+        self.put(self.draft)
+
+    def action_delete_left(self) -> None:
+        row, column = self.cursor_location
+        span = next((span for span in self.pastes.spans(self.document[row]) if span[1] == column), None)
+        if span and self.selection.is_empty:
+            self.history.checkpoint()
+            self.delete((row, span[0]), (row, column), maintain_selection_offset=False)
+        else:
+            super().action_delete_left()
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "expand" or any(mark in self.text for mark in self.pastes.texts)
+
+    def on_text_area_changed(self) -> None:
+        self.refresh_bindings()
+
+    # What is said
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a fence is still open, so that enter is a new line."""
+        text = self.text.strip()
+        return text.startswith(FENCE) and not (text.endswith(FENCE) and len(text) >= 2 * len(FENCE))
+
+    def message(self, text: str) -> str:
+        """What is said: without fences, without the slash that makes another one a letter, pastes in full."""
+        if text.startswith(FENCE):
+            text = text.removeprefix(FENCE).removesuffix(FENCE).removeprefix("\n").removesuffix("\n")
+        elif text.startswith("//"):
+            text = text[1:]
+        return self.pastes.unfold(text)
+
+    # How it looks
+
+    def get_line(self, line_index: int) -> Text:
+        line = super().get_line(line_index)
+        spans = self.pastes.spans(line.plain)
+        if self.known:
+            spans += [(found.start, found.end) for found in mentions(line.plain, self.known.__contains__)]
+        for start, end in spans:
+            line.stylize(self.get_component_rich_style("box--token"), start, end)
+        return line

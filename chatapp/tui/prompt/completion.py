@@ -1,0 +1,54 @@
+"""What could stand where something is being typed: commands after `/`, paths after `@`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from chatapp.attachments import Candidate, mention, rank
+from chatapp.tui.prompt.popup import Choice
+from chatapp.units import size
+
+Commands = Sequence[tuple[str, str]]
+"""Names, perhaps with arguments after them, and what the commands do."""
+
+ROWS: Final = 8
+_PATH: Final = re.compile(r'(?:^|[\s(\[{])(@(?:"([^"]*)|([^\s"]*)))$')
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is a command; two slashes begin a text with a slash."""
+    return text.startswith("/") and not text.startswith("//")
+
+
+def commands(text: str, known: Commands) -> list[Choice]:
+    """The commands that begin with what is typed."""
+    if not is_command(text) or "\n" in text:
+        return []
+    typed = text[1:].casefold()
+    names = [(name.removeprefix("/"), about) for name, about in known]
+    fitting = [(name, about) for name, about in names if name.casefold().startswith(typed)]
+    return [Choice(f"/{name}", about, f"/{literal(name)}") for name, about in fitting][:ROWS]
+
+
+def literal(name: str) -> str:
+    """The name without its arguments, which are not all in small letters, and a blank where they would begin."""
+    words = name.split()
+    own = next((i for i, word in enumerate(words) if not re.fullmatch(r"[a-z?!\"-]+", word)), len(words))
+    return " ".join(words[:own]) + (" " if own < len(words) else "")
+
+
+def path_before(line: str) -> tuple[int, str] | None:
+    """Where the `@` of the path that ends this line stands, and the path as far as it is typed."""
+    found = _PATH.search(line)
+    return (found.start(1), found[2] or found[3] or "") if found else None
+
+
+def paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
+    """The files and folders that fit, likeliest first."""
+    return [Choice(found.path, about(found), mention(found.path)) for found in rank(query, candidates, ROWS)]
+
+
+def about(candidate: Candidate) -> str:
+    return "folder" if candidate.path.endswith("/") else size(candidate.size)

@@ -1,0 +1,38 @@
+"""Long pastes, each shown as a short mark until the message is sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LONGEST: Final = 20_000
+"""Characters of a paste that is shown as it is."""
+MOST_LINES: Final = 200
+MARK: Final = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
+
+
+class Pastes:
+    """The texts behind the marks; they stay, so that undo can bring any mark back."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """A mark in place of a long text; a short one as it is."""
+        lines = text.count("\n") + 1
+        if len(text) <= LONGEST and lines <= MOST_LINES:
+            return text
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        mark, number = f"[pasted {size}]", 2
+        while self.texts.get(mark, text) != text:
+            mark, number = f"[pasted {size} #{number}]", number + 1
+        self.texts[mark] = text
+        return mark
+
+    def unfold(self, text: str) -> str:
+        """The text with every paste in full."""
+        return MARK.sub(lambda mark: self.texts.get(mark[0], mark[0]), text) if self.texts else text
+
+    def spans(self, line: str) -> list[tuple[int, int]]:
+        """Where marks stand in a line."""
+        return [mark.span() for mark in MARK.finditer(line) if mark[0] in self.texts] if self.texts else []

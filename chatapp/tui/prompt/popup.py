@@ -1,0 +1,121 @@
+"""Widget: the choices that the prompt offers, right above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.content import Content
+from textual.geometry import Offset
+from textual.strip import Strip
+from textual.style import Style
+from textual.widget import Widget
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row."""
+
+    name: str
+    about: str
+    """What it is, in a few words."""
+    text: str
+    """What stands in the prompt when it is chosen."""
+
+
+class Popup(Widget):
+    """Rows of choices, one of them highlighted, and below them a note; it never takes the focus."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES = {"popup--chosen", "popup--about", "popup--note", "popup--problem"}
+    DEFAULT_CSS = """
+    Popup {
+        overlay: screen;
+        position: absolute;
+        display: none;
+        background: $panel;
+        color: $text;
+
+        .popup--chosen { color: $background; background: $accent; }
+        .popup--about { color: $text-muted; background: $panel; }
+        .popup--note { color: $text-muted; background: $background; }
+        .popup--problem { color: $warning; background: $background; }
+    }
+    """
+
+    def __init__(self, prompt: Widget, pick: Callable[[int], object]) -> None:
+        super().__init__()
+        self.prompt, self.pick = prompt, pick
+        """Called with the number of the row that is clicked."""
+        self.choices: Sequence[Choice] = ()
+        self.chosen = 0
+        self.weight = ""
+        """What is known of the highlighted choice besides."""
+        self.note, self.problem = "", ""
+
+    @property
+    def current(self) -> Choice | None:
+        """The highlighted choice."""
+        return self.choices[self.chosen] if self.choices else None
+
+    def offer(self, choices: Sequence[Choice]) -> None:
+        """Show these choices, the first one highlighted; none closes the list."""
+        self.choices, self.chosen, self.weight = choices, 0, ""
+        self.stretch()
+
+    def tell(self, note: str = "", problem: str = "") -> None:
+        """Show a note below the choices, or what is wrong."""
+        if (note, problem) != (self.note, self.problem):
+            self.note, self.problem = note, problem
+            self.stretch()
+
+    def move(self, rows: int) -> None:
+        """Highlight another choice, around the ends."""
+        self.chosen, self.weight = (self.chosen + rows) % len(self.choices), ""
+        self.refresh()
+
+    def weigh(self, weight: str) -> None:
+        """Show how much the highlighted choice would add."""
+        self.weight = weight
+        self.refresh()
+
+    def stretch(self) -> None:
+        """Be as high as what there is to show, upwards from the prompt, as long as that has the focus."""
+        height = len(self.choices) + bool(self.note or self.problem)
+        self.display = height > 0 and self.prompt.has_focus
+        if self.display:
+            self.styles.width, self.styles.height = self.prompt.region.width, height
+            self.styles.offset = self.prompt.region.offset - Offset(0, height)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y >= len(self.choices):
+            name = "popup--problem" if self.problem else "popup--note"
+            line = Content(self.problem or self.note).truncate(width, ellipsis=True, pad=True)
+            return strip(line, self.get_visual_style(name), width)
+        choice, is_chosen = self.choices[y], y == self.chosen
+        about = self.weight or choice.about if is_chosen else choice.about
+        names, abouts = (
+            max(Content(text).cell_length for text in texts)
+            for texts in ([each.name for each in self.choices], [each.about for each in self.choices] + [about])
+        )
+        room = max(width // 2, width - abouts - 3)
+        left = Content(f" {choice.name}").truncate(min(room, max(names, 18) + 3), ellipsis=True, pad=True)
+        style = self.get_visual_style("popup--chosen") if is_chosen else self.visual_style
+        muted = style if is_chosen else self.get_visual_style("popup--about")
+        line = left + Content(f" {about}").stylize(muted).truncate(
+            max(0, width - left.cell_length), ellipsis=True, pad=True
+        )
+        return strip(line, style, width)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        if event.y < len(self.choices):
+            self.pick(event.y)
+
+
+def strip(line: Content, style: Style, width: int) -> Strip:
+    """A row of exactly this width."""
+    return Strip(line.render_segments(style)).adjust_cell_length(width, style.rich_style)

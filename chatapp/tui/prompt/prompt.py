@@ -1,0 +1,342 @@
+"""Widget: the box where messages are typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, work
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.timer import Timer
+
+from chatapp import attachments
+from chatapp.attachments import Attachment, Scan
+from chatapp.errors import InputError
+from chatapp.terminal import pasted, printable
+from chatapp.tui.prompt import completion
+from chatapp.tui.prompt.box import Box
+from chatapp.tui.prompt.completion import Commands
+from chatapp.tui.prompt.popup import Popup
+from chatapp.tui.prompt.recall import Recall
+
+PAUSE = 0.15
+"""Seconds without a key after which tokens are counted."""
+
+
+class Prompt(Box):
+    """A message in the making: enter sends it, ctrl+j adds a line, `/` and `@` offer what there is."""
+
+    BINDING_GROUP_TITLE = "Prompt"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send", id="prompt.submit"),
+        Binding("ctrl+up", "recall(1)", "Earlier prompt", show=False, id="prompt.earlier"),
+        Binding("ctrl+down", "recall(-1)", "Later prompt", show=False, id="prompt.later"),
+        Binding("ctrl+g", "write_outside", "Editor", key_display="^G", show=False, id="prompt.editor"),
+    ]
+
+    @dataclass
+    class Submitted(Message):
+        """A message is complete; the box is empty again."""
+
+        text: str
+        """All of it: pastes in full, and what is attached below."""
+        attachments: tuple[Attachment, ...] = ()
+        draft: str = ""
+        """As it was typed; `give_back` takes it."""
+
+    @dataclass
+    class CommandEntered(Message):
+        """A line that begins with one slash was entered; the box is empty again."""
+
+        line: str
+
+    @dataclass
+    class Counted(Message):
+        """The draft takes so many tokens, attachments included; None while nothing counts them."""
+
+        tokens: int | None
+        attachments: tuple[Attachment, ...] = ()
+
+    @dataclass
+    class Refused(Message):
+        """Something cannot be attached; the draft is in the box again."""
+
+        reason: str
+
+    @dataclass
+    class Warned(Message):
+        """A message was sent, though not quite as it was prepared."""
+
+        reason: str
+
+    @dataclass
+    class EditorWanted(Message):
+        """The draft is to be written in an editor; what that gives becomes `prompt.draft`."""
+
+        prompt: Prompt
+        draft: str
+
+    def __init__(
+        self,
+        *,
+        past: Callable[[], Sequence[str]] | None = None,
+        commands: Commands = (),
+        count_tokens: Callable[[str], int] | None = None,
+        root: Path | None = None,
+        placeholder: str = "Ask the model on this machine",
+    ) -> None:
+        self.past, self.commands, self.count_tokens = past, commands, count_tokens
+        """Loads what was asked before; names and tells; None until a model is open. The last two run in threads."""
+        self.root = root or Path()
+        self.recall, self.popup = Recall(), Popup(self, self.take)
+        self.scan: Scan | None = None
+        """What there is to attach, once an `@` was typed."""
+        self.weights: dict[str, int] = {}
+        """Tokens of files that were highlighted."""
+        self.typed = ""
+        """What the choices would replace."""
+        self.dismissed = False
+        """Whether its user closed the list."""
+        self.reading, self.turn, self.sending = asyncio.Lock(), asyncio.Lock(), 0
+        self.timer: Timer | None = None
+        super().__init__(placeholder)
+
+    # Sending
+
+    def action_submit(self) -> None:
+        text, draft = self.text.strip(), self.draft
+        if not text or self.is_open:
+            return self.action_newline() if text else None
+        self.put("")
+        self.recall.add(draft)
+        if completion.is_command(text):
+            self.post_message(self.CommandEntered(self.pastes.unfold(text)))
+        elif self.sending or "@" in text:
+            self.sending += 1
+            self.deliver(text, draft, dict(self.known))
+        else:
+            self.post_message(self.Submitted(self.message(text), (), draft))
+
+    @work(group="deliver")
+    async def deliver(self, text: str, draft: str, known: dict[str, Attachment]) -> None:
+        """Send a message with what it mentions; in a thread, because a disk may be slow, and one after the other."""
+        try:
+            async with self.turn:
+                gone = [path for path in known if attachments.mention(path) in text and not self.is_there(path)]
+                if gone:
+                    raise InputError(f"{gone[0]} is not there any more; take @{gone[0]} out, or put it back")
+                found = await asyncio.to_thread(attachments.attach, text, self.root)
+        except InputError as error:
+            self.give_back(draft)
+            self.post_message(self.Refused(printable(str(error))))
+        else:
+            for now in found:
+                if now.path in known and known[now.path].stamp != now.stamp:
+                    self.post_message(
+                        self.Warned(f"{now.path} has changed since you attached it; it is sent as it is now")
+                    )
+            self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft))
+        finally:
+            self.sending -= 1
+
+    def is_there(self, path: str) -> bool:
+        return attachments.is_there(path, self.root)
+
+    def action_write_outside(self) -> None:
+        self.post_message(self.EditorWanted(self, self.draft))
+
+    # What was asked before
+
+    def action_recall(self, back: int) -> None:
+        """Walk through what was asked before."""
+        if self.past:
+            self.load_past(back)
+        elif (text := self.recall.step(self.text, back)) is not None:
+            self.put(self.pastes.fold(pasted(text)))
+            if back > 0:
+                self.move_cursor((0, len(self.document[0])))  # so that the next step goes further back
+
+    @work(group="past")
+    async def load_past(self, back: int = 0) -> None:
+        """Read what was asked in earlier days, once, and then take the step that made it necessary."""
+        async with self.reading:
+            if self.past:
+                self.recall.load(await asyncio.to_thread(self.past))
+                self.past = None
+        if back:
+            self.action_recall(back)
+        else:
+            self.suggest()
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if self.popup.choices and not select:
+            self.highlight(-1)
+        elif not select and self.wrapped_document.location_to_offset(self.cursor_location).y == 0:
+            self.action_recall(1)
+        else:
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if self.popup.choices and not select:
+            self.highlight(1)
+        elif not select and self.last_row:
+            self.action_recall(-1)
+        else:
+            super().action_cursor_down(select)
+
+    @property
+    def last_row(self) -> bool:
+        """Whether the cursor is on the last row that is shown."""
+        return self.wrapped_document.location_to_offset(self.cursor_location).y == self.wrapped_document.height - 1
+
+    # What is offered while typing
+
+    def update_suggestion(self) -> None:
+        self.dismissed = self.dismissed and bool(self.typed)
+        self.suggest()
+        self.offer()
+        self.count_soon()
+
+    def suggest(self) -> None:
+        """Show in grey how an earlier prompt went on."""
+        if self.past and self.text and not self.reading.locked():
+            self.load_past()
+        at_end = self.cursor_location == self.document.end
+        self.suggestion = self.recall.suggest(self.text) if at_end else ""
+
+    def offer(self) -> None:
+        """Offer what could stand where the cursor is."""
+        row, column = self.cursor_location
+        line = self.document[row][:column]
+        if completion.is_command(self.text) and self.cursor_location == self.document.end:
+            self.typed, choices = self.text, completion.commands(self.text, self.commands)
+        elif found := completion.path_before(line):
+            if not self.typed:
+                self.look_around()
+            self.typed = line[found[0] :]
+            choices = completion.paths(found[1], self.scan.candidates) if self.scan else []
+        else:
+            self.typed, choices = "", []
+        shown = choices if self.has_focus and not self.dismissed else []
+        self.popup.offer(shown)
+        if shown:
+            self.suggestion = ""
+            self.weigh()
+
+    @work(exclusive=True, group="scan")
+    async def look_around(self) -> None:
+        """Find what there is to attach; what was found before serves meanwhile."""
+        self.scan = await asyncio.to_thread(attachments.scan, self.root)
+        self.offer()
+
+    def highlight(self, rows: int) -> None:
+        self.popup.move(rows)
+        self.weigh()
+
+    def take(self, row: int | None = None, after: str = " ") -> None:
+        """Write the highlighted choice, or that of a row, in place of what was typed."""
+        choice = self.popup.choices[self.popup.chosen if row is None else row]
+        line, column = self.cursor_location
+        start = (line, column - len(self.typed))
+        is_path = choice.text.startswith("@")
+        self.replace(
+            choice.text + (after if is_path else ""), start, self.cursor_location, maintain_selection_offset=False
+        )
+        self.focus()
+
+    @work(exclusive=True, group="weigh")
+    async def weigh(self) -> None:
+        """Show how many tokens the highlighted file would add."""
+        choice, count = self.popup.current, self.count_tokens
+        if not choice or not count or not choice.text.startswith("@") or choice.name.endswith("/"):
+            return
+        if choice.name not in self.weights:
+            await asyncio.sleep(PAUSE)
+            try:
+                found = await asyncio.to_thread(attachments.read, choice.name, self.root)
+            except InputError as error:
+                return self.popup.weigh(printable(str(error)))
+            self.weights[choice.name] = await asyncio.to_thread(count, found.text)
+        self.popup.weigh(f"~{self.weights[choice.name]:,} tokens")
+
+    def count_soon(self) -> None:
+        """Look at the draft as soon as its user pauses."""
+        if self.timer:
+            self.timer.stop()
+        if self.is_attached:
+            self.timer = self.set_timer(PAUSE, self.measure)
+
+    @work(exclusive=True, group="measure")
+    async def measure(self) -> None:
+        """Count the tokens of the draft and of what it mentions, and say what cannot be attached."""
+        text, count, problem, tokens = self.text, self.count_tokens, "", None
+        found: tuple[Attachment, ...] = ()
+        try:
+            found = await asyncio.to_thread(attachments.attach, text, self.root) if "@" in text else ()
+        except InputError as error:
+            problem = printable(str(error))
+        if count:
+            tokens = await asyncio.to_thread(count, attachments.message(self.message(text), found))
+        if text != self.text:
+            return
+        new = {now.path: self.known.get(now.path, now) for now in found}
+        if new != self.known:
+            self.known = new
+            self.notify_style_update()
+            self.refresh()
+        self.popup.tell(summary(found, tokens), problem)
+        self.post_message(self.Counted(tokens, found))
+
+    # Keys, focus and looks
+
+    def _on_key(self, event: events.Key) -> None:  # type: ignore[override]  # TextArea's runs after it, by itself
+        # Enter is handled here and not in a priority binding, which would overtake the characters typed just before it.
+        choice = self.popup.current
+        if choice and event.key == "escape":
+            self.dismissed = True
+            self.popup.offer(())
+        elif self.takes(event):
+            return
+        elif choice and event.key == "tab":
+            self.take(after="" if choice.name.endswith("/") else " ")
+        elif choice and event.key == "enter" and choice.text.strip() != self.typed.strip():
+            self.take()
+        elif event.key == "enter" and "enter" in self.app._keymap.get("prompt.submit", "enter").split(","):
+            self.action_submit()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_mount(self) -> None:
+        self.screen.mount(self.popup)  # there it lies above whatever stands around the prompt
+        self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self.popup.stretch(), immediate=True)
+
+    def on_unmount(self) -> None:
+        if self.popup.is_attached:
+            self.popup.remove()
+
+    def on_focus(self) -> None:
+        self.popup.stretch()
+
+    def on_blur(self) -> None:
+        self.popup.offer(())
+
+    def on_text_area_selection_changed(self) -> None:
+        self.suggest()
+        self.offer()
+
+
+def summary(found: Sequence[Attachment], tokens: int | None) -> str:
+    """What is attached, in one line."""
+    if not found:
+        return ""
+    left_out = sum(attachment.left_out for attachment in found)
+    parts = [", ".join(printable(attachment.path) for attachment in found)]
+    parts += [f"~{tokens:,} tokens in all"] if tokens is not None else []
+    parts += [f"{left_out:,} files only listed"] if left_out else []
+    return " · ".join(parts)

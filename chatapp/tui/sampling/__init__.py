@@ -1,0 +1,1 @@
+"""How replies are sampled: the drawer, its presets, and system prompts."""

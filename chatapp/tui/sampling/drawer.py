@@ -1,0 +1,320 @@
+"""Widget: every option of sampling, with what it makes of the next token."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from chatapp.generation import OptionError, Options
+from chatapp.terminal import printable
+from chatapp.tui.sampling import bars
+from chatapp.tui.sampling.fields import (
+    FIELDS,
+    WHEN_FULL,
+    Field,
+    bias_from_lines,
+    bias_to_lines,
+    stop_from_lines,
+    stop_to_lines,
+)
+from chatapp.tui.sampling.looking import Look, Looking
+from chatapp.tui.sampling.rows import LABEL, row, slider
+
+if TYPE_CHECKING:
+    from chatapp.dialogue import WhenFull
+    from chatapp.generation.preview import Preview
+
+
+class SamplingDrawer(Widget, can_focus=True):
+    """Sliders for the options of one conversation, in one widget; below them a preview of the next token."""
+
+    DEFAULT_CSS = """
+    SamplingDrawer {
+        width: 38;
+        height: 100%;
+        padding: 0 1;
+        background: $surface;
+        color: $text;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", "Change", key_display="←→", id="sampling.less"),
+        Binding("right,l", "move(1)", "More", show=False, id="sampling.more"),
+        Binding("shift+left,H", "move(-1, True)", "Finely", key_display="⇧←→", id="sampling.less_finely"),
+        Binding("shift+right,L", "move(1, True)", "More, finely", show=False, id="sampling.more_finely"),
+        Binding("up,k", "walk(-1)", "Up", show=False, id="sampling.up"),
+        Binding("down,j", "walk(1)", "Down", show=False, id="sampling.down"),
+        Binding("home", "walk(-99)", "First", show=False, id="sampling.first"),
+        Binding("end", "walk(99)", "Last", show=False, id="sampling.last"),
+        Binding("enter", "edit", "Type", id="sampling.type"),
+        Binding("d,backspace,delete", "default", "Default", key_display="d", id="sampling.default"),
+        Binding("p", "presets", "Presets", id="sampling.presets"),
+        Binding("escape", "close", "Close", key_display="esc", id="sampling.close"),
+    ]
+
+    @dataclass
+    class Changed(Message):
+        """Other options have been chosen."""
+
+        options: Mapping[str, Any]  # Any: what Options takes
+        """Those that differ from the model's defaults, by name."""
+
+    @dataclass
+    class WhenFullChanged(Message):
+        """Something else is to happen when the context is full."""
+
+        value: WhenFull
+
+    class PresetsOpened(Message):
+        """The presets are asked for."""
+
+    class Closed(Message):
+        """The drawer has done its work."""
+
+    def __init__(
+        self, defaults: Options, chosen: Mapping[str, Any], *, when_full: WhenFull = "stop", look: Look | None = None
+    ) -> None:
+        """`look` computes a preview; it is called in a thread, for one set of options after the other."""
+        super().__init__()
+        self.look = look
+        self.looking = Looking(look, self.post_message) if look else None
+        self.preview: Preview | None = None
+        self.error = ""
+        """Why a value was refused."""
+        self.failure = ""
+        """Why there is no preview."""
+        self.place, self.first = 0, 0
+        """The row that the keys move, and the first one that is shown."""
+        self.typed: str | None = None
+        """A value in the making."""
+        self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
+
+    def on_mount(self) -> None:
+        self.look_again()
+
+    @property
+    def options(self) -> Options:
+        return replace(self.defaults, **self.chosen)
+
+    @property
+    def field(self) -> Field:
+        return FIELDS[self.place]
+
+    def take(self, defaults: Options, chosen: Mapping[str, Any], when_full: WhenFull) -> None:
+        """Show another conversation's options, or another model's; nothing is posted."""
+        self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
+        self.typed, self.error = None, ""
+        self.look_again()
+
+    def show(self, preview: Preview | None) -> None:
+        """Show what comes next; None where that is not known."""
+        self.preview = preview
+        self.refresh()
+
+    def look_again(self) -> None:
+        """Ask for a preview, because the options are others, or what was said is."""
+        if self.looking:
+            self.looking.ask(self.options)
+        self.refresh()
+
+    @on(Looking.Ended)
+    def take_preview(self, message: Looking.Ended) -> None:
+        message.stop()
+        assert self.looking
+        if self.looking.take():
+            self.failure = message.error
+            self.show(message.preview)
+
+    # Values
+
+    def value(self, field: Field) -> Any:
+        """What is chosen, or else the default."""
+        return self.when_full if field.kind == "choice" else getattr(self.options, field.name)
+
+    def changed(self, field: Field) -> bool:
+        return self.when_full != "stop" if field.kind == "choice" else field.name in self.chosen
+
+    def choose(self, field: Field, value: Any) -> bool:
+        """Take a value, if it can be one; say why not, otherwise."""
+        self.error = ""
+        self.refresh()
+        if value == self.value(field):
+            return True
+        if field.kind == "choice":
+            self.when_full = value
+            self.post_message(self.WhenFullChanged(value))
+            return True
+        try:
+            replace(self.options, **{field.name: value})
+        except OptionError as error:
+            self.error = str(error)
+            return False
+        if value == getattr(self.defaults, field.name):
+            del self.chosen[field.name]
+        else:
+            self.chosen[field.name] = value
+        self.post_message(self.Changed(dict(self.chosen)))
+        self.look_again()
+        return True
+
+    # Keys
+
+    def action_walk(self, rows: int) -> None:
+        self.place = min(max(self.place + rows, 0), len(FIELDS) - 1)
+        self.error = ""
+        self.refresh()
+
+    def action_move(self, direction: int, fine: bool = False) -> None:
+        field, value = self.field, self.value(self.field)
+        if field.kind == "choice":
+            place = WHEN_FULL.index(value) + direction
+            self.choose(field, WHEN_FULL[min(max(place, 0), len(WHEN_FULL) - 1)])
+        else:
+            self.choose(field, field.moved(value, direction, fine=fine))
+
+    def action_default(self) -> None:
+        field = self.field
+        self.choose(field, "stop" if field.kind == "choice" else getattr(self.defaults, field.name))
+
+    def action_presets(self) -> None:
+        self.post_message(self.PresetsOpened())
+
+    def action_close(self) -> None:
+        self.post_message(self.Closed())
+
+    def action_edit(self) -> None:
+        """Type a number, write the lines of a list, or take the next choice."""
+        field = self.field
+        if field.kind == "choice":
+            self.choose(field, WHEN_FULL[(WHEN_FULL.index(self.when_full) + 1) % len(WHEN_FULL)])
+        elif field.kind == "lines":
+            self.edit_lines(field)
+        else:
+            self.typed = ""
+            self.refresh()
+
+    def edit_lines(self, field: Field) -> None:
+        from chatapp.tui.sampling.lines_screen import LinesScreen
+
+        def check(lines: str) -> Any:
+            value: Any = stop_from_lines(lines) if field.name == "stop" else bias_from_lines(lines)
+            replace(self.options, **{field.name: value})
+            return value
+
+        def take(value: Any) -> None:
+            if value is not None:
+                self.choose(field, value)
+
+        value = self.value(field)
+        if field.name == "stop":
+            title, hint = "Stop before these texts", "One text a line; \\n is a new line, \\t a tab."
+            lines = stop_to_lines(value)
+        else:
+            title, hint = "Biases for single tokens", "ID=BIAS in each line; 11=-inf forbids token 11."
+            lines = bias_to_lines(value)
+        self.app.push_screen(LinesScreen(title, hint, lines, check), take)
+
+    async def _on_key(self, event: events.Key) -> None:
+        # All keys here, in their order: bindings run later than this, and what is typed would overtake them.
+        bound = self.screen.active_bindings.get(event.key)
+        typing = self.typed is not None
+        if event.character and event.character in "0123456789.-" and self.field.kind in ("number", "seed"):
+            self.typed = (self.typed or "") + event.character
+        elif typing and event.key == "backspace":
+            self.typed = (self.typed or "")[:-1]
+        elif typing and event.key == "escape":
+            self.typed, self.error = None, ""
+        elif typing and event.key == "enter":
+            self.finish_typing()
+        elif typing and (event.is_printable or not self.finish_typing()):
+            pass
+        elif bound and bound.node is self:
+            await self.run_action(bound.binding.action)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self.refresh()
+
+    def finish_typing(self) -> bool:
+        """Take what was typed; False where it is refused, and then it can be mended."""
+        if self.typed and not self.choose(self.field, self.field.parse(self.typed)):
+            return False
+        self.typed = None
+        self.refresh()
+        return True
+
+    def on_blur(self) -> None:
+        self.typed = None
+        self.refresh()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    # The mouse
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        offset = event.get_content_offset(self)
+        place = self.first + offset.y - 1 if offset else -1
+        if offset and 0 < offset.y < 1 + self.rows and place < len(FIELDS):
+            self.place, self.typed, self.error = place, None, ""
+            self.capture_mouse()
+            self.slide(offset.x)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self.app.mouse_captured is self:
+            self.slide(event.x - self.gutter.left)
+
+    def on_mouse_up(self) -> None:
+        self.release_mouse()
+
+    def slide(self, x: int) -> None:
+        """Take the value at a column of the slider."""
+        column, width = x - LABEL, slider(self.size.width)
+        if self.field.slides and 0 <= column < width:
+            self.choose(self.field, self.field.at(column / (width - 1)))
+        self.refresh()
+
+    # Lines
+
+    @property
+    def rows(self) -> int:
+        """Rows there are for options, below the title."""
+        return min(len(FIELDS), max(1, self.size.height - 1))
+
+    def render(self) -> Content:
+        width, rows = self.size.width, self.rows
+        self.first = min(max(self.first, self.place - rows + 1), self.place)
+        count = sum(map(self.changed, FIELDS))
+        title = Content.assemble(
+            ("Sampling", "bold $text"), (f"{count} changed".rjust(width - 8) if count else "", "$muted")
+        )
+        lines = [title, *(self.line(place) for place in range(self.first, self.first + rows))]
+        if self.error:
+            lines += [Content.styled(line, "$error") for line in textwrap.wrap(printable(self.error), width)]
+        room = self.size.height - len(lines)
+        if self.look and room > 2:
+            lines.append(Content.styled("─" * width, "$muted 40%"))
+            lines += self.preview_lines(width, room - 1)
+        return Content("\n").join(lines)
+
+    def preview_lines(self, width: int, height: int) -> list[Content]:
+        if self.preview:
+            return bars.lines(self.preview, width, height)
+        if self.failure:
+            return [Content.styled(line, "$error") for line in textwrap.wrap(self.failure, width)][:height]
+        waits = self.looking and self.looking.thread
+        return [Content.styled("reading the prompt" if waits else "nothing to preview yet", "$muted")]
+
+    def line(self, place: int) -> Content:
+        field, here = FIELDS[place], place == self.place and self.has_focus
+        typed = self.typed if here else None
+        return row(field, self.value(field), self.size.width, changed=self.changed(field), here=here, typed=typed)

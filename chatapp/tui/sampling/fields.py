@@ -1,0 +1,178 @@
+"""The options as the drawer shows and changes them: labels, steps, words for what is off."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from chatapp.generation import OptionError
+
+if TYPE_CHECKING:
+    from chatapp.dialogue import WhenFull
+
+Kind = Literal["number", "seed", "lines", "choice"]
+
+
+def steps(low: float, high: float, step: float) -> tuple[float, ...]:
+    """The multiples of a step from `low` to `high`."""
+    return tuple(round(low + place * step, 4) for place in range(round((high - low) / step) + 1))
+
+
+@dataclass(frozen=True)
+class Field:
+    """One option in the drawer."""
+
+    name: str
+    """In Options."""
+    label: str
+    kind: Kind = "number"
+    ladder: tuple[float, ...] = ()
+    """The values that a slider stops at."""
+    fine: float = 0.01
+    """A smaller step; whole where the option is."""
+    off: Any = None  # Any: what Options takes
+    """The value for which there is a word."""
+    word: str = "off"
+
+    @property
+    def whole(self) -> bool:
+        return isinstance(self.fine, int)
+
+    @property
+    def slides(self) -> bool:
+        return bool(self.ladder)
+
+    def show(self, value: Any) -> str:
+        """The value in a few letters."""
+        if value == self.off:
+            return self.word
+        if self.kind == "lines":
+            return f"{len(value)} token{'s' * (len(value) > 1)}" if isinstance(value, Mapping) else shown_lines(value)
+        if isinstance(value, float):
+            return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
+        return str(value)
+
+    def parse(self, typed: str) -> Any:
+        """The value that was typed; what is no number stays a text, which Options refuses in its own words."""
+        try:
+            return int(typed) if self.whole else float(typed)
+        except ValueError:
+            return typed
+
+    def moved(self, value: Any, direction: int, *, fine: bool) -> Any:
+        """The next value to the left (-1) or right (1); the same at the end of the slider."""
+        if self.kind == "seed":
+            return moved_seed(value, direction)
+        if not self.slides:
+            return value
+        if value is None:  # no limit, beyond the right end
+            return self.ladder[-1] if direction < 0 else None
+        if fine:
+            moved = round(value + direction * self.fine, 4)
+            low, high = min(self.ladder[0], value), max(self.ladder[-1], value)
+            return type(self.fine)(min(max(moved, low), high))
+        if direction > 0:
+            place = bisect_right(self.ladder, value)
+            beyond = None if self.off is None else value
+            return self.ladder[place] if place < len(self.ladder) else beyond
+        place = bisect_left(self.ladder, value)
+        return self.ladder[place - 1] if place else value
+
+    def share(self, value: float | None) -> float:
+        """Where on the slider the value is, from 0 to 1."""
+        if value is None or value >= self.ladder[-1]:
+            return 1.0
+        right = bisect_right(self.ladder, value)
+        if not right:
+            return 0.0
+        low, high = self.ladder[right - 1], self.ladder[right]
+        return (right - 1 + (value - low) / (high - low)) / (len(self.ladder) - 1)
+
+    def at(self, share: float) -> Any:
+        """The value at a place of the slider."""
+        if share >= 1 and self.off is None:
+            return None
+        return self.ladder[round(min(max(share, 0.0), 1.0) * (len(self.ladder) - 1))]
+
+
+def moved_seed(value: int | None, direction: int) -> int | None:
+    """A seed to keep, the next one, or random again."""
+    if value is None:
+        return secrets.randbits(16) if direction > 0 else None
+    return value + direction if value + direction >= 0 else None
+
+
+def shown_lines(value: tuple[str, ...]) -> str:
+    """One stop text as it is, several by their number."""
+    return f"{len(value)} texts" if len(value) > 1 else f'"{escaped(value[0])}"'
+
+
+def escaped(text: str) -> str:
+    r"""A stop text in one line: `\n` for a new line, `\t` for a tab."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+
+
+def stop_to_lines(stop: tuple[str, ...]) -> str:
+    """Stop texts for an editor, one a line."""
+    return "\n".join(map(escaped, stop))
+
+
+def stop_from_lines(lines: str) -> tuple[str, ...]:
+    """The stop texts in an editor's lines; empty ones do not count."""
+    plain = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+    return tuple(re.sub(r"\\[nt\\]", lambda found: plain[found[0]], line) for line in lines.split("\n") if line)
+
+
+def bias_to_lines(biases: Mapping[int, float]) -> str:
+    """Biases for an editor, `ID=BIAS` in each line."""
+    return "\n".join(f"{token}={bias:g}" for token, bias in biases.items())
+
+
+def bias_from_lines(lines: str) -> dict[int, float]:
+    """The biases in an editor's lines."""
+    biases = {}
+    for place, line in enumerate(lines.split("\n"), 1):
+        if not line.strip():
+            continue
+        token, _, bias = line.partition("=")
+        try:
+            biases[int(token)] = float(bias)
+        except ValueError:
+            raise OptionError(
+                f"line {place} must be ID=BIAS, such as 11=-2.5 or 11=-inf, not {line.strip()!r}"
+            ) from None
+    return biases
+
+
+FIELDS = (
+    Field("temperature", "temperature", ladder=steps(0, 2, 0.1), off=0, word="greedy"),
+    Field(
+        "top_k",
+        "top_k",
+        ladder=(0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 50, 64, 80, 100, 150, 200, 500, 1000),
+        fine=1,
+        off=0,
+    ),
+    Field("top_p", "top_p", ladder=steps(0.05, 1, 0.05), off=1),
+    Field("min_p", "min_p", ladder=(0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), off=0),
+    Field("repetition_penalty", "repetition", ladder=steps(0.8, 2, 0.05), off=1),
+    Field("presence_penalty", "presence", ladder=steps(-2, 2, 0.1), off=0),
+    Field("frequency_penalty", "frequency", ladder=steps(-2, 2, 0.1), off=0),
+    Field(
+        "max_tokens",
+        "max_tokens",
+        ladder=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192),
+        fine=1,
+        word="no limit",
+    ),
+    Field("seed", "seed", "seed", fine=1, word="random"),
+    Field("stop", "stop", "lines", off=(), word="none"),
+    Field("logit_bias", "logit_bias", "lines", off={}, word="none"),
+    Field("when_full", "when full", "choice"),
+)
+WHEN_FULL: tuple[WhenFull, ...] = ("stop", "slide", "summarise")
+"""What happens when the context is full: the model stops, the oldest messages are left out, or summed up."""

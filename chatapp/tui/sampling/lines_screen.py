@@ -1,0 +1,66 @@
+"""Screen: a few lines of text to edit, which are checked before they are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static, TextArea
+
+from chatapp.generation import OptionError
+from chatapp.terminal import printable
+
+
+class LinesScreen(ModalScreen[Any]):  # Any: the value that the lines mean; None where they are left as they were
+    """An editor over the page."""
+
+    CSS_PATH = "screens.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j", "keep", "Keep", key_display="^J", id="lines.keep"),
+        Binding("escape", "leave", "Leave", key_display="esc", id="lines.leave"),
+    ]
+
+    def __init__(self, title: str, hint: str, lines: str, check: Callable[[str], Any]) -> None:
+        """`check` gives what the lines mean, or raises an OptionError that says what is wrong."""
+        super().__init__()
+        self.heading, self.hint, self.lines, self.check = title, hint, lines, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static(self.heading, id="title", markup=False)
+            yield Static(self.hint, classes="note", markup=False)
+            yield TextArea(self.lines, compact=True, highlight_cursor_line=False)
+            yield Static("", id="refusal", markup=False)
+            yield Static("[@click=screen.keep]^J[/] keep   [@click=screen.leave]esc[/] leave", id="keys")
+
+    def on_mount(self) -> None:
+        area = self.query_one(TextArea)
+        area.cursor_blink = False
+        area.move_cursor(area.document.end)
+        self.told()
+
+    @on(TextArea.Changed)
+    def told(self) -> None:
+        """Say what is wrong as soon as it is."""
+        try:
+            self.check(self.query_one(TextArea).text)
+        except OptionError as error:
+            refusal = printable(str(error))
+        else:
+            refusal = ""
+        self.query_one("#refusal", Static).update(refusal)
+
+    def action_keep(self) -> None:
+        try:
+            value = self.check(self.query_one(TextArea).text)
+        except OptionError:
+            return  # it is said already
+        self.dismiss(value)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,211 @@
+"""Screen: presets to choose from, with what each would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from chatapp import presets
+from chatapp.generation import Options
+from chatapp.presets import Preset, PresetError
+from chatapp.terminal import printable
+from chatapp.tui.sampling import bars
+from chatapp.tui.sampling.fields import FIELDS
+from chatapp.tui.sampling.looking import Look, Looking
+
+if TYPE_CHECKING:
+    from chatapp.generation.preview import Preview
+
+KEYS = (
+    "[@click=screen.apply]enter[/] apply  [@click=screen.name('save')]s[/] save as  "
+    "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  [@click=screen.leave]esc[/] leave"
+)
+
+
+class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
+    """A list of names; ends with the options that differ from the model's defaults, or None."""
+
+    CSS_PATH = "screens.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "name('save')", "Save as", id="presets.save"),
+        Binding("r", "name('rename')", "Rename", id="presets.rename"),
+        Binding("d,delete", "delete", "Delete", key_display="d", id="presets.delete"),
+        Binding("escape", "leave", "Leave", key_display="esc", id="presets.leave"),
+    ]
+
+    def __init__(self, path: Path, defaults: Options, chosen: Mapping[str, Any], *, look: Look | None = None) -> None:
+        """`path` is the file of presets, `chosen` are the options now; `look` is as in the drawer."""
+        super().__init__()
+        self.path, self.defaults, self.chosen = path, defaults, dict(chosen)
+        self.looking = Looking(look, self.post_message) if look else None
+        self.preview: Preview | None = None
+        self.presets: dict[str, Preset] = {}
+        self.naming: Literal["save", "rename"] = "save"
+        self.doomed = ""
+        """The preset that a second `d` deletes, or a second enter replaces."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static("Presets", id="title")
+            with Horizontal(id="middle"):
+                yield OptionList()
+                yield Static(id="changes", markup=False)
+            yield Static(id="refusal", markup=False)
+            yield Input(max_length=presets.LONGEST_NAME, select_on_focus=False)
+            yield Static(KEYS, id="keys")
+
+    def on_mount(self) -> None:
+        self.fill(self.current())
+
+    def current(self) -> str:
+        """The preset whose options are chosen now, if there is one."""
+        try:
+            known = presets.read(self.path)
+        except PresetError:
+            return ""
+        return next((name for name, preset in known.items() if self.result(preset) == self.chosen), "")
+
+    def fill(self, name: str) -> None:
+        """Read the presets, and go to this one."""
+        self.refuse("")
+        try:
+            self.presets = presets.read(self.path)
+        except PresetError as error:
+            self.presets = {preset.name: preset for preset in presets.BUILT_IN}
+            self.refuse(str(error))
+        names = self.query_one(OptionList)
+        names.clear_options()
+        names.add_options(Option(self.prompt(preset)) for preset in self.presets.values())
+        if self.presets:
+            names.highlighted = list(self.presets).index(name) if name in self.presets else 0
+
+    def prompt(self, preset: Preset) -> Content:
+        kind = "" if preset.built_in else "yours"
+        room = 28 - len(kind)
+        name = Content(printable(preset.name)).truncate(room, ellipsis=True, pad=True)
+        return Content.assemble(" ", name, (kind, "$muted"))
+
+    @property
+    def highlighted(self) -> Preset:
+        return list(self.presets.values())[self.query_one(OptionList).highlighted or 0]
+
+    def result(self, preset: Preset) -> dict[str, Any]:
+        """The options that are chosen once it is applied."""
+        options = preset.over(self.chosen)
+        return {name: value for name, value in options.items() if value != getattr(self.defaults, name)}
+
+    @on(OptionList.OptionHighlighted)
+    def show_changes(self) -> None:
+        if self.doomed:
+            self.doomed = ""
+            self.refuse("")
+        if self.looking:
+            self.looking.ask(replace(self.defaults, **self.result(self.highlighted)))
+        self.show()
+
+    @on(Looking.Ended)
+    def take_preview(self, message: Looking.Ended) -> None:
+        message.stop()
+        assert self.looking
+        if self.looking.take():
+            self.preview = message.preview
+            self.show()
+
+    def show(self) -> None:
+        """What the preset under the cursor is for, what it changes, and what then comes next."""
+        preset = self.highlighted
+        before, after = replace(self.defaults, **self.chosen), replace(self.defaults, **self.result(preset))
+        lines = [Content.styled(preset.about or "your own", "$muted"), Content()]
+        for field in FIELDS:
+            if field.kind == "choice" or getattr(before, field.name) == getattr(after, field.name):
+                continue
+            old, new = (printable(field.show(getattr(options, field.name))) for options in (before, after))
+            lines.append(Content.assemble(f"{field.label:13}", (old, "$muted"), " → ", (new, "bold $accent")))
+        if len(lines) == 2:
+            lines.append(Content.styled("these are your options now", "$muted"))
+        changes = self.query_one("#changes", Static)
+        room = changes.size.height - len(lines) - 1
+        if self.preview and room > 3:
+            lines += [Content(), *bars.lines(self.preview, changes.content_size.width, room)]
+        changes.update(Content("\n").join(lines))
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.show)
+
+    def refuse(self, reason: str) -> None:
+        self.query_one("#refusal", Static).update(printable(reason))
+
+    # What can be done
+
+    @on(OptionList.OptionSelected)
+    def action_apply(self) -> None:
+        self.dismiss(self.result(self.highlighted))
+
+    def action_leave(self) -> None:
+        if self.query_one(Input).has_class("-asked"):
+            self.stop_naming()
+        else:
+            self.dismiss(None)
+
+    def action_delete(self) -> None:
+        name = self.highlighted.name
+        if self.highlighted.built_in or self.doomed == name:
+            self.act(lambda: presets.delete(self.path, name), "")
+        else:
+            self.doomed = name
+            self.refuse(f"d once more deletes {name!r}")
+
+    def action_name(self, purpose: Literal["save", "rename"]) -> None:
+        """Ask for a name: for the options that are chosen now, or for the preset under the cursor."""
+        name = self.highlighted.name
+        if purpose == "rename" and self.highlighted.built_in:
+            return self.refuse(f"the preset {name!r} is built in and stays")
+        self.naming = purpose
+        self.refuse("")
+        asked = self.query_one(Input)
+        asked.placeholder = "a name for the options you have now" if purpose == "save" else "another name"
+        asked.value = "" if purpose == "save" else name
+        asked.cursor_position = len(asked.value)
+        asked.cursor_blink = False
+        asked.add_class("-asked")
+        asked.focus()
+
+    def stop_naming(self) -> None:
+        self.doomed = ""
+        self.query_one(Input).remove_class("-asked")
+        self.query_one(OptionList).focus()
+
+    @on(Input.Submitted)
+    def take_name(self, message: Input.Submitted) -> None:
+        message.stop()
+        new, old = " ".join(message.value.split()), self.highlighted.name
+        if self.naming == "rename":
+            done = self.act(lambda: presets.rename(self.path, old, new), new)
+        elif new in self.presets and not self.presets[new].built_in and self.doomed != new:
+            self.doomed = new
+            return self.refuse(f"there is a preset {new!r}: enter once more replaces it")
+        else:
+            done = self.act(lambda: presets.save(self.path, new, self.chosen), new)
+        if done:
+            self.stop_naming()
+
+    def act(self, change: Callable[[], object], then: str) -> bool:
+        """Change the file and show it; say why not, where that fails."""
+        try:
+            change()
+        except PresetError as error:
+            self.refuse(str(error))
+            return False
+        self.fill(then)
+        return True

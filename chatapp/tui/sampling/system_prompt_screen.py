@@ -1,0 +1,191 @@
+"""Screen: the library of system prompts, and the one of this conversation to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from chatapp import system_prompts
+from chatapp.system_prompts import Entry, SystemPromptError
+from chatapp.terminal import printable
+
+KEYS = (
+    "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
+    "[@click=screen.focus_next]tab[/] names, text  [@click=screen.leave]esc[/] leave"
+)
+NOTHING = "Without a system prompt the model answers as it was trained to."
+
+
+class SystemPromptScreen(ModalScreen[str | None]):
+    """Names on the left, the text on the right; ends with the text to use (empty: none), or None."""
+
+    CSS_PATH = "screens.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+j", "use", "Use", key_display="^J", id="system.use"),
+        Binding("ctrl+s", "keep", "Save as", key_display="^S", id="system.save"),
+        Binding("d,delete", "delete", "Delete", key_display="d", id="system.delete"),
+        Binding("escape", "leave", "Leave", key_display="esc", id="system.leave"),
+    ]
+
+    def __init__(self, folder: Path, current: str = "") -> None:
+        """`folder` holds the user's prompts; `current` is the text that the conversation has now."""
+        super().__init__()
+        self.folder, self.current = folder, current
+        self.entries: list[Entry] = []
+        self.doomed = ""
+        """The prompt that a second `d` deletes."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box"):
+            yield Static("System prompt", id="title")
+            with Horizontal(id="middle"):
+                yield OptionList()
+                yield TextArea(self.current, tab_behavior="focus", placeholder=NOTHING, highlight_cursor_line=False)
+            yield Static(id="refusal", markup=False)
+            yield Input(placeholder="a name for this prompt", max_length=50, select_on_focus=False)
+            yield Static(KEYS, id="keys")
+
+    def on_mount(self) -> None:
+        area = self.query_one(TextArea)
+        area.cursor_blink = self.query_one(Input).cursor_blink = False
+        self.fill(self.name_of(self.current))
+        self.query_one(OptionList).focus()
+
+    # The library
+
+    def name_of(self, text: str) -> str:
+        """What the library calls this text; nothing if it does not have it."""
+        return next((entry.name for entry in self.known() if self.read(entry.name) == text.strip()), "")
+
+    def known(self) -> list[Entry]:
+        try:
+            return system_prompts.entries(self.folder)
+        except SystemPromptError as error:
+            self.say(str(error))
+            return [Entry(name, True) for name in system_prompts.BUILT_IN]
+
+    def read(self, name: str) -> str | None:
+        """The text of this name; None where it cannot be read, which is told."""
+        try:
+            return system_prompts.read(self.folder, name) if name else ""
+        except SystemPromptError as error:
+            self.say(str(error))
+            return None
+
+    def fill(self, name: str) -> None:
+        """List the names, and go to this one; to "none" where there is no text either."""
+        self.entries = [Entry("", True), *self.known()]
+        names = self.query_one(OptionList)
+        with self.prevent(OptionList.OptionHighlighted):
+            names.clear_options()
+            names.add_options(Option(self.prompt(entry)) for entry in self.entries)
+            places = [place for place, entry in enumerate(self.entries) if entry.name == name]
+            names.highlighted = places[0] if name or not self.text.strip() else None
+
+    def prompt(self, entry: Entry) -> Content:
+        if not entry.name:
+            return Content.styled(" none", "$muted")
+        kind = "" if entry.built_in else "yours"
+        name = Content(printable(entry.name)).truncate(20 - len(kind), ellipsis=True, pad=True)
+        return Content.assemble(" ", name, (kind, "$muted"))
+
+    @property
+    def text(self) -> str:
+        return self.query_one(TextArea).text
+
+    @property
+    def highlighted(self) -> str:
+        place = self.query_one(OptionList).highlighted
+        return "" if place is None else self.entries[place].name
+
+    @on(OptionList.OptionHighlighted)
+    def show_text(self) -> None:
+        """Show the prompt under the cursor; ctrl+z in the text brings back what was there."""
+        self.doomed = ""
+        self.say("")
+        text = self.read(self.highlighted)
+        if text is not None and text != self.text:
+            area = self.query_one(TextArea)
+            area.replace(text, (0, 0), area.document.end, maintain_selection_offset=False)
+            area.move_cursor((0, 0))
+
+    def say(self, reason: str) -> None:
+        self.query_one("#refusal", Static).update(printable(reason))
+
+    # What can be done
+
+    @on(OptionList.OptionSelected)
+    def action_use(self) -> None:
+        if self.naming:
+            return self.take_name()
+        self.dismiss(self.text.strip())
+
+    def action_leave(self) -> None:
+        if self.naming:
+            self.stop_naming()
+        else:
+            self.dismiss(None)
+
+    @property
+    def naming(self) -> bool:
+        return self.query_one(Input).has_class("-asked")
+
+    def action_keep(self) -> None:
+        """Ask for the name to save the text under."""
+        self.say("")
+        asked = self.query_one(Input)
+        asked.value = self.highlighted
+        asked.cursor_position = len(asked.value)
+        asked.add_class("-asked")
+        asked.focus()
+
+    def stop_naming(self) -> None:
+        self.doomed = ""
+        self.query_one(Input).remove_class("-asked")
+        self.query_one(TextArea).focus()
+
+    @on(Input.Submitted)
+    def take_name(self) -> None:
+        name = " ".join(self.query_one(Input).value.split())
+        known = any(entry.name == name and not entry.built_in for entry in self.entries)
+        if known and name != self.highlighted and self.doomed != name:
+            self.doomed = name
+            return self.say(f"there is a prompt {name!r}: enter once more replaces it")
+        self.doomed = ""
+        try:
+            system_prompts.save(self.folder, name, self.text)
+        except SystemPromptError as error:
+            return self.say(str(error))
+        self.say("")
+        self.stop_naming()
+        self.fill(name)
+
+    def action_delete(self) -> None:
+        """Delete the file under the cursor, when asked twice."""
+        name = self.highlighted
+        entry = next(entry for entry in self.entries if entry.name == name)
+        if not name:
+            return
+        if not entry.built_in and self.doomed != name:
+            self.doomed = name
+            return self.say(f"d once more deletes {name!r}")
+        try:
+            system_prompts.delete(self.folder, name)
+        except SystemPromptError as error:
+            return self.say(str(error))
+        self.say("")
+        self.fill("")
+
+    def on_key(self, event: events.Key) -> None:
+        if self.doomed and event.key not in ("d", "delete", "enter"):
+            self.doomed = ""
+            self.say("")

@@ -1,0 +1,496 @@
+"""The models screen: with real rows, real processes, and the loopback hub."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import MakeCheckpoint
+from loopback_hub import LoopbackHub
+from textual import events
+from textual.app import App
+from textual.content import Content
+from textual.pilot import Pilot
+
+import themes
+from chatapp import shelf, shelf_details
+from chatapp.job import Job
+from chatapp.jobs import Jobs
+from chatapp.offer import Offer
+from chatapp.shelf import Machine, Row
+from chatapp.tui.models.asking import Asking, pull_question
+from chatapp.tui.models.columns import COLUMNS, layout, line
+from chatapp.tui.models.lines import JobLine, OfferLine
+from chatapp.tui.models.listing import ModelList, Section
+from chatapp.tui.models.screen import ModelsScreen
+from chatapp.tui.models.sections import Shelf
+from chatapp.tui.palette import palette
+from model_store import Store
+
+UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+GB = 1_000_000_000
+THIS = Machine(16 * GB, 200 * GB, 20.0 * GB, backends=1, versions={})
+NOTHING = "not asked yet"
+
+
+class ThemedApp(App[None]):
+    """An app in our colours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for theme in themes.load().values():
+            self.register_theme(palette(theme))
+        self.theme = "midnight"
+
+
+class ModelsApp(ThemedApp):
+    """The models screen over nothing, with what the real app does for it."""
+
+    def __init__(self, home: Path, *, current: str, offline: str = "") -> None:
+        super().__init__()
+        store = Store(home / "models")
+        self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), path=home / "queue.json")
+        found = Shelf(
+            machine=lambda: THIS,
+            rows=lambda: shelf.read(store, THIS),
+            details=lambda row: shelf_details.details(store, row, THIS),
+            freed=lambda row: shelf_details.freed(store, row),
+            found=shelf.found_on_hub,
+        )
+        self.models = ModelsScreen(found, self.jobs, current=current, offline=offline)
+        self.chosen: str | None = NOTHING
+
+    def on_mount(self) -> None:
+        self.push_screen(self.models, self.choose)
+
+    def choose(self, name: str | None) -> None:
+        self.chosen = name
+
+
+class Driver:
+    """A running models screen: its keyboard, what it shows, and patience."""
+
+    def __init__(self, app: ModelsApp, pilot: Pilot[None]) -> None:
+        self.app, self.pilot, self.models = app, pilot, app.models
+
+    async def until(self, condition: Callable[[], object], what: str = "") -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.lines}\n{self.page}"
+            await asyncio.sleep(0.02)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def find(self, name: str) -> None:
+        """Select a model by the filter."""
+        await self.press("slash", *name, "enter")
+        await self.until(lambda: self.models.row and self.models.row.name == name)
+        await self.press("escape")
+        await self.until(lambda: not self.models.wanted)
+
+    async def asked(self) -> str:
+        """What is asked now."""
+        await self.until(lambda: isinstance(self.app.screen, Asking), "a question")
+        question = self.app.screen
+        assert isinstance(question, Asking)
+        await self.until(lambda: question.is_running)
+        return question.question.plain
+
+    @property
+    def lines(self) -> list[str]:
+        listing = self.models.listing
+        return [
+            "".join(segment.text for segment in listing.render_line(y)).rstrip() for y in range(listing.size.height)
+        ]
+
+    def shown(self, name: str) -> str:
+        """What is said of a model in the list."""
+        return next((text for text in self.lines if name in text), "")
+
+    @property
+    def page(self) -> str:
+        return str(self.models.detail.page.content)
+
+    @property
+    def keys(self) -> set[str]:
+        return {found.binding.action for found in self.models.active_bindings.values()}
+
+    @property
+    def toasts(self) -> list[str]:
+        return [notification.message for notification in self.app._notifications]
+
+
+@asynccontextmanager
+async def running(
+    home: Path, *, current: str = "builtin", offline: str = "", size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[Driver]:
+    app = ModelsApp(home, current=current, offline=offline)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        driver = Driver(app, pilot)
+        await driver.until(lambda: driver.models.rows, "the models to be listed")
+        await pilot.pause()
+        yield driver
+    app.jobs.close()
+
+
+@pytest.fixture
+def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    with LoopbackHub() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
+        yield hub
+
+
+@pytest.fixture
+def smollm(loopback: LoopbackHub, checkpoint: MakeCheckpoint) -> LoopbackHub:
+    """The hub with a tiny stand-in for a chat model of the catalogue."""
+    loopback.publish("HuggingFaceTB/SmolLM2-135M-Instruct", checkpoint("published", chats=True))
+    return loopback
+
+
+SMOLLM = "smollm2-135m-instruct"
+
+
+# Pulling
+
+
+async def test_a_model_is_planned_pulled_with_progress_and_used(home: Path, smollm: LoopbackHub) -> None:
+    smollm.fault("safetensors", after=2, rate=200_000)
+    async with running(home) as driver:
+        await driver.find(SMOLLM)
+        await driver.press("p")
+        asked = await driver.asked()
+        for words in (f"Pull {SMOLLM}?", "licence    mit", "model.safetensors (", "GB free", "It fits this machine."):
+            assert words in asked
+        await driver.press("y")
+        await driver.until(lambda: " %" in driver.shown(SMOLLM) and "B/s" in driver.shown(SMOLLM), "progress")
+        await driver.until(lambda: (row := driver.models.row) and row.state == "here", "the model to be here")
+        assert driver.models.row and driver.models.row.name == SMOLLM
+        assert driver.lines[1] == " Here · 2"
+        await driver.press("enter")
+        await driver.until(lambda: driver.app.chosen == SMOLLM)
+
+
+async def test_no_is_the_way_out_of_a_question(home: Path, smollm: LoopbackHub) -> None:
+    async with running(home) as driver:
+        await driver.find(SMOLLM)
+        await driver.press("enter")
+        await driver.asked()
+        await driver.press("escape")
+        await driver.until(lambda: driver.app.screen is driver.models)
+        assert [job.kind for job in driver.app.jobs.all()] == ["plan"]
+
+
+@UNIX
+async def test_a_pull_is_cancelled_and_resumed_while_another_waits(
+    home: Path, smollm: LoopbackHub, checkpoint: MakeCheckpoint
+) -> None:
+    folder = checkpoint("second", chats=True)
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-4:] = bytes(4)  # of the same content, the store would fetch only one
+    (folder / "model.safetensors").write_bytes(weights)
+    smollm.publish("HuggingFaceTB/SmolLM2-360M-Instruct", folder)
+    smollm.fault("135M.*safetensors", after=1, stall=200_000, delay=30)
+    second = "smollm2-360m-instruct"
+    async with running(home, size=(80, 24)) as driver:
+        driver.app.jobs.add("pull", SMOLLM)
+        driver.app.jobs.add("pull", second)
+        await driver.find(second)
+        await driver.until(lambda: "queued: pull" in driver.shown(second))
+        assert "cancel" in driver.keys and "resume" not in driver.keys
+        await driver.find(SMOLLM)
+        await driver.until(lambda: smollm.sent > 200_000 and "↓" in driver.shown(SMOLLM))
+        await driver.press("c")
+        await driver.until(lambda: (row := driver.models.row) and row.state == "stopped", "the pull to stop")
+        await driver.until(lambda: "stopped at" in driver.shown(SMOLLM) and "resume" in driver.keys)
+        assert {"pull", "remove"} <= driver.keys and not {"begin('verify')", "begin('bench')", "cancel"} & driver.keys
+        await driver.press("r")
+        await driver.until(lambda: all(job.ended for job in driver.app.jobs.all()), "both pulls")
+        await driver.until(lambda: {SMOLLM, second} <= {row.name for row in driver.models.rows if row.state == "here"})
+        assert smollm.asked("135M.*safetensors")[-1].range == "bytes=200000-"
+
+
+async def test_a_failure_is_a_line_in_the_list_and_all_of_it_in_the_page(home: Path, loopback: LoopbackHub) -> None:
+    async with running(home) as driver:
+        await driver.find("gemma-3-1b-it")
+        await driver.press("p")
+        await driver.until(lambda: "✗" in driver.shown("gemma-3-1b-it"), "the failure")
+        (job,) = driver.app.jobs.all()
+        assert len(job.result) > 30
+        assert f"✗ plan: {job.result}" in driver.page.replace("\n", " ").replace("  ", " ")
+        assert "resume" in driver.keys
+        await driver.press("r")
+        await driver.until(lambda: len(driver.app.jobs.all()) == 2)
+
+
+async def test_what_does_not_fit_is_pulled_only_when_that_is_said(
+    home: Path, loopback: LoopbackHub, checkpoint: MakeCheckpoint
+) -> None:
+    huge = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
+    loopback.publish("HuggingFaceTB/SmolLM2-135M-Instruct", checkpoint("huge", **huge))
+    async with running(home) as driver:
+        await driver.find(SMOLLM)
+        await driver.press("p")
+        asked = await driver.asked()
+        assert "It does not fit: " in asked and "GB of memory are needed" in asked
+        await driver.press("y")
+        await driver.until(lambda: len(driver.app.jobs.all()) == 2)
+        assert driver.app.jobs.all()[-1].options == ("--force",)
+
+
+@pytest.mark.parametrize("key", ["p", "enter"])
+async def test_offline_no_process_is_started(home: Path, loopback: LoopbackHub, key: str) -> None:
+    async with running(home, offline="--offline or CHATAPP_OFFLINE") as driver:
+        await driver.find(SMOLLM)
+        await driver.press(key)
+        await driver.until(lambda: driver.toasts)
+        assert driver.toasts == ["pull needs the network, and --offline or CHATAPP_OFFLINE forbids it."]
+        await driver.press("s")
+        assert not driver.models.entry.typing and len(driver.toasts) == 2
+        assert not driver.app.jobs.all()
+
+
+# Finding
+
+
+async def test_the_hub_is_asked_only_when_the_user_says_so(
+    home: Path, loopback: LoopbackHub, checkpoint: MakeCheckpoint
+) -> None:
+    loopback.publish("org/tiny", checkpoint("published", chats=True))
+    async with running(home) as driver:
+        await driver.press("slash", *"tiny", "enter", "escape")
+        assert not loopback.requests
+        await driver.press("s", *"tiny", "enter")
+        await driver.until(lambda: driver.shown("org--tiny"), "the search")
+        assert any("On the Hub, 'tiny' · 1" in text for text in driver.lines)
+        await driver.press("home", "tab")
+        await driver.until(lambda: (row := driver.models.row) and row.source == "org/tiny")
+        await driver.press("p")
+        assert "Pull org--tiny?" in await driver.asked()
+
+
+async def test_the_filter_narrows_as_it_is_typed_and_escape_takes_it_back(home: Path) -> None:
+    async with running(home) as driver:
+        every = len(driver.models.listing.lines)
+        await driver.press("slash", *"thinks q")
+        await driver.until(lambda: driver.models.wanted == "thinks q")
+        assert {row.name for row in driver.models.listing.lines if not isinstance(row, str)} == {
+            "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"
+        }  # fmt: skip
+        await driver.press("down")
+        assert driver.models.row and driver.models.row.name == "qwen3-1.7b" and driver.models.entry.typing
+        await driver.press("escape")
+        await driver.until(lambda: len(driver.models.listing.lines) == every)
+        assert driver.models.row.name == "qwen3-1.7b" and driver.app.chosen == NOTHING
+        await driver.press("slash", *"zzz", "enter")
+        assert driver.models.row is None and driver.page == ""
+        await driver.press("p", "x", "v", "enter", "escape", "escape")
+        await driver.until(lambda: driver.app.chosen is None)
+        assert not driver.app.jobs.all()
+
+
+async def test_keys_that_come_in_a_burst_go_where_they_belong(home: Path) -> None:
+    async with running(home) as driver:
+        for key in ("slash", *"smollm2", "enter"):
+            driver.app.post_message(events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None))
+        await driver.until(lambda: driver.models.wanted == "smollm2" and not driver.models.entry.typing)
+        assert driver.models.row and driver.models.row.name == SMOLLM
+        assert driver.app.chosen == NOTHING and not driver.app.jobs.all()
+
+
+# What is done with a model that is here
+
+
+async def test_a_model_is_verified_timed_and_removed(home: Path, checkpoint: MakeCheckpoint) -> None:
+    name = Store(home / "models").get(str(checkpoint(chats=True))).name
+    async with running(home, size=(80, 24)) as driver:
+        await driver.find(name)
+        await driver.press("v")
+        await driver.until(lambda: driver.shown(name).startswith(" ✓ "), "the badge")
+        assert "its logits agree with those of" in driver.page
+        await driver.press("b")
+        await driver.until(lambda: "tokens/s" in driver.page and "first token of 1024" in driver.page, "the figures")
+        await driver.press("x")
+        asked = await driver.asked()
+        assert f"Remove {name}?" in asked and "This frees " in asked
+        await driver.press("y")
+        await driver.until(lambda: not driver.shown(name), "the model to go")
+        assert driver.models.row is not None
+
+
+async def test_the_built_in_model_and_the_one_in_use_stay(home: Path, checkpoint: MakeCheckpoint) -> None:
+    name = Store(home / "models").get(str(checkpoint())).name
+    async with running(home, current=name) as driver:
+        assert "in use" in driver.shown(name)
+        await driver.press("home", "x")
+        await driver.find(name)
+        await driver.press("x")
+        assert driver.toasts == [
+            "The built-in model comes with chatapp and stays.",
+            f"{name} is in use; use another model first.",
+        ]
+        assert not driver.app.jobs.all()
+
+
+async def test_the_page_tells_all_and_can_have_the_whole_screen(home: Path) -> None:
+    async with running(home, size=(80, 24)) as driver:
+        await driver.until(lambda: "runs here" in driver.page or "checkpoint" in driver.page, "the details")
+        assert "below a billion parameters" in driver.page
+        await driver.press("i")
+        assert driver.models.detail.size.height > 18 and driver.models.detail.has_focus
+        await driver.press("escape")
+        assert driver.models.listing.has_focus and driver.app.chosen == NOTHING
+
+
+async def test_a_store_that_cannot_be_read_is_told(home: Path) -> None:
+    (home / "models").mkdir(parents=True)
+    async with running(home) as driver:
+        (home / "models").rename(home / "elsewhere")
+        (home / "models").symlink_to(home / "models")
+        driver.models.look()
+        await driver.until(lambda: driver.toasts, "the error")
+        assert "models" in driver.toasts[0] and driver.shown("builtin")
+
+
+# The list
+
+
+def rows(count: int) -> list[Row]:
+    return [Row(f"model-{place}", "here", "base", "x", parameters=place + 1) for place in range(count)]
+
+
+async def test_a_thousand_models_are_walked_through_and_drawn_a_screen_at_a_time(home: Path) -> None:
+    async with running(home) as driver:
+        listing = driver.models.listing
+        listing.show([Section("One", tuple(rows(600))), Section("Two", tuple(rows(1000)[600:]))])
+        await driver.press("end")
+        assert listing.selected and listing.selected.name == "model-999"
+        assert "model-999" in driver.lines[-1]
+        await driver.press("home", "tab")
+        assert listing.selected.name == "model-600"
+        await driver.press("up", "pageup")
+        assert listing.selected.name == "model-" + str(599 - (listing.size.height - 3))
+        await driver.press("home")
+        assert driver.lines[1] == " One"
+        begun = time.process_time()
+        for _ in range(100):
+            listing.render_line(5)
+        assert time.process_time() - begun < 1.0
+
+
+async def test_a_click_selects_and_a_double_click_uses(home: Path, checkpoint: MakeCheckpoint) -> None:
+    name = Store(home / "models").get(str(checkpoint())).name
+    async with running(home) as driver:
+        await driver.pilot.click(ModelList, offset=(5, 3))
+        assert driver.models.row and driver.models.row.name == name
+        await driver.pilot.click(ModelList, offset=(5, 1))
+        assert driver.models.row.name == name
+        await driver.pilot.click(ModelList, offset=(5, 2), times=2)
+        await driver.until(lambda: driver.app.chosen == "builtin")
+
+
+@pytest.mark.parametrize(("width", "columns"), [(40, 0), (77, 4), (79, 4), (110, 5), (200, 8)])
+def test_a_narrow_list_leaves_the_less_wanted_columns_out(width: int, columns: int) -> None:
+    found = layout(width, ["smollm2-135m-instruct"])
+    assert found.columns == COLUMNS[:columns]
+    assert line(rows(1)[0], None, found, current=False).cell_length <= width
+
+
+def test_what_publishers_write_cannot_drive_the_terminal() -> None:
+    row = Row("a\x1b[2Jb", "absent", "hub", "x", licence="\x1b]0;owned\x07", good_for="one\ntwo\u202e[b]")
+    text = line(row, None, layout(200), current=False).plain
+    assert not any(character in text for character in "\x1b\x07\u202e\n") and "[b]" in text
+
+
+def job(kind: str = "pull", **fields: object) -> Job:
+    made = Job(1, "pull", "org/tiny", state="running", phase="fetching", size=100)
+    return replace(made, **{"kind": kind, **fields})  # type: ignore[arg-type]  # fields of Job
+
+
+@pytest.mark.parametrize(
+    ("job", "width", "text"),
+    [
+        (job(share=0.647, rate=12e6, seconds_left=18.2), 40, "━━━━━━━━━━━━ 64 % 12 MB/s 18 s"),
+        (job(share=0.647, rate=12e6, seconds_left=18.2), 20, "↓ 64 % 12 MB/s 18 s"),
+        (job(share=0.999, note="the network is down"), 60, "━━━━━━━━━━━━ 99 % 0 B/s the network is down"),
+        (job(phase="lowering", share=0.5), 40, "lowering 50 %"),
+        (job("verify", phase="verifying"), 40, "verifying"),
+        (job("bench", state="queued"), 40, "queued: bench"),
+        (job(state="failed", result="no\nroom"), 40, "✗ no room"),
+    ],
+)
+def test_a_line_tells_how_far_a_job_is(job: Job, width: int, text: str) -> None:
+    plan = replace(layout(80), columns=(), saying=width)
+    assert line(rows(1)[0], job, plan, current=False).plain.partition("model-0")[2].strip() == text
+
+
+# Lines of the chat screen
+
+
+class LinesApp(ThemedApp):
+    """The two lines, and what they post."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offer_line, self.job_line = OfferLine(), JobLine()
+        self.heard: list[object] = []
+
+    def compose(self) -> Iterator[OfferLine | JobLine]:
+        yield self.offer_line
+        yield self.job_line
+
+    def on_offer_line_accepted(self, message: OfferLine.Accepted) -> None:
+        self.heard.append(("accepted", message.offer.names))
+
+    def on_offer_line_hidden(self, message: OfferLine.Hidden) -> None:
+        self.heard.append(("hidden", message.offer.names))
+
+
+async def test_an_offer_is_taken_or_hidden_once() -> None:
+    offered = Offer("chat", ("a",), "A chat model that fits this machine: a (1 GB, mit, ~9 tokens/s).", "fetches it")
+    app = LinesApp()
+    async with app.run_test(size=(120, 24)) as pilot:
+        assert not app.offer_line.display
+        app.offer_line.offer = offered
+        await pilot.pause()
+        shown = app.offer_line.render()
+        assert shown.plain == f"{offered.text} f8 fetches it, f9 hides this"
+        assert app.offer_line.display
+        app.offer_line.accept()
+        app.offer_line.accept()
+        app.offer_line.offer = offered
+        await pilot.pause()
+        await pilot.click(OfferLine, offset=(2 + len(offered.text) + len(" f8 fetches it, "), 0))
+        await pilot.pause()
+        assert app.heard == [("accepted", ("a",)), ("hidden", ("a",))]
+        assert not app.offer_line.display
+
+
+async def test_the_line_of_jobs_tells_of_the_pull_that_runs() -> None:
+    app = LinesApp()
+    async with app.run_test() as pilot:
+        app.job_line.show([job("verify", phase="verifying"), job(share=0.64, rate=12e6, seconds_left=18.0)])
+        await pilot.pause()
+        assert plain(app.job_line.render()) == "↓ org--tiny 64 % 12 MB/s 18 s"
+        app.job_line.show([job("plan"), job("verify", phase="verifying")])
+        assert plain(app.job_line.render()) == "● org--tiny verifying"
+        app.job_line.show([job(state="done")])
+        await pilot.pause()
+        assert not app.job_line.display
+
+
+def plain(content: Content) -> str:
+    return content.plain.rstrip()
+
+
+def test_the_plan_of_an_export_says_what_it_was_exported_for() -> None:
+    plan = {"files": [], "there": 0, "repository": "org/tiny", "commit": "0" * 40, "licence": "mit", "size": 5}
+    plan |= {"family": "llama", "parameters": None, "export": "onnx", "precision": "f32", "precision_reason": "its own"}
+    plan |= {"disk_needed": 5, "disk_free": 9, "memory_needed": 5, "memory": 9, "tokens_per_second": 1.0}
+    plan |= {"model": "tiny", "problems": []}
+    assert "llama, exported for onnx" in " ".join(pull_question(plan, 80).plain.split())

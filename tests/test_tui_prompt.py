@@ -1,0 +1,528 @@
+"""The box where messages are typed, from keys to messages."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+from textual import events, on
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.message import Message
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from chatapp import editor
+from chatapp.attachments import LARGEST
+from chatapp.errors import InputError
+from chatapp.tui.palette import palette
+from chatapp.tui.prompt import Prompt
+from chatapp.tui.prompt.completion import literal
+from themes import load
+
+COMMANDS = [
+    ("clear", "begin another conversation"),
+    ("set parameter NAME VALUE", "change an option"),
+    ("set system TEXT", "change the system prompt"),
+    ("show [info]", "tell about the model"),
+]
+POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Refused, Prompt.Warned)
+
+
+class Page(App[None]):
+    """A page with a prompt, as a conversation has one."""
+
+    CSS = """
+    #page { height: 1fr; }
+    Prompt { margin: 1 2; padding: 0 2; border-left: thick $accent; background: $surface; color: $text; }
+    Prompt:focus { border: none; border-left: thick $accent; }
+    Prompt .text-area--cursor { color: $background; background: $accent; }
+    Prompt .text-area--placeholder { color: $muted; }
+    """
+
+    def __init__(self, prompt: Prompt) -> None:
+        super().__init__()
+        self.prompt = prompt
+        self.got: list[Message] = []
+        self.counted: list[Prompt.Counted] = []
+        for theme in load().values():
+            self.register_theme(palette(theme))
+        self.theme = "midnight"
+
+    def compose(self) -> ComposeResult:
+        yield Static("A conversation.\n" * 30, id="page")
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        self.prompt.focus()
+
+    @on(Prompt.Submitted)
+    @on(Prompt.CommandEntered)
+    @on(Prompt.Refused)
+    @on(Prompt.Warned)
+    def note(self, message: Message) -> None:
+        self.got.append(message)
+
+    @on(Prompt.Counted)
+    def count(self, message: Prompt.Counted) -> None:
+        self.counted.append(message)
+
+    @on(Prompt.EditorWanted)
+    def write_outside(self, message: Prompt.EditorWanted) -> None:
+        try:
+            with self.suspend():
+                message.prompt.draft = editor.edit(message.draft)
+        except (InputError, SuspendNotSupported) as error:
+            self.notify(str(error), markup=False)
+
+
+class Driver:
+    """A running page, its keyboard, and patience."""
+
+    def __init__(self, app: Page, pilot: Pilot[None]) -> None:
+        self.app, self.pilot, self.prompt = app, pilot, app.prompt
+
+    async def until(self, condition: Callable[[], object], what: str = "") -> None:
+        end = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < end, f"waited in vain: {what or condition}"
+            await asyncio.sleep(0.01)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        """Send keys as fast as a paste without brackets would."""
+        for character in text:
+            self.prompt.post_message(events.Key("enter" if character == "\n" else character, character))
+        await self.pilot.pause()
+
+    async def paste(self, text: str) -> None:
+        self.prompt.post_message(events.Paste(text))
+        await self.pilot.pause()
+
+    @property
+    def texts(self) -> list[str]:
+        """What was submitted."""
+        return [message.text for message in self.app.got if isinstance(message, Prompt.Submitted)]
+
+    @property
+    def commands(self) -> list[str]:
+        return [message.line for message in self.app.got if isinstance(message, Prompt.CommandEntered)]
+
+    @property
+    def complaints(self) -> list[str]:
+        return [message.reason for message in self.app.got if isinstance(message, (Prompt.Refused, Prompt.Warned))]
+
+    @property
+    def offered(self) -> list[str]:
+        return [choice.name for choice in self.prompt.popup.choices]
+
+    @property
+    def shown(self) -> str:
+        """The screen as text."""
+        return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
+
+
+@asynccontextmanager
+async def page(prompt: Prompt | None = None, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
+    app = Page(prompt or Prompt(commands=COMMANDS))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        yield Driver(app, pilot)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for path, text in {"README.md": "# Read me\n", "src/app.py": "print()\n", "a file.txt": "spaces\n"}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+# Sending
+
+
+async def test_enter_sends_and_empties_the_box_at_once() -> None:
+    async with page() as driver:
+        await driver.type("why?\nand then\n")
+        assert driver.texts == ["why?", "and then"]
+        assert driver.prompt.draft == ""
+
+
+async def test_ctrl_j_adds_a_line_and_the_box_grows_to_ten_rows() -> None:
+    async with page() as driver:
+        for _ in range(14):
+            await driver.type("line")
+            await driver.press("ctrl+j")
+        assert driver.prompt.size.height == 10
+        await driver.press("enter")
+        assert driver.texts == ["\n".join(["line"] * 14)]
+        await driver.until(lambda: driver.prompt.size.height == 1)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n\n"])
+async def test_nothing_is_not_sent(text: str) -> None:
+    async with page() as driver:
+        driver.prompt.draft = text
+        await driver.press("enter")
+        assert driver.app.got == []
+
+
+async def test_between_fences_enter_is_a_new_line() -> None:
+    async with page() as driver:
+        await driver.type('"""\n/one\n\ntwo\n"""\n')
+        await driver.type('"""three"""\n')
+        await driver.type('not """ a fence\n')
+        assert driver.texts == ["/one\n\ntwo", "three", 'not """ a fence']
+        assert driver.commands == []
+
+
+async def test_a_line_with_one_slash_is_a_command_and_with_two_is_text() -> None:
+    async with page() as driver:
+        await driver.type("/clear\n")
+        await driver.type("//etc is a folder\n")
+        await driver.type("/unknown thing\n")
+        assert driver.commands == ["/clear", "/unknown thing"]
+        assert driver.texts == ["/etc is a folder"]
+
+
+async def test_a_sent_text_comes_back_with_undo_and_a_refused_one_in_front_of_what_was_typed_since() -> None:
+    async with page() as driver:
+        await driver.type("first\n")
+        await driver.press("ctrl+z")
+        assert driver.prompt.draft == "first"
+        await driver.press("enter")
+        await driver.type("second")
+        driver.prompt.give_back("first")
+        assert driver.prompt.draft == "first\nsecond"
+
+
+async def test_a_rebound_key_sends_and_enter_is_a_new_line_then() -> None:
+    async with page() as driver:
+        driver.app.set_keymap({"prompt.submit": "ctrl+s"})
+        await driver.type("one\ntwo")
+        assert driver.texts == []
+        await driver.press("ctrl+s")
+        assert driver.texts == ["one\ntwo"]
+
+
+# What was asked before
+
+
+def earlier() -> Sequence[str]:
+    return ["oldest", "two\nlines", "explain this"]
+
+
+async def test_up_and_down_walk_through_what_was_asked_and_keep_the_draft() -> None:
+    async with page(Prompt(past=earlier)) as driver:
+        await driver.type("a draft")
+        seen = []
+        for key in ("up", "up", "up", "up", "down", "down", "down", "down", "down"):
+            await driver.press(key)
+            await driver.until(lambda: all(worker.is_finished for worker in driver.app.workers))
+            seen.append(driver.prompt.draft)
+        assert seen[:4] == ["explain this", "two\nlines", "oldest", "oldest"]
+        assert seen[4:] == ["two\nlines", "explain this", "a draft", "a draft", "a draft"]
+
+
+async def test_ctrl_up_walks_from_anywhere_and_what_was_changed_on_the_way_stays() -> None:
+    async with page(Prompt(past=earlier)) as driver:
+        driver.prompt.draft = "three\nlines\nhere"
+        await driver.press("up")
+        assert driver.prompt.cursor_location[0] == 1
+        await driver.press("ctrl+up")
+        await driver.until(lambda: driver.prompt.draft == "explain this")
+        await driver.type("!")
+        await driver.press("ctrl+up", "ctrl+down")
+        assert driver.prompt.draft == "explain this!"
+        await driver.press("ctrl+down")
+        assert driver.prompt.draft == "three\nlines\nhere"
+        await driver.press("ctrl+z")
+        assert driver.prompt.draft == "explain this!"
+
+
+async def test_what_was_just_sent_is_the_latest_and_counts_once() -> None:
+    async with page(Prompt(past=earlier)) as driver:
+        await driver.type("new\nnew\n")
+        await driver.press("up")
+        await driver.until(lambda: driver.prompt.draft == "new")
+        await driver.press("up")
+        assert driver.prompt.draft == "explain this"
+
+
+async def test_a_slow_disk_holds_nobody_up() -> None:
+    ready = Event()
+
+    def slow() -> Sequence[str]:
+        ready.wait(10)
+        return ["from the disk"]
+
+    async with page(Prompt(past=slow)) as driver:
+        for key in "typed":
+            driver.prompt.post_message(events.Key(key, key))
+        await driver.until(lambda: driver.prompt.draft == "typed")
+        driver.prompt.action_recall(1)
+        ready.set()
+        await driver.until(lambda: driver.prompt.draft == "from the disk")
+
+
+async def test_an_earlier_prompt_is_suggested_and_right_takes_it() -> None:
+    async with page(Prompt(past=earlier)) as driver:
+        await driver.type("exp")
+        await driver.until(lambda: driver.prompt.suggestion == "lain this")
+        assert "explain this" in driver.shown
+        await driver.press("left")
+        await driver.until(lambda: not driver.prompt.suggestion)
+        await driver.press("right", "right")
+        assert driver.prompt.draft == "explain this"
+        await driver.press("enter")
+        assert driver.texts == ["explain this"]
+
+
+async def test_an_untaken_suggestion_is_not_sent() -> None:
+    async with page(Prompt(past=earlier)) as driver:
+        await driver.type("exp")
+        await driver.until(lambda: driver.prompt.suggestion)
+        await driver.press("enter")
+        assert driver.texts == ["exp"]
+
+
+# Commands
+
+
+async def test_a_slash_offers_commands_with_what_they_do() -> None:
+    async with page() as driver:
+        await driver.type("/")
+        assert driver.offered == ["/clear", "/set parameter NAME VALUE", "/set system TEXT", "/show [info]"]
+        assert "begin another conversation" in driver.shown
+        await driver.type("s")
+        await driver.press("down", "down", "down", "up")
+        assert driver.prompt.popup.current and driver.prompt.popup.current.name == "/show [info]"
+        await driver.press("tab")
+        assert driver.prompt.draft == "/show "
+        await driver.press("enter")
+        assert driver.commands == ["/show"]
+
+
+async def test_enter_completes_what_is_unfinished_and_sends_what_is_whole() -> None:
+    async with page() as driver:
+        await driver.type("/cl\n")
+        assert (driver.prompt.draft, driver.commands) == ("/clear", [])
+        await driver.type("\n")
+        assert (driver.prompt.draft, driver.commands) == ("", ["/clear"])
+
+
+async def test_escape_closes_the_list_until_something_else_is_typed() -> None:
+    async with page() as driver:
+        await driver.type("/s")
+        await driver.press("escape")
+        assert driver.offered == [] and driver.prompt.draft == "/s"
+        await driver.type("h\n")
+        assert driver.commands == ["/sh"]
+        await driver.type("/")
+        assert driver.offered
+
+
+async def test_a_click_takes_a_choice() -> None:
+    async with page() as driver:
+        await driver.type("/s")
+        await driver.pilot.pause()
+        await driver.pilot.click("Popup", offset=(5, 1))
+        await driver.until(lambda: driver.prompt.draft == "/set system ")
+        assert driver.prompt.has_focus
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"), [("clear", "clear"), ("set parameter NAME VALUE", "set parameter "), ("show [info]", "show ")]
+)
+def test_arguments_are_left_to_be_typed(name: str, typed: str) -> None:
+    assert literal(name) == typed
+
+
+# Pastes
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [("x\n" * 311 + "x", "[pasted 312 lines]"), ("y" * 34_000, "[pasted 34,000 characters]")],
+)
+async def test_a_very_long_paste_is_folded_and_sent_in_full(text: str, mark: str) -> None:
+    async with page() as driver:
+        await driver.type("see ")
+        await driver.paste(text)
+        assert driver.prompt.text == f"see {mark}"
+        assert driver.prompt.draft == f"see {text}"
+        await driver.press("enter")
+        assert driver.texts == [f"see {text}"]
+        await driver.press("ctrl+z")
+        assert driver.prompt.draft == f"see {text}"
+
+
+async def test_a_folded_paste_can_be_expanded_and_folded_again_by_undo() -> None:
+    async with page() as driver:
+        text = "\n".join(map(str, range(300)))
+        assert not driver.prompt.check_action("expand", ())
+        await driver.paste(text)
+        assert driver.prompt.check_action("expand", ())
+        await driver.press("f4")
+        assert driver.prompt.text == text
+        await driver.press("ctrl+z")
+        assert driver.prompt.text == "[pasted 300 lines]"
+
+
+async def test_pastes_of_equal_length_are_told_apart_and_deleted_whole() -> None:
+    async with page() as driver:
+        first, second = "a\n" * 299 + "a", "b\n" * 299 + "b"
+        for text in (first, second, first):
+            await driver.paste(text)
+        assert driver.prompt.text == "[pasted 300 lines][pasted 300 lines #2][pasted 300 lines]"
+        await driver.press("backspace")
+        assert driver.prompt.draft == first + second
+        await driver.press("backspace", "ctrl+z")
+        assert driver.prompt.draft == first + second
+
+
+async def test_a_mark_that_nobody_pasted_is_only_text() -> None:
+    async with page() as driver:
+        await driver.type("[pasted 9 lines]\n")
+        assert driver.texts == ["[pasted 9 lines]"]
+
+
+async def test_a_paste_cannot_drive_the_terminal_and_keeps_its_lines() -> None:
+    async with page() as driver:
+        await driver.paste("one\rtwo\r\nthree \x1b]0;owned\x07\x9b31m\u202e")
+        assert driver.prompt.text == "one\ntwo\nthree ␛]0;owned␇\ufffd31m\ufffd"
+        driver.prompt.load_text("\x1b[2J")
+        assert driver.prompt.text == "␛[2J"
+
+
+# Attachments
+
+
+async def test_an_at_offers_files_and_enter_takes_one(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("what does @ap")
+        await driver.until(lambda: driver.offered == ["src/app.py"])
+        await driver.press("enter")
+        assert driver.prompt.draft == "what does @src/app.py "
+        await driver.type("do?\n")
+        await driver.until(lambda: driver.texts)
+        assert driver.texts == ["what does @src/app.py do?\n\nsrc/app.py:\n```py\nprint()\n```"]
+        (sent,) = driver.app.got
+        assert isinstance(sent, Prompt.Submitted)
+        assert sent.draft == "what does @src/app.py do?"
+        assert [attachment.path for attachment in sent.attachments] == ["src/app.py"]
+
+
+async def test_a_folder_is_taken_step_by_step_and_a_name_with_spaces_is_quoted(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("@src")
+        await driver.until(lambda: driver.offered[:1] == ["src/"])
+        await driver.press("tab")
+        await driver.until(lambda: driver.offered == ["src/", "src/app.py"])
+        await driver.press("down", "enter")
+        assert driver.prompt.draft == "@src/app.py "
+        await driver.type("@file")
+        await driver.until(lambda: driver.offered == ["a file.txt"])
+        await driver.press("tab")
+        assert driver.prompt.draft == '@src/app.py @"a file.txt" '
+
+
+async def test_a_word_that_is_no_file_stays_text(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("write to me@README.md and @nobody\n")
+        await driver.until(lambda: driver.texts)
+        assert driver.texts == ["write to me@README.md and @nobody"]
+
+
+async def test_the_picker_and_the_prompt_tell_tokens(tree: Path) -> None:
+    (tree / "long.txt").write_text("word " * 1234)
+    async with page(Prompt(root=tree, count_tokens=words)) as driver:
+        await driver.type("see @lon")
+        await driver.until(lambda: driver.prompt.popup.weight == "~1,237 tokens")
+        assert "~1,237 tokens" in driver.shown
+        await driver.press("enter")
+        await driver.until(lambda: driver.app.counted and driver.app.counted[-1].attachments)
+        assert driver.app.counted[-1].tokens == 1234 + 2 + 1 + 2
+        assert driver.prompt.popup.note == "long.txt · ~1,239 tokens in all"
+        assert driver.prompt.known.keys() == {"long.txt"}
+        await driver.pilot.pause()
+        assert "long.txt · ~1,239 tokens in all" in driver.shown
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("picture.png", b"\0", "picture.png is not a text file"),
+        ("huge.txt", b"x" * (LARGEST + 1), "huge.txt is too large to attach: 1 MB, at most 1 MB"),
+    ],
+)
+async def test_what_cannot_be_attached_is_said_before_and_nothing_is_lost(
+    tree: Path, name: str, content: bytes, complaint: str
+) -> None:
+    (tree / name).write_bytes(content)
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type(f"look at @{name}")
+        await driver.until(lambda: driver.prompt.popup.problem == complaint)
+        await driver.type("\nnext")
+        await driver.until(lambda: driver.complaints)
+        assert (driver.complaints, driver.texts) == ([complaint], [])
+        assert driver.prompt.draft == f"look at @{name}\nnext"
+
+
+async def test_a_file_that_vanished_is_told_and_one_that_changed_is_sent_as_it_is(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("@README.md now")
+        await driver.until(lambda: driver.prompt.known)
+        (tree / "README.md").write_text("another text")
+        await driver.press("enter")
+        await driver.until(lambda: driver.texts)
+        assert driver.complaints == ["README.md has changed since you attached it; it is sent as it is now"]
+        assert "another text" in driver.texts[0]
+        await driver.type("@README.md again")
+        await driver.until(lambda: driver.prompt.known)
+        (tree / "README.md").unlink()
+        await driver.press("enter")
+        await driver.until(lambda: len(driver.complaints) == 2)
+        assert driver.complaints[1] == "README.md is not there any more; take @README.md out, or put it back"
+        assert driver.prompt.draft == "@README.md again"
+
+
+async def test_messages_leave_in_the_order_in_which_they_were_sent(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("one @README.md!\ntwo\n")
+        await driver.until(lambda: len(driver.texts) == 2)
+        assert [text.partition(" ")[0] for text in driver.texts] == ["one", "two"]
+
+
+async def test_a_path_in_a_folded_paste_is_not_attached(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        pasted = "@README.md\n" * 300 + "end"
+        await driver.paste(pasted)
+        await driver.type(" @src/app.py\n")
+        await driver.until(lambda: driver.texts)
+        assert driver.texts == [f"{pasted} @src/app.py\n\nsrc/app.py:\n```py\nprint()\n```"]
+
+
+# The editor
+
+
+async def test_an_editor_that_fails_is_told_and_the_draft_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    async with page() as driver:
+        await driver.type("a draft")
+        await driver.press("ctrl+g")
+        await driver.until(lambda: driver.app._notifications)
+        assert driver.prompt.draft == "a draft"
+
+
+if __name__ == "__main__":
+    Page(Prompt(commands=COMMANDS, past=earlier, count_tokens=words, root=Path(*sys.argv[1:]))).run()
