@@ -476,6 +476,21 @@ def test_several_processes_write_at_once_also_into_a_database_that_is_not_there_
         assert history.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_a_conversation_is_read_as_of_one_moment_while_another_process_writes(history: History, path: Path) -> None:
+    asked, reply = ask(history, "hello", "good day")
+    other = History(path)
+
+    def write(statement: str) -> None:
+        if "JOIN messages m" in statement:  # the second of two
+            ask(other, "more", "and more", conversation=asked.conversation, parent=reply.id)
+
+    history.connection.set_trace_callback(write)
+    assert texts(history, asked.conversation) == ["hello", "good day"]
+    history.connection.set_trace_callback(None)
+    assert texts(history, asked.conversation) == ["hello", "good day", "more", "and more"]
+    other.close()
+
+
 def test_several_threads_share_one_history(history: History) -> None:
     [asked] = ask(history, "hello")
     failures: list[BaseException] = []

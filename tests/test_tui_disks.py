@@ -61,16 +61,24 @@ def begun(path: Path) -> Start:
 class SmallDisk(History):
     """A history on a disk that can be full."""
 
-    full = False
+    pages = 1_000_000
 
-    def fill(self, full: bool) -> None:
-        self.full = full
-        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
-        self.connection.execute(f"PRAGMA max_page_count = {pages if full else 1_000_000}")
+    def fill(self) -> None:
+        with self._lock:
+            self.pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+            self.limit()
+
+    def make_room(self) -> None:
+        self.pages = 1_000_000
+        self.limit()
+
+    def limit(self) -> None:
+        self.connection.execute(f"PRAGMA max_page_count = {self.pages}")
 
     def reopen(self) -> None:
-        super().reopen()
-        self.fill(self.full)
+        with self._lock:  # nobody writes before the new connection knows how small the disk is
+            super().reopen()
+            self.limit()
 
 
 async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_saved(path: Path) -> None:
@@ -78,7 +86,7 @@ async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_sav
     async with started(replace(beginning(engine(), "chatty"), open_history=lambda: disk)) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.history)
         await ask(driver, "one")
-        disk.fill(True)
+        disk.fill()
         driver.pane.prompt.draft = "two " * 900  # more than fits into the pages that there are
         await ask(driver, "")
         await ask(driver, "three")
@@ -88,7 +96,7 @@ async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_sav
         assert driver.toasts[0].startswith("this conversation is not being saved: the disk is full")
         assert "make room" in driver.toasts[0]
         assert len(kept(path)[0]) < 6
-        disk.fill(False)
+        disk.make_room()
         await until_saved(driver, path, [[text for _, text in driver.said]])
         await driver.until(lambda: len(driver.toasts) == 2)
         assert driver.toasts[1] == "this conversation is being saved again, with all that was said meanwhile"
@@ -132,7 +140,8 @@ async def test_a_history_that_opens_late_gets_what_was_said_meanwhile(path: Path
         other.execute("COMMIT")
         other.close()
         await until_saved(driver, path, [["one", "Because."]])
-        assert driver.toasts[1:] == ["Conversations are being saved again, with all that was said meanwhile."]
+        await driver.until(lambda: len(driver.toasts) == 2, "to be told")
+        assert driver.toasts[1] == "Conversations are being saved again, with all that was said meanwhile."
         await ask(driver, "two")
         assert len(kept(path)[0]) == 4
 

@@ -152,6 +152,17 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read is of one moment, whatever other processes write meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+@contextmanager
 def translated(path: Path | None) -> Iterator[None]:
     """Tell SQLite's errors in the user's words; a mistake of our own passes as it is."""
     try:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from chatapp.generation import Token
 from chatapp.history import rows, search
-from chatapp.history.database import PATIENCE, connect, transaction, translated
+from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translated
 from chatapp.history.errors import ConversationNotFound, HistoryError
 from chatapp.history.records import Conversation, Found, Kind, Message, Role
 from chatapp.history.text import clean, first_words, one_line
@@ -313,7 +313,7 @@ class History:
             return [rows.conversation(row) for row in found]
 
     def _messages(self, conversation: int, query: str) -> Sequence[Message]:
-        with self._reading():
+        with self._reading(), snapshot(self.connection):
             versions: defaultdict[int | None, list[int]] = defaultdict(list)
             places = self.connection.execute(
                 "SELECT parent, id FROM messages WHERE conversation = ? ORDER BY parent, id", (conversation,)

@@ -10,11 +10,13 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from chatapp.tui.removable import Removable
+
 if TYPE_CHECKING:
     from chatapp.tui.comfort.vim import Vim
 
 
-class VimArea(TextArea):
+class VimArea(Removable, TextArea):
     """A text with vim-like keys, where its user wants them."""
 
     vim: Vim | None = None

@@ -17,6 +17,7 @@ from textual.widget import Widget
 from chatapp.ranking import Score
 from chatapp.terminal import printable
 from chatapp.tui.answers.wrapping import Wrapped
+from chatapp.tui.removable import Removable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ WHEEL = 3
 """Rows that a turn of the wheel moves."""
 
 
-class Column(Widget):
+class Column(Removable, Widget):
     """A title, the text as it comes, and its figures; it follows the end as long as that is in sight.
 
     It scrolls and wraps by itself: text that grows arranges no screen anew.

@@ -21,6 +21,7 @@ from chatapp.terminal import printable
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
 from chatapp.tui.insight.table import MISSING, TokenTable
 from chatapp.tui.keys import Keys
+from chatapp.tui.removable import Removable
 from chatapp.units import milliseconds, size
 
 
@@ -114,6 +115,10 @@ class AnswerFigures(Widget):
         ]
 
 
+class FileName(Removable, Input):
+    """Where to save."""
+
+
 class SaveLine(Horizontal):
     """Asks where to save the measurements; Escape forgets it."""
 
@@ -146,7 +151,7 @@ class SaveLine(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static("Save as")
-        yield Input(str(self.proposed), select_on_focus=False)
+        yield FileName(str(self.proposed), select_on_focus=False)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
