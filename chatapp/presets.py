@@ -177,6 +177,7 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
         lines = [f"{option} = {_toml(value)}" for option, value in preset.options.items() if value is not None]
         tables.append("\n".join([f"[{_toml(name)}]", *lines, ""]))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "\n".join(tables))
     except (OSError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
