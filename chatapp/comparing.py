@@ -84,7 +84,7 @@ class Result:
     @property
     def placement(self) -> str:
         """Backend, device and precision at the end: another than at first, where one failed in between."""
-        return f"{self.usage.backend} · {self.usage.device} · {self.usage.precision}"
+        return describe(self.usage)
 
 
 @dataclass(frozen=True)
