@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
+from typist import until
 
 import themes
 from chatapp.generation import Options, Token
@@ -33,13 +34,6 @@ from chatapp.tui.opened import Opened
 from chatapp.tui.palette import palette
 
 PROSE = "the quick brown fox jumps over the lazy dog and on and on " * 100
-
-
-async def until(condition: Callable[[], object], what: str = "") -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what or condition}"
-        await asyncio.sleep(0.01)
 
 
 def token(text: str, logprob: float | None = -0.5, seconds: float = 0.02) -> Token:

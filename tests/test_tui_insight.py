@@ -1,10 +1,8 @@
 """Token heat and latencies: how tokens are wrapped and painted, and what the keys do."""
 
-import asyncio
 import json
 import math
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 from textual.widget import Widget
 from textual.widgets import Input
+from typist import until
 
 import themes
 from chatapp.generation.delta import Alternative, Token
@@ -106,13 +105,6 @@ async def shown(
     async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.pause()
         yield app, pilot
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        await asyncio.sleep(0.01)
 
 
 def seen(widget: Widget) -> list[str]:

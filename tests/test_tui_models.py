@@ -1,6 +1,5 @@
 """The models screen: with real rows, real processes, and the loopback hub."""
 
-import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +14,7 @@ from textual import events
 from textual.app import App
 from textual.content import Content
 from textual.pilot import Pilot
+from typist import Typist, until
 
 import themes
 from chatapp import shelf, shelf_details
@@ -71,20 +71,19 @@ class ModelsApp(ThemedApp):
         self.chosen = name
 
 
-class Driver:
+class Driver(Typist):
     """A running models screen: its keyboard, what it shows, and patience."""
 
     def __init__(self, app: ModelsApp, pilot: Pilot[None]) -> None:
-        self.app, self.pilot, self.models = app, pilot, app.models
+        super().__init__(pilot)
+        self.app, self.models = app, app.models
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 60
-        while not condition():
-            assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.lines}\n{self.page}"
-            await asyncio.sleep(0.02)
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        try:
+            await until(condition, what, seconds=60)
+        except AssertionError as error:
+            error.add_note(f"{self.lines}\n{self.page}")
+            raise
 
     async def find(self, name: str) -> None:
         """Select a model by the filter."""
@@ -119,10 +118,6 @@ class Driver:
     @property
     def keys(self) -> set[str]:
         return {found.binding.action for found in self.models.active_bindings.values()}
-
-    @property
-    def toasts(self) -> list[str]:
-        return [notification.message for notification in self.app._notifications]
 
 
 @asynccontextmanager

@@ -1,9 +1,7 @@
 """The box where messages are typed, from keys to messages."""
 
-import asyncio
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
@@ -14,6 +12,7 @@ from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
+from typist import Typist
 
 from chatapp import editor
 from chatapp.attachments import LARGEST
@@ -79,26 +78,12 @@ class Page(App[None]):
             self.notify(str(error), markup=False)
 
 
-class Driver:
+class Driver(Typist):
     """A running page, its keyboard, and patience."""
 
     def __init__(self, app: Page, pilot: Pilot[None]) -> None:
-        self.app, self.pilot, self.prompt = app, pilot, app.prompt
-
-    async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < end, f"waited in vain: {what or condition}"
-            await asyncio.sleep(0.01)
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-
-    async def type(self, text: str) -> None:
-        """Send keys as fast as a paste without brackets would."""
-        for character in text:
-            self.prompt.post_message(events.Key("enter" if character == "\n" else character, character))
-        await self.pilot.pause()
+        super().__init__(pilot)
+        self.app, self.prompt = app, app.prompt
 
     async def paste(self, text: str) -> None:
         self.prompt.post_message(events.Paste(text))
@@ -120,11 +105,6 @@ class Driver:
     @property
     def offered(self) -> list[str]:
         return [choice.name for choice in self.prompt.popup.choices]
-
-    @property
-    def shown(self) -> str:
-        """The screen as text."""
-        return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
 
 
 @asynccontextmanager
@@ -278,7 +258,7 @@ async def test_an_earlier_prompt_is_suggested_and_right_takes_it() -> None:
     async with page(Prompt(past=earlier)) as driver:
         await driver.type("exp")
         await driver.until(lambda: driver.prompt.suggestion == "lain this")
-        assert "explain this" in driver.shown
+        assert "explain this" in driver.picture
         await driver.press("left")
         await driver.until(lambda: not driver.prompt.suggestion)
         await driver.press("right", "right")
@@ -302,7 +282,7 @@ async def test_a_slash_offers_commands_with_what_they_do() -> None:
     async with page() as driver:
         await driver.type("/")
         assert driver.offered == ["/clear", "/set parameter NAME VALUE", "/set system TEXT", "/show [info]"]
-        assert "begin another conversation" in driver.shown
+        assert "begin another conversation" in driver.picture
         await driver.type("s")
         await driver.press("down", "down", "down", "up")
         assert driver.prompt.popup.current and driver.prompt.popup.current.name == "/show [info]"
@@ -448,14 +428,14 @@ async def test_the_picker_and_the_prompt_tell_tokens(tree: Path) -> None:
     async with page(Prompt(root=tree, count_tokens=words)) as driver:
         await driver.type("see @lon")
         await driver.until(lambda: driver.prompt.popup.weight == "~1,237 tokens")
-        assert "~1,237 tokens" in driver.shown
+        assert "~1,237 tokens" in driver.picture
         await driver.press("enter")
         await driver.until(lambda: driver.app.counted and driver.app.counted[-1].attachments)
         assert driver.app.counted[-1].tokens == 1234 + 2 + 1 + 2
         assert driver.prompt.popup.note == "long.txt · ~1,239 tokens in all"
         assert driver.prompt.known.keys() == {"long.txt"}
         await driver.pilot.pause()
-        assert "long.txt · ~1,239 tokens in all" in driver.shown
+        assert "long.txt · ~1,239 tokens in all" in driver.picture
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import asyncio
 import math
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event, current_thread, main_thread
@@ -18,6 +17,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static, TextArea
+from typist import Typist, until
 
 import themes
 from chatapp import presets, system_prompts
@@ -67,21 +67,12 @@ class Stage(App[None]):
         self.posted.append(message)
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what or condition}"
-        await asyncio.sleep(0.01)
-
-
-class Hand:
+class Hand(Typist):
     """A drawer on its page, and the keys that are pressed there."""
 
     def __init__(self, app: Stage, drawer: SamplingDrawer, pilot: Pilot[None]) -> None:
-        self.app, self.drawer, self.pilot = app, drawer, pilot
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        super().__init__(pilot)
+        self.app, self.drawer = app, drawer
 
     def go(self, name: str) -> None:
         self.drawer.action_walk(ROWS[name] - self.drawer.place)
@@ -479,17 +470,15 @@ def test_the_drawer_loads_nothing_heavy() -> None:
 # Presets
 
 
-class Picked:
+class Picked(Typist):
     """A screen over the page, and what it ended with."""
 
     def __init__(self, app: Stage, pilot: Pilot[None], results: list[Any]) -> None:
-        self.app, self.pilot, self.results = app, pilot, results
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        super().__init__(pilot)
+        self.app, self.results = app, results
 
     async def ended(self) -> Any:
-        await until(lambda: self.results, "the screen to end")
+        await self.until(lambda: self.results, "the screen to end")
         return self.results[0]
 
     def text_of(self, selector: str) -> str:
