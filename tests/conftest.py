@@ -5,16 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import no_network
 import numpy as np
 import pytest
 import tokenizers
+from loopback_hub import LoopbackHub
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import backends
+from chatapp.history import History
+from model_store import Store
 
 ROOT = Path(__file__).parent.parent
 OFFLINE = ROOT / "tests" / "offline"
@@ -79,6 +82,26 @@ def chatapp() -> Run:
     return run
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "models")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    """A hub that processes ask; what huggingface_hub keeps is this test's own."""
+    with LoopbackHub(token="secret") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
+        yield hub
+
+
 @pytest.fixture(scope="session")
 def vocabulary() -> str:
     """A byte-level BPE tokenizer.json of 320 tokens, four of them for the end and for infilling."""
@@ -92,7 +115,7 @@ def vocabulary() -> str:
         special_tokens=special,
         show_progress=False,
     )
-    tokenizer.train_from_iterator([Path(__file__).read_text()], trainer)
+    tokenizer.train_from_iterator([(ROOT / "LICENSE").read_text()], trainer)
     return tokenizer.to_str()
 
 

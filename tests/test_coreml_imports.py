@@ -68,11 +68,6 @@ def repository(export_as: Export, tmp_path: Path) -> Path:
     return Path(shutil.copytree(export_as("llama"), tmp_path / "tiny"))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def interpreted(repository: Path, context_length: int = 4096) -> ForeignSession:
     """A session on the interpreter."""
     found = Foreign(str(repository / "model.mlpackage"), context_length)

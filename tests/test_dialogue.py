@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,6 @@ Begin = Callable[..., Dialogue]
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "history.db"
-
-
-@pytest.fixture
-def history(path: Path) -> Iterator[History]:
-    with History(path) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,6 @@ TOKENS = (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "history.db"
-
-
-@pytest.fixture
-def history(path: Path) -> Iterator[History]:
-    with History(path) as opened:
-        yield opened
 
 
 def ask(history: History, *texts: str, conversation: int | None = None, parent: int | None = None) -> list[Message]:

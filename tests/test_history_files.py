@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,12 +25,6 @@ HOSTILE = [
     "`````\n</pre><b>\n",
     "{title} {} %s {{x}}",
 ]
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    with History(tmp_path / "history.db") as opened:
-        yield opened
 
 
 def kept(history: History, *said: str) -> int:

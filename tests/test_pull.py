@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,17 +24,6 @@ ORG = "org/tiny"
 GOLDEN = Path(__file__).parent
 
 Pull = Callable[..., Path]
-
-
-@pytest.fixture
-def loopback() -> Iterator[LoopbackHub]:
-    with LoopbackHub(token="secret") as started:
-        yield started
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
 
 
 @pytest.fixture

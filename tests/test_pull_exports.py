@@ -45,11 +45,6 @@ def loopback(export: Path) -> Iterator[LoopbackHub]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
-
-
-@pytest.fixture
 def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
     def plan(name: str = ORG, precision: str | None = None) -> Plan:
         return pull.plan(store.root, name, site=Site(loopback.url), precision=precision, patience=QUICK)

@@ -26,12 +26,6 @@ WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture
-def loopback() -> Iterator[LoopbackHub]:
-    with LoopbackHub(token="secret") as started:
-        yield started
-
-
-@pytest.fixture
 def source(loopback: LoopbackHub, tmp_path: Path) -> Repository:
     """A repository with a large file and a small one."""
     folder = tmp_path / "source"

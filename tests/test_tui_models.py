@@ -134,14 +134,6 @@ async def running(
 
 
 @pytest.fixture
-def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
-        yield hub
-
-
-@pytest.fixture
 def smollm(loopback: LoopbackHub, checkpoint: MakeCheckpoint) -> LoopbackHub:
     """The hub with a tiny stand-in for a chat model of the catalogue."""
     loopback.publish("HuggingFaceTB/SmolLM2-135M-Instruct", checkpoint("published", chats=True))

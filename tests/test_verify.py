@@ -28,11 +28,6 @@ Make = Callable[[str], StoredModel]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def golden(store: Store, tmp_path: Path) -> Make:
     """The golden checkpoint of a name, with a tokenizer, as a model of the store."""
 
