@@ -43,6 +43,8 @@ CHAT_TEMPLATE = (
 ENDLESS = ("--max-tokens", "30000", "--logit-bias", "0=-100")
 """Options with which a tiny checkpoint never ends by itself: its token 0 would be the end."""
 
+pytest_plugins = ("pulls",)
+
 no_network.refuse()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
