@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from loopback_hub import Listing, LoopbackHub
+from hub_facts import Listing
+from loopback_hub import LoopbackHub
 from pulls import ORG, QUICK, everything, sharded
 
 from model_store import Store, StoreError, UnsupportedCheckpoint, pull
