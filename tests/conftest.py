@@ -43,7 +43,7 @@ CHAT_TEMPLATE = (
 ENDLESS = ("--max-tokens", "30000", "--logit-bias", "0=-100")
 """Options with which a tiny checkpoint never ends by itself: its token 0 would be the end."""
 
-pytest_plugins = ("dialogues", "pulls", "transfers")
+pytest_plugins = ("dialogues", "golden_models", "pulls", "transfers")
 
 no_network.refuse()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
