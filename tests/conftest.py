@@ -84,6 +84,14 @@ def chatapp() -> Run:
     return run
 
 
+@pytest.fixture(scope="session")
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The packages of golden checkpoints, for the tests of Core ML."""
+    from coreml_cases import lowering  # not everybody has what it imports
+
+    return lowering(tmp_path_factory)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "models")
