@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
+from themed_app import ThemedApp
 
-import themes
 from chatapp.tui.answers.columns import Columns
-from chatapp.tui.palette import palette
 
 PROSE = "the quick brown fox jumps over the lazy dog and on and on " * 100
 
@@ -20,14 +19,11 @@ def shown(widget: Widget) -> list[str]:
     return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
 
 
-class Page(App[None]):
+class Page(ThemedApp):
     """An app that shows columns and keeps what they post."""
 
     def __init__(self, columns: Columns) -> None:
         super().__init__()
-        for theme in themes.load().values():
-            self.register_theme(palette(theme))
-        self.theme = "midnight"
         self.columns = columns
         self.posted: list[Message] = []
 

@@ -4,15 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import OptionList, Static, TextArea
+from themed_app import ThemedApp
 
-import themes
 from chatapp.tui.comfort.vim import Vim
-from chatapp.tui.palette import palette
 
 
 class Box(TextArea):
@@ -43,18 +42,12 @@ class Page(Screen[None]):
         yield Box()
 
 
-class Host(App[None]):
+class Host(ThemedApp):
     """An app with our themes."""
 
     CSS = "Page { background: $background; color: $text; } Page Box { height: 8; } Page OptionList { height: 5; }"
     BINDINGS = [Binding("ctrl+q", "quit", "Quit", priority=True, id="app.quit")]
     result: object = "nothing yet"
-
-    def __init__(self, theme: str = "midnight") -> None:
-        super().__init__()
-        for ours in themes.load().values():
-            self.register_theme(palette(ours))
-        self.theme = theme
 
     def get_default_screen(self) -> Screen[None]:
         return Page()

@@ -4,33 +4,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from textual.app import App
 from textual.pilot import Pilot
+from themed_app import ThemedApp
 from typist import Typist, until
 
-import themes
 from chatapp import shelf, shelf_details
 from chatapp.jobs import Jobs
 from chatapp.shelf import Machine, Row
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
-from chatapp.tui.palette import palette
 from model_store import Store
 
 GB = 1_000_000_000
 THIS = Machine(16 * GB, 200 * GB, 20.0 * GB, backends=1, versions={})
 NOTHING = "not asked yet"
-
-
-class ThemedApp(App[None]):
-    """An app in our colours."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for theme in themes.load().values():
-            self.register_theme(palette(theme))
-        self.theme = "midnight"
 
 
 class ModelsApp(ThemedApp):

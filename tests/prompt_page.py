@@ -6,17 +6,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from textual import events, on
-from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult, SuspendNotSupported
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
+from themed_app import ThemedApp
 from typist import Typist
 
 from chatapp import editor
 from chatapp.errors import InputError
-from chatapp.tui.palette import palette
 from chatapp.tui.prompt import Prompt
-from themes import load
 
 COMMANDS = [
     ("clear", "begin another conversation"),
@@ -27,7 +26,7 @@ COMMANDS = [
 POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Refused, Prompt.Warned)
 
 
-class Page(App[None]):
+class Page(ThemedApp):
     """A page with a prompt, as a conversation has one."""
 
     CSS = """
@@ -43,9 +42,6 @@ class Page(App[None]):
         self.prompt = prompt
         self.got: list[Message] = []
         self.counted: list[Prompt.Counted] = []
-        for theme in load().values():
-            self.register_theme(palette(theme))
-        self.theme = "midnight"
 
     def compose(self) -> ComposeResult:
         yield Static("A conversation.\n" * 30, id="page")

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import OptionList, Static
+from themed_app import ThemedApp
 from typist import Typist, until
 
-import themes
 from chatapp.generation import Options
 from chatapp.generation.preview import Distribution
-from chatapp.tui.palette import palette
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,
@@ -26,16 +25,13 @@ ROWS = {field.name: place for place, field in enumerate(FIELDS)}
 DISTRIBUTION = Distribution(np.linspace(4, -4, 1000, dtype=np.float32) * 2, (), lambda token: f" t{token}")
 
 
-class Stage(App[None]):
+class Stage(ThemedApp):
     """The page that a drawer or a screen stands on; it remembers what is posted."""
 
     def __init__(self, drawer: SamplingDrawer | None = None) -> None:
         super().__init__()
         self.drawer = drawer
         self.posted: list[Any] = []
-        for theme in themes.load().values():
-            self.register_theme(palette(theme))
-        self.theme = "midnight"
 
     def compose(self) -> ComposeResult:
         if self.drawer:

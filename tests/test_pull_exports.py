@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from conftest import HERE, ROOT, Run
 from loopback_hub import LoopbackHub
+from pulls import ORG, QUICK
 from tokenizers import Tokenizer, models
 
 import backends
 from model_store import Store, StoreError, UnsupportedCheckpoint, copies, pull, pulled
 from model_store.pull import Plan
-from model_store.web import Patience, Site
+from model_store.web import Site
 
 EXPORTS, GOLDEN = ROOT / "tests" / "golden_exports", ROOT / "tests" / "golden" / "llama" / "golden.npz"
 KINDS = {"onnx": "onnx/model.onnx", "openvino": "openvino_model.xml"}
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
-ORG = "org/tiny"
 
 
 @pytest.fixture(params=[kind for kind in sorted(KINDS) if kind in HERE])

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from loopback_hub import LoopbackHub
-from transfers import QUICK, SIZE, WEIGHTS, fetch, found
+from pulls import QUICK
+from transfers import SIZE, WEIGHTS, fetch, found
 
 from model_store import hub
 from model_store.errors import StoreError

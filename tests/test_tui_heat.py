@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from insight_host import SHARES, seen, shown, token, tokens, whole
+from insight_page import SHARES, seen, shown, token, tokens, whole
 from typist import until
 
 from chatapp.generation.delta import Alternative, Token

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from insight_host import seen, shown, tokens, whole
+from insight_page import seen, shown, tokens, whole
 from scripted_engine import summary
 from textual import events
 from textual.widgets import Input

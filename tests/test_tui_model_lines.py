@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import MakeCheckpoint
-from models_page import ThemedApp, rows, running
+from models_page import rows, running
 from textual.content import Content
+from themed_app import ThemedApp
 
 from chatapp.job import Job
 from chatapp.offer import Offer

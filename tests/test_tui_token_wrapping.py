@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 from awkward_texts import TEXTS
-from insight_host import SHARES, tokens
+from insight_page import SHARES, tokens
 from rich.cells import cell_len
 from rich.color import Color as RichColor
 from scripted_engine import ANSWER, pieces

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from loopback_hub import LoopbackHub
+from pulls import QUICK
 
 from model_store import hub, transfer
 from model_store.hub import Repository
@@ -13,7 +14,6 @@ from model_store.partial import Wanted
 from model_store.progress import Transfer
 from model_store.web import Answer, Patience, Site
 
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
 SIZE = 3_000_000
 WEIGHTS = "model.safetensors"
 

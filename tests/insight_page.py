@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 from textual.widget import Widget
+from themed_app import ThemedApp
 
 import themes
 from chatapp.generation.delta import Alternative, Token
@@ -40,15 +41,13 @@ def tokens(text: str = ANSWER, repeat: int = 1) -> list[Token]:
     return [token(one, SHARES[i % len(SHARES)], i, 0.0125 + 0.001 * (i % 7)) for i, one in enumerate(found)]
 
 
-class Host(App[None]):
+class Host(ThemedApp):
     """Our themes around one widget, or below one screen."""
 
     def __init__(self, content: Widget, theme: str) -> None:
         super().__init__()
         self.content = content
         self.posted: list[Message] = []
-        for ours in themes.load().values():
-            self.register_theme(palette(ours))
         sixteen = palette(themes.load()["midnight"])
         sixteen.name, sixteen.ansi = "sixteen", True
         sixteen.background = sixteen.surface = sixteen.panel = sixteen.foreground = "ansi_default"
