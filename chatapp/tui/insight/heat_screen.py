@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 
 from chatapp.generation.delta import Token
@@ -18,9 +19,14 @@ PAUSE = 0.2
 class HeatScreen(Screen[tuple[Token, ...] | None]):
     """Ends with the tokens that another answer is to begin with, where its user chose one."""
 
-    def __init__(self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool]) -> None:
+    BINDINGS = [Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop")]
+
+    def __init__(
+        self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool], stop: Callable[[], object]
+    ) -> None:
+        """`stop` ends what is growing."""
         super().__init__()
-        self.tokens, self.growing = tokens, growing
+        self.tokens, self.growing, self.stop = tokens, growing, stop
         self.view = HeatView(tokens(), growing=growing())
 
     def compose(self) -> ComposeResult:
@@ -40,6 +46,13 @@ class HeatScreen(Screen[tuple[Token, ...] | None]):
         if not self.view.growing:
             self.pulse.stop()
             self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.view.growing if action == "stop" else True
+
+    def action_stop(self) -> None:
+        if self.growing():
+            self.stop()
 
     def on_heat_view_closed(self) -> None:
         self.dismiss(None)
