@@ -590,8 +590,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
         await until(lambda: app.results)
         assert app.results[0] is not None
         assert FIBONACCI.startswith(app.results[0].text)
-        await asyncio.to_thread(screen.rest, 5)
-        assert screen.rest(0)
+        await until(lambda: screen.running and not screen.running.is_alive(), "the thread to end")
         assert not any(engine.busy for engine in shelf.engines.values())
 
 

@@ -284,14 +284,6 @@ class ComparisonScreen(Screen[Kept | None]):
         if self.running:
             self.running.stop()
 
-    def rest(self, seconds: float) -> bool:
-        """Stop what runs; whether it ended within this time."""
-        if not self.running:
-            return True
-        self.running.stop()
-        self.running.join(seconds)
-        return not self.running.is_alive()
-
 
 def muted(text: str) -> Content:
     """A line that matters less."""
