@@ -460,7 +460,7 @@ async def test_the_same_prompt_goes_to_both_one_after_the_other() -> None:
         assert [column_text(screen, index) for index in (0, 1)] == [FIBONACCI, FIBONACCI]
         assert screen.columns
         lines = shown(screen.columns.columns[0])
-        assert re.fullmatch(r" 1 builtin on onnx +● done", lines[0])
+        assert re.fullmatch(r" 1 ★ −1.38 builtin on onnx +● done", lines[0])
         assert lines[-3:] == [" 103 tokens  67.6 tok/s", " first 12.5 ms p95 31.1 ms", " onnx · cpu · int8"]
         assert shown(screen.table)[0].split()[:4] == ["first", "token", "tok/s", "p95"]
         assert shown(screen.verdict) == [
