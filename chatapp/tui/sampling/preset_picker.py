@@ -171,7 +171,7 @@ class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options 
         name = self.highlighted.name
         if purpose == "rename" and self.highlighted.built_in:
             return self.refuse(f"the preset {name!r} is built in and stays")
-        self.naming = purpose
+        self.naming, self.doomed = purpose, ""
         self.refuse("")
         asked = self.query_one(Input)
         asked.placeholder = "a name for the options you have now" if purpose == "save" else "another name"
