@@ -171,7 +171,7 @@ class LatencyScreen(Screen[None]):
         Binding("j", "export('json')", "Save JSON", id="latencies.json"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-medium"), (108, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-short"), (30, "-high")]
 
     @dataclass
     class Exported(Message):

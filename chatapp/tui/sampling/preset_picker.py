@@ -37,6 +37,7 @@ class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options 
     """A list of names; ends with the options that differ from the model's defaults, or None."""
 
     CSS_PATH = "screens.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (56, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "name('save')", "Save as", id="presets.save"),
         Binding("r", "name('rename')", "Rename", id="presets.rename"),
