@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from threading import Event
 from typing import Any
 
 from screen_driver import Driver, running
 from scripted_engine import ScriptedEngine
 
 from chatapp.generation import Options
+from chatapp.generation.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.looking import Look
 
@@ -57,10 +59,38 @@ async def test_what_was_chosen_though_it_is_the_default_goes_with_d() -> None:
 
 
 async def test_the_preview_is_of_what_was_written_meanwhile() -> None:
-    asked = list[Options]()
-    async with drawn(look=asked.append) as (driver, drawer):
-        await driver.until(lambda: len(asked) == 1)
+    asked, go = list[Options](), Event()
+    go.set()
+
+    def look(options: Options) -> Preview:
+        asked.append(options)
+        go.wait(20)
+        return Preview((), 1, 2, 1.0, 1.0)
+
+    async with drawn(look=look) as (driver, drawer):
+        await driver.until(lambda: drawer.preview)
+        go.clear()
         driver.pane.box.focus()
         await driver.type("more")
         drawer.focus()
         await driver.until(lambda: len(asked) == 2, "another preview")
+        assert drawer.preview is None
+        go.set()
+        await driver.until(lambda: drawer.preview)
+
+
+async def test_another_conversation_does_not_show_the_preview_of_the_one_before() -> None:
+    go = Event()
+    go.set()
+
+    def look(options: Options) -> Preview:
+        go.wait(20)
+        return Preview((), 1, 2, 1.0, 1.0)
+
+    async with drawn(look=look) as (driver, drawer):
+        await driver.until(lambda: drawer.preview)
+        go.clear()
+        drawer.take(Options(), {}, "stop")
+        await driver.pilot.pause()
+        assert "reading the prompt" in driver.picture
+        go.set()

@@ -10,6 +10,7 @@ from chatapp import parameters, presets
 from chatapp.generation import OptionError, Options
 from chatapp.tui.sampling.fields import bias_from_lines, bias_to_lines
 from chatapp.tui.sampling.preset_picker import PresetPicker
+from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
 
 
 def test_a_tab_in_a_stop_text_is_written_as_in_the_drawer() -> None:
@@ -24,6 +25,22 @@ def test_an_editor_keeps_every_digit_of_a_bias(bias: float) -> None:
 def test_a_token_has_one_bias() -> None:
     with pytest.raises(OptionError, match="line 3 has token 11 once more"):
         bias_from_lines("11=1\n12=1\n11=2")
+
+
+def test_a_preset_is_known_by_the_name_that_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "presets.toml"
+    path.write_text('["my  own"]\ntop_k = 3\n')
+    assert list(presets.own(path)) == ["my own"]
+    presets.delete(path, "my own")
+    assert presets.own(path) == {}
+
+
+async def test_ctrl_s_takes_the_name_that_it_asked_for(tmp_path: Path) -> None:
+    async with running(ScriptedEngine()) as driver:
+        screen = SystemPromptScreen(tmp_path, "Be kind.")
+        await driver.app.push_screen(screen)
+        await driver.press("ctrl+s", *"mine", "ctrl+s")
+        await driver.until(lambda: (tmp_path / "mine.md").exists(), "the file")
 
 
 async def test_a_delete_that_was_not_confirmed_confirms_no_replacement(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ class SamplingDrawer(Widget, can_focus=True):
     def take(self, defaults: Options, chosen: Mapping[str, Any], when_full: WhenFull) -> None:
         """Show another conversation's options, or another model's; nothing is posted."""
         self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
-        self.typed, self.error = None, ""
+        self.typed, self.error, self.preview = None, "", None
         self.look_again()
 
     def show(self, preview: Preview | None) -> None:
@@ -264,6 +264,7 @@ class SamplingDrawer(Widget, can_focus=True):
     def on_focus(self) -> None:
         """Its user is back, perhaps from writing something."""
         if self.away:
+            self.preview = None
             self.look_again()
         self.away = False
         self.refresh()

@@ -140,7 +140,9 @@ class SystemPromptScreen(ModalScreen[str | None]):
         return self.query_one(Input).has_class("-asked")
 
     def action_keep(self) -> None:
-        """Ask for the name to save the text under."""
+        """Ask for the name to save the text under; take it, where that was asked already."""
+        if self.naming:
+            return self.take_name()
         self.say("")
         asked = self.query_one(Input)
         asked.value = self.highlighted
