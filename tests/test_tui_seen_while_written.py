@@ -1,4 +1,4 @@
-"""The heat of an answer that is being written: it shows that answer only, grows with it, and can stop it."""
+"""What is seen of an answer while it is written: that answer only, as far as it is."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from screen_driver import Driver, running
 from scripted_engine import ScriptedEngine
 
 from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.latencies import LatencyScreen
 
 
 async def shown(driver: Driver) -> HeatScreen:
@@ -60,3 +61,15 @@ async def test_each_of_several_answers_grows(tmp_path: Path, index: int) -> None
         heat = await shown(driver)
         engine.go.set()
         await driver.until(lambda: text(heat) == engine.texts[index], "the rest of the answer")
+
+
+async def test_the_latencies_of_an_answer_are_there_while_it_is_written(tmp_path: Path) -> None:
+    engine = ScriptedEngine("one two three", pause_after=3, can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("a\n")
+        await driver.wrote(3)
+        await driver.press("ctrl+l")
+        await driver.until(lambda: isinstance(driver.app.screen, LatencyScreen))
+        assert isinstance(screen := driver.app.screen, LatencyScreen)
+        assert [step.token.text for step in screen.answer.steps if step.token] == ["one", " two", " thre"]
+        assert screen.answer.latencies == (0.0131, 0.0119)

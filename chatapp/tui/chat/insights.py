@@ -43,10 +43,13 @@ def show_heat(pane: Pane, said: Message | None, index: int = 0) -> None:
 
 
 def show_latencies(pane: Pane, said: Message | None) -> None:
-    """Show the latency of each token of an answer; None: of the last one."""
+    """Show the latency of each token of an answer, as far as it is written; None: of the last one."""
     said = said or pane.last_answer
     if not pane.dialogue or not said:
         return pane.notify("There is no answer yet that was measured.")
-    dialogue = pane.dialogue
-    found = Answer.of(said.usage, dialogue.tokens(said.id), dialogue.latencies(said.id), model=said.model)
+    dialogue, writing = pane.dialogue, [one.id for one in pane.turn.replies] if pane.turn and pane.reply else []
+    if said.id in writing:
+        found = Answer.of(None, pane.tokens[writing.index(said.id)], model=pane.choice.model)
+    else:
+        found = Answer.of(said.usage, dialogue.tokens(said.id), dialogue.latencies(said.id), model=said.model)
     pane.app.push_screen(LatencyScreen(found))
