@@ -23,6 +23,7 @@ from chatapp.terminal import printable
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import Choice, Picker
 from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.keys import Keys
 from chatapp.units import milliseconds
 
@@ -69,7 +70,7 @@ class Kept:
     backend: str | None
 
 
-class ComparisonScreen(Screen[Kept | None]):
+class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     """A form to choose who answers what, then the answers; the one that is kept is the screen's result."""
 
     CSS_PATH = "comparison.tcss"

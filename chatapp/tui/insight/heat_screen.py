@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from chatapp.generation.delta import Token
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.keys import Keys
 
@@ -16,7 +17,7 @@ PAUSE = 0.2
 """Seconds between two looks at an answer that grows."""
 
 
-class HeatScreen(Screen[tuple[Token, ...] | None]):
+class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
     """Ends with the tokens that another answer is to begin with, where its user chose one."""
 
     BINDINGS = [Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop")]

@@ -20,6 +20,7 @@ from chatapp import presets
 from chatapp.generation import Options
 from chatapp.presets import Preset, PresetError
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import FIELDS
 from chatapp.tui.sampling.looking import Look, Looking
@@ -33,7 +34,7 @@ KEYS = (
 )
 
 
-class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
+class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
     """A list of names; ends with the options that differ from the model's defaults, or None."""
 
     CSS_PATH = "screens.tcss"
