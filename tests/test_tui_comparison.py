@@ -117,3 +117,12 @@ async def test_models_can_be_chosen_on_any_screen(size: tuple[int, int]) -> None
         screen.picker.focus()
         await driver.pilot.pause()
         assert "a-model-with-a-long-name-2" in driver.picture
+
+
+async def test_the_cursor_stays_in_sight_when_the_screen_gets_lower() -> None:
+    async with comparing(*(ScriptedEngine("one") for _ in range(9)), size=(80, 40)) as (driver, screen):
+        screen.picker.focus()
+        await driver.press(*["down"] * 8)
+        await driver.pilot.resize_terminal(80, 18)
+        await driver.pilot.pause()
+        assert "a-model-with-a-long-name-9" in driver.picture
