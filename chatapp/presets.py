@@ -90,7 +90,8 @@ def own(path: Path) -> dict[str, Preset]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
-    return {name: _from_file(path, name, options) for name, options in found.items()}
+    kept = [_from_file(path, name, options) for name, options in found.items()]
+    return {preset.name: preset for preset in kept}
 
 
 def find(path: Path, name: str) -> Preset:

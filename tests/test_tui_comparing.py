@@ -1,6 +1,5 @@
 """Comparisons of models: they answer one after the other, and the form that begins them."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -96,7 +95,7 @@ async def test_the_same_prompt_goes_to_both_one_after_the_other() -> None:
         assert [column_text(screen, index) for index in (0, 1)] == [FIBONACCI, FIBONACCI]
         assert screen.columns
         lines = shown(screen.columns.columns[0])
-        assert re.fullmatch(r" 1 builtin on onnx +● done", lines[0])
+        assert re.fullmatch(r" 1 ★ −1.38 builtin on onnx +● done", lines[0])
         assert lines[-3:] == [" 103 tokens  67.6 tok/s", " first 12.5 ms p95 31.1 ms", " onnx · cpu · int8"]
         assert shown(screen.table)[0].split()[:4] == ["first", "token", "tok/s", "p95"]
         assert shown(screen.verdict) == [
@@ -226,8 +225,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
         await until(lambda: app.results)
         assert app.results[0] is not None
         assert FIBONACCI.startswith(app.results[0].text)
-        await asyncio.to_thread(screen.rest, 5)
-        assert screen.rest(0)
+        await until(lambda: screen.running and not screen.running.is_alive(), "the thread to end")
         assert not any(engine.busy for engine in shelf.engines.values())
 
 

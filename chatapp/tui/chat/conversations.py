@@ -17,7 +17,7 @@ from textual.timer import Timer
 from chatapp.errors import one_line
 from chatapp.terminal import printable
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.chat.reply import ended
+from chatapp.tui.chat.reply import aside, ended
 from chatapp.tui.engines import Choice, Engines, Opening
 from chatapp.tui.start import Start
 from chatapp.tui.telling import telling
@@ -215,7 +215,7 @@ class Conversations(Screen[None]):
             for reply in filter(None, (pane.reply, pane.last)):
                 reply.stop()
                 threads.append(reply.thread)
-        return ended(threads, seconds)
+        return ended([*threads, *aside()], seconds)
 
     # Which conversation is shown
 

@@ -11,9 +11,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 
 
-class NoteScreen(ModalScreen[None]):
+class NoteScreen(EndsOnce, ModalScreen[None]):
     """A heading and a text that may be longer than the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Back", id="note.leave")]
