@@ -10,6 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from chatapp.markdown import cut
 from chatapp.terminal import printable
 
 
@@ -20,7 +21,7 @@ class NoteScreen(ModalScreen[None]):
 
     def __init__(self, heading: str, text: str) -> None:
         super().__init__()
-        self.heading, self.lines = heading, printable(text)
+        self.heading, self.lines = heading, printable(cut(text))
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
