@@ -145,9 +145,9 @@ def end_line(text: str, form: Form) -> None:
 
 
 def note(text: str) -> None:
-    """Say something on standard error."""
+    """Say something on standard error, in which names and errors may have been written by anyone."""
     sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:

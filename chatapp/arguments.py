@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from chatapp import __version__, session_arguments, store_arguments
 from chatapp.settings import OBJECTIVES
+from chatapp.terminal import printable
 
 EPILOG = """\
 Everything runs on this machine; only pull, search and login use the network.
@@ -74,7 +75,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"Error: {message}; see {self.prog} --help\n")
+        self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -14,6 +14,7 @@ from typing import Any
 from backends import BackendError, Placement
 from chatapp.generation import Engine
 from chatapp.generation.memory import peak_memory
+from chatapp.terminal import printable
 from chatapp.timing import Decode, Prefill, time_decode, time_prefill
 from chatapp.units import bars, milliseconds, size, table
 
@@ -169,7 +170,7 @@ def print_figures(every: Sequence[Figures], form: str) -> None:
             writer.writerows((placement.backend, placement.device, placement.precision, *row) for row in one.rows())
         print(output.getvalue(), end="")
     else:
-        print("\n\n\n".join(one.describe() for one in every))
+        print(printable("\n\n\n".join(one.describe() for one in every)))
         if len(every) > 1 and all(one.decode for one in every):
             print(f"\n\nDecoding, tokens a second\n{comparison(every)}")
 

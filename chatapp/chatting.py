@@ -35,7 +35,7 @@ def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
 def talk(model: str, manner: Manner) -> int:
     """Talk in plain lines."""
     from chatapp import plain, running
-    from chatapp.answer import Form
+    from chatapp.answer import Form, note
     from chatapp.dialogue import Setup
     from chatapp.steering import Outside, Steering
     from chatapp.stores import open_store
@@ -47,9 +47,7 @@ def talk(model: str, manner: Manner) -> int:
     history = talk.history = running.open_history() if settings.read().history else None
     talk.begin_anew()
     try:
-        return plain.loop(
-            Steering(talk, Outside(open_engine, open_store, history), say=plain.tell), plain.PLAIN, Form()
-        )
+        return plain.loop(Steering(talk, Outside(open_engine, open_store, history), say=note), plain.PLAIN, Form())
     finally:
         if history:
             talk.dialogue.save()

@@ -233,7 +233,7 @@ def verify(given: Namespace) -> int:
             reference_file.write(reference, model, destination)
         variant = models.lowered(model, way.backend, way.precision, on_progress)
         found = verdict.verify(models, model, variant, device=way.device, reference=reference, on_progress=on_progress)
-    print(json.dumps(asdict(found), indent=2) if given.json else report.describe(found))
+    print(json.dumps(asdict(found), indent=2) if given.json else printable(report.describe(found)))
     return 0 if found.passed else 1
 
 
@@ -308,7 +308,7 @@ def progress(name: str) -> "Iterator[Progress | None]":
     """What tells, in one line of a terminal, how far a step is; nothing elsewhere."""
 
     def show(step: str, share: float) -> None:
-        sys.stderr.write(f"\r{name}: {step} {share:.0%}\x1b[K")
+        sys.stderr.write(f"\r{printable(name)}: {step} {share:.0%}\x1b[K")
         sys.stderr.flush()
 
     watched = sys.stderr.isatty()
@@ -322,7 +322,7 @@ def progress(name: str) -> "Iterator[Progress | None]":
 def warn(reason: str) -> None:
     """Say that something did not go as it should, and goes on in another way."""
     sys.stdout.flush()
-    print(f"Warning: {reason}; trying the next best", file=sys.stderr, flush=True)
+    print(f"Warning: {printable(reason)}; trying the next best", file=sys.stderr, flush=True)
 
 
 def chosen_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks

@@ -42,11 +42,12 @@ def copy(
 
     May wait for other programs, so call it in a thread; `osc52` is called in the same.
     """
+    text = text.encode(errors="replace").decode()  # surrogates fit nowhere
     if to_system(text, environment):
         return Copied("clipboard")
     if "TMUX" in environment:  # by default it drops what a program sends to the terminal's clipboard
         return Copied("tmux") if to_tmux(text, environment) else to_file(text, folder)
-    if environment.get("TERM", "") not in DEAF and len(text.encode(errors="replace")) <= TERMINAL_LIMIT:
+    if environment.get("TERM", "") not in DEAF and len(text.encode()) <= TERMINAL_LIMIT:
         osc52(text)
         return Copied("terminal")
     return to_file(text, folder)
@@ -71,7 +72,7 @@ def to_tmux(text: str, environment: Mapping[str, str]) -> bool:
     try:
         done = subprocess.run(
             ["tmux", "load-buffer", "-w", "-"],
-            input=text.encode(errors="replace"),
+            input=text.encode(),
             env=dict(environment),
             capture_output=True,
             timeout=5,
@@ -86,7 +87,7 @@ def to_file(text: str, folder: Path) -> Copied:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "copied.txt"
     with tempfile.NamedTemporaryFile("wb", dir=folder, delete=False) as file:  # its mode is 0600
-        file.write(text.encode(errors="replace"))
+        file.write(text.encode())
     Path(file.name).replace(path)
     return Copied("file", path)
 

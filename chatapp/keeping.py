@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from chatapp.errors import InputError
+from chatapp.terminal import printable
 from chatapp.units import size, table
 from model_store import Store, copies, garbage, runtime_caches
 from model_store import usage as disk_usage
@@ -15,13 +16,13 @@ from model_store.runtime_caches import Cache
 def remove(store: Store, given: Namespace) -> None:
     """Delete what was made for models, and what was pulled."""
     for name in given.models:
-        print(f"{name}: {size(store.remove(name))} freed")
+        print(printable(f"{name}: {size(store.remove(name))} freed"))
 
 
 def copy(store: Store, given: Namespace) -> None:
     """Give a model a second name."""
     model = copies.copy(store, given.model, given.new)
-    print(f"{model.name} is {given.model}, and shares its files")
+    print(printable(f"{model.name} is {given.model}, and shares its files"))
 
 
 def usage(store: Store, given: Namespace) -> None:
@@ -32,7 +33,8 @@ def usage(store: Store, given: Namespace) -> None:
     columns = ("MODEL", "OWN", "SHARED", "LOWERED", "OF THAT CACHES")
     rows = [(one.name, *map(size, (one.own, one.shared, one.variants, one.caches))) for one in found]
     print(table(columns, rows))
-    print(f"\n{size(total)} in {' and '.join(str(root) for root in store.roots)}; what is shared counts once")
+    places = printable(" and ".join(map(str, store.roots)))
+    print(f"\n{size(total)} in {places}; what is shared counts once")
 
 
 def collect(store: Store, given: Namespace) -> None:
@@ -41,7 +43,7 @@ def collect(store: Store, given: Namespace) -> None:
     if given.json:
         return print(json.dumps([asdict(one) for one in found], indent=2, default=str))
     for one in found:
-        print(f"{size(one.size):>8}  {one.path}: {one.why}")
+        print(printable(f"{size(one.size):>8}  {one.path}: {one.why}"))
     freed = size(sum(one.size for one in found))
     print(f"{freed} would be freed" if given.dry_run else f"{freed} freed")
 

@@ -70,9 +70,9 @@ def print_model(model: StoredModel, *, as_json: bool) -> None:
         if not one.verdicts:
             rows.append(("", f"not verified; chatapp verify {model.name} --precision {one.precision} does it"))
     width = max(len(name) for name, _ in rows)
-    print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+    print(printable("\n".join(f"{name:{width}}  {value}" for name, value in rows)))
     if text := introduction(model.folder):
-        print(f"\n{text}\n\nThe whole card: {model.folder / 'README.md'}")
+        print(printable(f"\n{text}\n\nThe whole card: {model.folder / 'README.md'}"))
 
 
 def print_import(found: Plan, *, done: bool, as_json: bool) -> None:
@@ -92,9 +92,9 @@ def print_import(found: Plan, *, done: bool, as_json: bool) -> None:
         ("copied", f"{size(found.copied)} of {size(found.free)} free" if found.copied else "nothing: it stays there"),
     ]
     width = max(len(name) for name, _ in rows)
-    print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+    print(printable("\n".join(f"{name:{width}}  {value}" for name, value in rows)))
     how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
-    print(f"\n{how}")
+    print(printable(f"\n{how}"))
 
 
 def print_cache(store: Store, *, as_json: bool) -> None:
@@ -110,7 +110,7 @@ def print_cache(store: Store, *, as_json: bool) -> None:
     if as_json:
         return print(json.dumps([dict(zip(CACHE_FIELDS, row, strict=True)) for row in rows], indent=2))
     if not rows:
-        return print(f"There are no models in {store.places.hub_cache}.")
+        return print(printable(f"There are no models in {store.places.hub_cache}."))
     print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))
 
 
@@ -119,14 +119,14 @@ def _origin(folder: Path) -> list[tuple[str, str]]:
     if not (facts := source(folder)):
         return []
     page = f"{facts.get('endpoint')}/{facts.get('repository')}"
-    return [("from", printable(f"{page} at {facts.get('commit')}")), ("licence", printable(str(facts.get("licence"))))]
+    return [("from", f"{page} at {facts.get('commit')}"), ("licence", str(facts.get("licence")))]
 
 
 def _made(variant: Variant) -> str:
     """What made a variant, when, and what its bytes are."""
     made = variant.made
     day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
-    return printable(f"by {made.get('by')}, {day}, for {variant.signature}; {made.get('digest')}")
+    return f"by {made.get('by')}, {day}, for {variant.signature}; {made.get('digest')}"
 
 
 def _lowered(model: StoredModel, variant: Variant) -> str:
@@ -210,10 +210,11 @@ def print_choice(
     ]
     if rows:
         columns = ("BACKEND", "DEVICE", "PRECISION", *lengths, "P50", "P95", "LOAD", "LOWERING", "MEMORY", "CHECK")
-        print(f"{model.name} for {objective}, best first: time to the first token, of a decode step, to load\n")
+        name = printable(model.name)
+        print(f"{name} for {objective}, best first: time to the first token, of a decode step, to load\n")
         print(table(columns, rows))
     for one in rejected:
-        print(f"\n{one.candidate} is not chosen: {one.failure}")
+        print(printable(f"\n{one.candidate} is not chosen: {one.failure}"))
 
 
 def print_versions() -> None:

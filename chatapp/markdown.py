@@ -66,6 +66,12 @@ def tamed(text: str) -> str:
     return tame.feed(printable(text)) + tame.rest()
 
 
+def cut(text: str) -> str:
+    """As much of a text that is no Markdown as is shown at all."""
+    shown = "\n".join(text[: MOST[1]].split("\n", MOST[0])[: MOST[0]])
+    return text if len(shown) == len(text) else f"{shown}\n{ENDED}"
+
+
 def rendered(text: str) -> Markdown:
     """A whole text as one renderable, for a widget that does not change any more."""
     from rich.markdown import Markdown

@@ -87,12 +87,7 @@ def respond(steering: Steering, act: Callable[[], Turn | None], manner: Manner, 
     except Exception as error:
         if not (message := one_line(error)):
             raise
-        note(f"Error: {printable(message)}")
-
-
-def tell(text: str) -> None:
-    """Say what a command found, where titles and templates may have been written by anyone."""
-    note(printable(text))
+        note(f"Error: {message}")
 
 
 def in_words(usage: Usage, context: int) -> str:

@@ -66,7 +66,7 @@ def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps
     if as_json:
         tell("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
     else:
-        print(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}")
+        print(printable(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}"))
 
 
 def prepare(store: Store, name: str, wish: Wish, on_progress: Progress | None) -> str:
@@ -178,7 +178,7 @@ def finished_files(stream: TextIO) -> OnTransfer:
         for file in now.files:
             if file.done == file.size and file.name not in told:
                 told.add(file.name)
-                print(f"{file.name}: {size(file.size)}", file=stream, flush=True)
+                print(f"{printable(file.name)}: {size(file.size)}", file=stream, flush=True)
         if now.note and now.note not in told:
             told.add(now.note)
             print(printable(now.note), file=stream, flush=True)
@@ -194,7 +194,7 @@ def bars() -> Iterator[OnTransfer]:
     from rich.text import Text
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[text]}"),
@@ -215,7 +215,7 @@ def bars() -> Iterator[OnTransfer]:
                 progress.remove_task(tasks.pop(name))
             for file in coming:
                 if file.name not in tasks:
-                    tasks[file.name] = progress.add_task(file.name, text="")
+                    tasks[file.name] = progress.add_task(printable(file.name), text="")
                 progress.update(tasks[file.name], total=file.size, completed=file.done, text=size(file.size))
 
         yield show

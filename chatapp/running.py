@@ -95,7 +95,7 @@ def _answer(talk: Talk, open_model: Open, prompt: str | None, past: Past | None,
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
     outside = Outside(open_model, open_store, talk.history)
-    return plain.loop(Steering(talk, outside, say=plain.tell), plain.RUN, form)
+    return plain.loop(Steering(talk, outside, say=note), plain.RUN, form)
 
 
 def open_history() -> "History | None":

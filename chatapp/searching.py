@@ -46,7 +46,7 @@ def print_search(text: str | None, *, as_json: bool) -> None:
         for one in known
     ]  # fmt: skip
     if rows:
-        print(printable(table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows)))
+        print(table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows))
     listed = {one.repository for one in catalog().values()}
     others = [
         (one.id, one.family, *parameters_and_memory(one.parameters), f"{one.downloads:,}",

@@ -23,10 +23,7 @@ def print_list(history: History, given: Namespace) -> int:
     elif not conversations:
         print("No conversations yet; `chatapp run MODEL` begins one.", file=sys.stderr)
     else:
-        rows = [
-            (str(one.id), _when(one.updated), str(one.messages), printable(one.model), printable(one.title))
-            for one in conversations
-        ]
+        rows = [(str(one.id), _when(one.updated), str(one.messages), one.model, one.title) for one in conversations]
         print(table(("ID", "LAST USED", "MESSAGES", "MODEL", "TITLE"), rows))
     return 0
 
@@ -82,7 +79,7 @@ def export(history: History, given: Namespace) -> int:
         sys.stdout.write(text)
     else:
         exchange.write(Path(given.output), text)
-        print(f"{_count(len(conversations))} in {given.output}", file=sys.stderr)
+        print(f"{_count(len(conversations))} in {printable(given.output)}", file=sys.stderr)
     return 0
 
 
@@ -90,7 +87,7 @@ def bring_in(history: History, given: Namespace) -> int:
     """Import files; what they have that is not understood is named, and makes the exit code 1."""
     refused = 0
     for file in given.files:
-        name = "standard input" if file == "-" else file
+        name = "standard input" if file == "-" else printable(file)
         batch = exchange.bring_in(history, file)
         print(f"{name}: {_count(len(batch.conversations))} imported")
         if batch.left_out:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chatapp import settings
 from chatapp.settings import SettingsError
+from chatapp.terminal import printable
 
 if TYPE_CHECKING:
     from model_store import Store
@@ -21,7 +22,8 @@ def open_store() -> "Store":
         if not folder.is_absolute():
             raise SettingsError(f"the store folder {folder} must be an absolute path; see `stores` in the settings")
         if not folder.is_dir():
-            print(f"Note: the store folder {folder} is not there; its models are left out", file=sys.stderr)
+            where = printable(str(folder))
+            print(f"Note: the store folder {where} is not there; its models are left out", file=sys.stderr)
     there = [folder for folder in folders if folder.is_dir()]
     usual = settings.models()
     first = next((folder for folder in there if os.access(folder, os.W_OK)), usual)

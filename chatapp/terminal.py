@@ -32,7 +32,7 @@ _INVISIBLE: Final = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2064\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\U000e0100-\U000e01ef"
 )
-_FLOOD: Final = re.compile(f"([{_INVISIBLE}]{{{LONGEST_RUN}}})[{_INVISIBLE}]+")
+FLOOD: Final = re.compile(f"([{_INVISIBLE}]{{{LONGEST_RUN}}})[{_INVISIBLE}]+")
 
 
 def printable(text: str) -> str:
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _FLOOD.sub(r"\1", text.translate(_REPLACEMENTS))
+    return FLOOD.sub(r"\1", text.translate(_REPLACEMENTS))
 
 
 def pasted(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from chatapp.terminal import printable
+
 
 def milliseconds(seconds: float) -> str:
     """A duration as people compare it: 0.42 ms, 7.3 ms, 128 ms, 1.4 s."""
@@ -41,8 +43,8 @@ def size(number: int) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their heads, as wide as they need to be."""
-    lines = [heads, *rows]
+    """Columns under their heads, as wide as they need to be; names in them may have been given by anyone."""
+    lines = [heads, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(line.rstrip() for line in padded)

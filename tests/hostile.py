@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+from rich.cells import cell_len
+from textual.app import App
+
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb]"
+    "|[\U000e0000-\U000e007f]|[\u2028\u2029]"
+)
+"""What no terminal may be sent as a part of a text."""
+OURS = re.compile(r"screen\.(apply|name|delete|leave|use|keep|focus_next)\b")
+"""What a click on words of chatapp's own may do."""
 ESCAPES = {
     "colour": "\x1b[31mred\x1b[0m",
     "clear screen": "\x1b[2J\x1b[3J\x1b[H",
@@ -85,3 +97,28 @@ LARGE = {
 }
 SMALL = ESCAPES | INVISIBLE | LINKS
 ALL = SMALL | LARGE
+
+NAME = "evil\x1b]0;owned\x07\x9b2J\u202e[@click=app.quit]x[/]" + re.sub(r"\s", "", "".join(ESCAPES.values()))
+"""One line, as somebody may call a model, a conversation or a file."""
+ANSWERS = {
+    "escapes": "\n\n".join(ESCAPES.values()),
+    "invisible": "\n\n".join(text[:600] for text in INVISIBLE.values()),
+    "links": "\n\n".join(LINKS.values()),
+}
+"""The small ones, as few messages."""
+
+
+def check(app: App[None]) -> str:
+    """Fail where something on the screen is more than text and colour, or wider than the screen; give the text."""
+    strips = app.screen._compositor.render_strips()
+    for strip in strips:
+        for text, style, control in strip:
+            assert not control
+            assert not UNSAFE.search(text), repr(text)
+            if style:
+                assert style.link is None, style.link
+                assert OURS.search(str(style.meta.get("@click", "screen.use"))), style.meta
+        assert cell_len(strip.text) <= app.size.width, repr(strip.text)
+    text = "\n".join(strip.text for strip in strips)
+    assert text.encode()
+    return text

@@ -118,15 +118,19 @@ async def running(
 
 
 def main() -> None:
-    """The app with a scripted engine in a terminal: `[chat] [--home HOME] [--delay SECONDS] [--times N]`."""
+    """The app with a scripted engine: `[chat] [--home HOME] [--delay SECONDS] [--says FILE] [--times N]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", nargs="?", choices=("chat", "completion"), default="completion")
     parser.add_argument("--home", type=Path, help="the folder of the user's files and conversations")
     parser.add_argument("--delay", type=float, default=0.02, help="seconds for each token")
+    parser.add_argument("--says", type=Path, help="a file with the answer")
     parser.add_argument("--times", type=int, default=1, help="how often the answer says the same")
     given = parser.parse_args()
     chats = given.kind == "chat"
-    engine = ScriptedEngine((ANSWER if chats else FIBONACCI * 20) * given.times, delay=given.delay, can_chat=chats)
+    text = given.says.read_text(encoding="utf-8") if given.says else ANSWER if chats else FIBONACCI * 20
+    engine = ScriptedEngine(text * given.times, delay=given.delay, can_chat=chats)
+    if given.says:
+        engine.context_length = 100_000
     start = beginning(engine, "chatty" if chats else "builtin", home=given.home)
     run(start)
 

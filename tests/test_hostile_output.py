@@ -2,30 +2,27 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import hostile
 import pytest
+from hostile import UNSAFE, check
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
-from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from chatapp.clipboard import code_blocks
 from chatapp.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, rendered, tamed
 from chatapp.terminal import printable
+from chatapp.tui.chat.formatted import Formatted
 from chatapp.tui.chat.notebook import Notebook
 from chatapp.tui.prompt import Prompt
 
 HANG = 30.0
 """Seconds that nothing takes, on whatever machine, unless it grows faster than its input."""
-UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb]"
-    "|[\U000e0000-\U000e007f]|[\u2028\u2029]"
-)
 HEAVIEST = (
     "1 MB without a line end", "1 MB line of code", "100,000 lines of code", "100,000 items", "huge table",
     "nested quotes", "nested lists", "fences", "emphasis",
@@ -92,7 +89,7 @@ async def paste(widget: Widget, text: str) -> None:
 
 
 def markdown() -> Widget:
-    return Markdown(parser_factory=parser, open_links=False)
+    return Formatted(parser_factory=parser, open_links=False)
 
 
 def widgets_under_test() -> dict[str, Shown]:
@@ -120,25 +117,6 @@ class Page(App[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
             yield self.widget
-
-
-def strips(app: App[None]) -> Sequence[Strip]:
-    """What reaches the terminal."""
-    return app.screen._compositor.render_strips()
-
-
-def check(app: App[None]) -> str:
-    """Fail where something on the screen is more than text and colour; give the text."""
-    for strip in strips(app):
-        for text, style, control in strip:
-            assert not control
-            assert not UNSAFE.search(text), repr(text)
-            if style:
-                assert style.link is None, style.link
-                assert "@click" not in style.meta, style.meta  # scrollbars have other actions
-    text = "\n".join(strip.text for strip in strips(app))
-    assert text.encode()
-    return text
 
 
 async def shown(way: Shown, *texts: str) -> str:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,10 +22,10 @@ import pty
 class Terminal:
     """A pseudo-terminal with chatapp in it."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "chatapp")) -> None:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "chatapp", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT
+            [sys.executable, *program, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT
         )
         os.close(theirs)
         self.unread = ""
@@ -49,6 +49,13 @@ class Terminal:
             self.unread += os.read(self.ours, 100).decode(errors="replace")
         self.process.send_signal(signal.SIGINT)
         self.until("Interrupted.")
+
+    def rest(self) -> str:
+        """What is shown until the program ends."""
+        with suppress(OSError):  # what reading gives then
+            while more := os.read(self.ours, 65536):
+                self.unread += more.decode(errors="replace")
+        return self.unread
 
     def interrupt_until_it_leaves(self) -> int:
         """Press Ctrl+C, more than once because readline misses it just before it waits, and return the exit code."""

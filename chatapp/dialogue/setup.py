@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from chatapp.generation import OptionError, Options
+from chatapp.history.text import clean, one_line
 
 WhenFull = Literal["stop", "slide", "summarise"]
 """When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
@@ -34,11 +35,12 @@ class Setup:
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Setup":
         """What was stored, perhaps by another version or by hand; what cannot be is left out."""
-        texts = {name: stored[name] for name in ("model", "system") if isinstance(stored.get(name), str)}
+        model, system = (text if isinstance(text := stored.get(name), str) else "" for name in ("model", "system"))
         when_full: Any = stored.get("when_full")
         options = stored.get("options")
         return cls(
-            **texts,
+            model=one_line(model),
+            system=clean(system),
             options=_understood(options) if isinstance(options, Mapping) else {},
             when_full=when_full if when_full in get_args(WhenFull) else "stop",
         )

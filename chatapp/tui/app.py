@@ -5,18 +5,21 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events, work
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 import themes
+from chatapp.terminal import printable
 from chatapp.tui.chat.screen import ChatScreen
+from chatapp.tui.guard import GUARD
 from chatapp.tui.palette import palette
 from chatapp.tui.start import Start
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from chatapp.history import Kind
     from chatapp.tui.prompt import Prompt
 
+LONGEST_WORD = 1_000
+"""Characters of what is told in passing: errors may quote whole files."""
 PATIENCE = 2.0
 """Seconds that leaving waits for the model to end what it is computing."""
 
@@ -73,6 +78,23 @@ class ChatApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         return self.chat_screen
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [GUARD, *super().get_line_filters()]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: Literal["information", "warning", "error"] = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Tell something in passing, in which names and errors may have been written by anyone."""
+        if len(message) > LONGEST_WORD:
+            message = f"{message[:LONGEST_WORD]}…"
+        super().notify(printable(message), title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_key(self, event: events.Key) -> None:
         """Vim-like keys move in lists and pages, too, unless they mean something else there."""
@@ -199,6 +221,6 @@ def run(start: Start) -> None:
     from chatapp.tui.chat.leaving import save_or_rescue
 
     if unsaved := save_or_rescue(app.chat_screen):
-        print(unsaved, file=sys.stderr, flush=True)
+        print(printable(unsaved), file=sys.stderr, flush=True)
     if not rested:
         os._exit(0)  # a runtime that is still computing would abort the interpreter's own way out

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from chatapp.errors import InputError, one_line
-from chatapp.terminal import printable
 
 
 class Notifies(Protocol):
@@ -27,4 +26,4 @@ def telling(teller: Notifies) -> Iterator[None]:
         if not (line := one_line(error)):
             raise
         severity: Literal["warning", "error"] = "warning" if isinstance(error, InputError) else "error"
-        teller.notify(printable(line), severity=severity, timeout=10, markup=False)
+        teller.notify(line, severity=severity, timeout=10, markup=False)

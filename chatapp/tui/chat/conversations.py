@@ -15,7 +15,6 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from chatapp.errors import one_line
-from chatapp.terminal import printable
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.chat.reply import aside, ended
 from chatapp.tui.engines import Choice, Engines, Opening
@@ -332,7 +331,7 @@ class Conversations(Screen[None]):
 
         def do() -> None:
             with telling(self):
-                self.notify(printable(act()), markup=False, timeout=10)
+                self.notify(act(), markup=False, timeout=10)
             self.call_later(self.list_conversations)
 
         self.run_worker(do, thread=True, group="behind")

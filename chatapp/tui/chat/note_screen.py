@@ -10,6 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from chatapp.markdown import cut
 from chatapp.terminal import printable
 from chatapp.tui.ends_once import EndsOnce
 
@@ -21,7 +22,7 @@ class NoteScreen(EndsOnce, ModalScreen[None]):
 
     def __init__(self, heading: str, text: str) -> None:
         super().__init__()
-        self.heading, self.lines = heading, printable(text)
+        self.heading, self.lines = heading, printable(cut(text))
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):

@@ -93,7 +93,9 @@ class Question(Said):
     """What the user said, or what all answers are to keep to."""
 
     def compose(self) -> ComposeResult:
-        yield Static(printable(self.said.text), markup=False, classes="body")
+        from chatapp.markdown import cut
+
+        yield Static(printable(cut(self.said.text)), markup=False, classes="body")
         yield self.foot
 
 
@@ -120,10 +122,10 @@ class Answer(Said):
 
         if self.settled:
             return Static(rendered(self.said.text), classes="body")
-        from textual.widgets import Markdown  # slow to import, so not before it is needed
+        from chatapp.tui.chat.formatted import Formatted  # slow to import, so not before it is needed
 
         text = self.tame.feed(printable(self.said.text)) if self.tame else tamed(self.said.text)
-        return Markdown(text, parser_factory=self.parser, open_links=False, classes="body")
+        return Formatted(text, parser_factory=self.parser, open_links=False, classes="body")
 
     async def grow(self, text: str) -> None:
         """Add to the answer, printable text."""

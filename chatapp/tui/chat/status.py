@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from chatapp.terminal import printable
 from chatapp.tui.chat.figures import Figures, ceiling, strip
 from chatapp.units import milliseconds
 
@@ -24,6 +25,9 @@ class Heading(Widget):
     total = reactive(0)
     left_out = reactive(0)
     """Messages that no longer fit."""
+
+    def validate_model(self, model: str) -> str:
+        return printable(model)
 
     def render(self) -> Content:
         lost = f"  the oldest {self.left_out} left out" if self.left_out else ""
@@ -63,6 +67,12 @@ class StatusLine(Widget):
     memory = reactive(0)
     place = reactive("")
     """Back end, device and precision."""
+
+    def validate_hint(self, hint: str) -> str:
+        return printable(hint)
+
+    def validate_place(self, place: str) -> str:
+        return printable(place)
 
     def show(self, state: str, *, tone: str = "muted", hint: str = "", figures: Figures | None = None) -> None:
         """Change the first line."""

@@ -84,7 +84,7 @@ def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON,
     parts = [(f"Pull {printable(plan['model'])}?\n\n", "bold $text")]
     for name, value in rows:
         parts += labelled(name, str(value), width)
-    fit = "; ".join(plan["problems"])
+    fit = printable("; ".join(plan["problems"]))
     parts.append((f"\nIt does not fit: {fit}." if fit else "\nIt fits this machine.", "$error" if fit else "$success"))
     return Content.assemble(*parts)
 
