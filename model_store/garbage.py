@@ -17,7 +17,7 @@ from model_store.unfinished import PREFIX
 
 STALE = 7 * 24 * 3600.0
 """Seconds after which nobody is expected to go on with a pull that was stopped."""
-TEMPORARY = re.compile(r"\.(.+\.json\.\d+|reference-\d+\.npz)")
+TEMPORARY = re.compile(r"\.(.+\.json\.\d+|\.?reference-\d+\.npz)")
 """Names of files that are being written."""
 
 
