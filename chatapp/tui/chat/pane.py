@@ -203,14 +203,10 @@ class Pane(Continuing):
         """Let the model write several answers: to what is typed, or else to what was asked last."""
         if self.kind == "completion":
             await self.ask(n)
-        elif text := self.prompt.text.strip():
+        elif self.prompt.text.strip():
             if self.reply or not (self.opened and self.dialogue):
-                return self.notify(BUSY if self.reply else "The model is not open yet.")
-            from chatapp.tui.prompt.prompt import Prompt
-
-            message = Prompt.Submitted(self.prompt.message(text), (), self.prompt.draft)
-            self.prompt.put("")
-            await self.say(message, n)
+                return self.notify(BUSY if self.reply else self.failure or "The model is not open yet.", markup=False)
+            self.prompt.send(n)
         else:
             await self.again(n=n)
 
