@@ -22,8 +22,8 @@ WORDS: Mapping[Kind, tuple[str, ...]] = {
     "pull": ("pull", "--json"),
     "plan": ("pull", "--dry-run", "--json"),
     "search": ("search", "--json"),
-    "verify": ("verify", "--json"),
-    "bench": ("bench", "--json"),
+    "verify": ("verify", "--json", "--steps"),
+    "bench": ("bench", "--json", "--steps"),
     "remove": ("rm",),
 }
 """What each kind runs."""
@@ -38,6 +38,8 @@ PHASES: Mapping[Kind, str] = {
     "remove": "removing",
 }
 """What each kind does first."""
+TELLING = ("pull", "verify", "bench")
+"""Kinds whose process tells how far it is."""
 PATIENCE = 10.0
 """Seconds that a process has to end by itself when it is told to."""
 KEPT = 100
@@ -156,19 +158,20 @@ class Jobs:
             said = []
             with process.stdout:
                 for line in process.stdout:
-                    said.append(line)
-                    if job.kind == "pull":
-                        self.hear(job.number, line)
+                    facts = parsed(line) if job.kind in TELLING else {}
+                    if facts.get("event") != "step":
+                        said.append(line)
+                    self.hear(job.number, facts)
             code = process.wait()
             with self.lock:
                 del self.processes[job.number]
                 complaints.seek(0)
                 self.end(self.jobs[job.number], code, "".join(said), complaints.read())
 
-    def hear(self, number: int, line: str) -> None:
-        """Take up what a pull says about how far it is."""
+    def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
+        """Take up what a process says about how far it is."""
         with self.lock:
-            if not (job := self.jobs[number]).ended and (fields := heard(job, parsed(line))):
+            if not (job := self.jobs[number]).ended and (fields := heard(job, facts)):
                 self.change(job, **fields)
 
     def end(self, job: Job, code: int, said: str, complaints: str) -> None:
