@@ -173,20 +173,6 @@ def _set(rest: str) -> Command:
     raise SlashError(f"there is no setting {what!r}; {_hint(what, known)}")
 
 
-OLLAMA = {
-    "num_predict": "max_tokens",
-    "repeat_penalty": "repetition_penalty",
-}
-"""Ollama's names of our options."""
-ABSENT = {
-    "num_ctx": "the context is as long as the model's, and takes only the memory it needs",
-    "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
-    "num_thread": "the runtime chooses the threads",
-    "repeat_last_n": "a penalty counts for the whole text",
-}
-"""Ollama's parameters that have no meaning here, and why."""
-
-
 def _show(rest: str) -> Command:
     for what in get_args(What):
         if what == (rest.lower() or "info"):
