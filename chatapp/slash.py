@@ -77,11 +77,6 @@ def text_of(line: str) -> str:
     return line.replace("//", "/", 1) if line.lstrip().startswith("//") else line
 
 
-def completions(begun: str) -> list[Entry]:
-    """The commands whose names begin so, each once."""
-    return [entry for entry in COMMANDS if entry.name.startswith(begun) and (begun == entry.name or not entry.hidden)]
-
-
 def table() -> list[tuple[str, str]]:
     """Every command with what may follow, and what it does."""
     return [(f"{entry.name} {entry.usage}".strip(), entry.does) for entry in COMMANDS if not entry.hidden]
