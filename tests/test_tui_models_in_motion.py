@@ -174,6 +174,14 @@ async def test_the_selected_model_stays_in_view_when_others_come_before_it(tmp_p
         await app.until(lambda: "m8" in app.picture, "the selected one to be in view")
 
 
+async def test_the_columns_leave_room_for_the_scrollbar_from_the_first_look_on(tmp_path: Path) -> None:
+    async with running(lambda: some(99), tmp_path) as (app, pilot):
+        await app.until(lambda: app.models.listing.show_vertical_scrollbar)
+        await pilot.pause()
+        listing = app.models.listing
+        assert listing.plan.width == listing.scrollable_content_region.width == 79
+
+
 @pytest.mark.parametrize("size", [(80, 24), (80, 12), (40, 16)])
 async def test_a_question_shows_its_answers_whatever_the_room(tmp_path: Path, size: tuple[int, int]) -> None:
     async with running(lambda: some(1), tmp_path, size) as (app, pilot):

@@ -119,6 +119,9 @@ class ModelList(ScrollView, can_focus=True):
         self.fit()
         self.reveal()
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        self.fit()
+
     # Moving
 
     def nearest(self, place: int, step: int) -> int:
