@@ -1,11 +1,15 @@
 """The prompt in a conversation: several answers to what is attached, and a disk that cannot be read."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
+from chatapp import attachments
+from chatapp.attachments import Attachment
 from chatapp.history import History, NotKept
 
 
@@ -40,3 +44,28 @@ async def test_what_was_asked_before_cannot_be_read_and_the_prompt_works_all_the
         await driver.press("enter")
         await driver.answered()
         assert driver.said == [("user", "Why?"), ("assistant", "Because.")]
+
+
+async def test_a_message_whose_attachments_are_still_read_is_kept_when_its_user_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.txt").write_text("Whales sing.\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    go, attach = Event(), attachments.attach
+
+    def slow(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment, ...]:
+        go.wait(10)
+        return attach(text, root, known)
+
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("Why?\n")
+        await driver.answered()
+        monkeypatch.setattr(attachments, "attach", slow)
+        await driver.type("Who sings? @notes.txt\n")
+        await driver.until(lambda: driver.pane.prompt.sending and not driver.pane.prompt.text)
+        driver.pane.keep_draft()
+        assert driver.screen.history and driver.pane.dialogue and driver.pane.dialogue.conversation
+        assert driver.screen.history.draft(driver.pane.dialogue.conversation) == "Who sings? @notes.txt"
+        go.set()
+        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)

@@ -162,5 +162,6 @@ class Asking(Writing):
             if not self.reply and not self.columns and (self.begun or self.notebook.text.strip()):
                 self.dialogue.write(self.notebook.parts())
         elif self.dialogue and self.begun:
-            unsent = [one.draft for one in self.queue] + [self.draft if self.editing else self.prompt.draft]
+            unsent = [*(one.draft for one in self.queue), *self.prompt.sending]
+            unsent.append(self.draft if self.editing else self.prompt.draft)
             self.dialogue.keep_draft("\n".join(filter(None, unsent)))

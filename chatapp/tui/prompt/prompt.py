@@ -106,7 +106,9 @@ class Prompt(Box):
         """Whether its user closed the list."""
         self.looked: tuple[str, Location] = "", (0, 0)
         """The text and the place in it for which something was last suggested and offered."""
-        self.reading, self.turn, self.counting, self.sending = asyncio.Lock(), asyncio.Lock(), asyncio.Lock(), 0
+        self.reading, self.turn, self.counting = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self.sending: list[str] = []
+        """Drafts whose attachments are being read."""
         self.timer: Timer | None = None
         super().__init__(placeholder)
 
@@ -126,7 +128,7 @@ class Prompt(Box):
         if completion.is_command(text):
             self.post_message(self.CommandEntered(self.pastes.unfold(text)))
         elif self.sending or "@" in text:
-            self.sending += 1
+            self.sending.append(draft)
             self.deliver(text, draft, dict(self.known), n)
         else:
             self.post_message(self.Submitted(self.message(text), (), draft, n))
@@ -148,7 +150,7 @@ class Prompt(Box):
                     )
             self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft, n))
         finally:
-            self.sending -= 1
+            self.sending.remove(draft)
 
     def action_write_outside(self) -> None:
         self.post_message(self.EditorWanted(self, self.draft))
