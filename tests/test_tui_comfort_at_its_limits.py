@@ -9,6 +9,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import TextArea
 
+from chatapp.tui.comfort.theme_picker import ThemePicker
 from chatapp.tui.comfort.vim import Vim
 
 
@@ -22,6 +23,20 @@ async def test_a_copy_that_goes_nowhere_is_told(tmp_path: Path, monkeypatch: pyt
         driver.app.copy("a text")
         await driver.until(lambda: driver.toasts, "the failure to be told")
         assert driver.toasts[-1].startswith("is a directory")
+
+
+async def test_escape_right_behind_an_arrow_brings_the_theme_from_before_back() -> None:
+    async with running(ScriptedEngine("Because.", can_chat=True)) as driver:
+        before = driver.app.theme
+        await driver.press("f2")
+        await driver.until(lambda: isinstance(driver.app.screen, ThemePicker) and driver.app.screen.is_running)
+        await driver.pilot.pause()
+        for key in ("down", "down", "escape"):
+            driver.app.post_message(events.Key(key, None))
+        await driver.until(lambda: driver.app.screen is driver.screen)
+        for _ in range(5):
+            await driver.pilot.pause()
+        assert driver.app.theme == before
 
 
 class Page(App[None]):
