@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BUSY = "The model is writing: esc stops it."
 
 
-class Asking(Writing):
+class Prompting(Writing):
     """A conversation with its prompt, and the messages in it that were not answered yet."""
 
     def __init__(
