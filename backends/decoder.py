@@ -1,6 +1,6 @@
 """What a decoder is, and how its logits are computed, whatever does the arithmetic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeVar
 
@@ -118,6 +118,21 @@ class Weight:
 
 Weights = Mapping[str, Weight]
 """Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `encoder.layers.0.qkv_proj`, `embedding`, ..."""
+
+
+class Lazy(Mapping[str, Weight]):
+    """Weights under the names in a table; a subclass reads one when it is asked for."""
+
+    table: Mapping[str, object]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table
 
 
 class Ops(Protocol[Tensor]):

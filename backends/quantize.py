@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backends import BackendError
-from backends.decoder import Quantized, Weight, Weights
+from backends.decoder import Lazy, Quantized, Weight, Weights
 from backends.microscaling import one_level, two_levels
 
 CHUNK = 1 << 18
@@ -95,20 +95,12 @@ EXACT = ("position_embedding", "relative_bias")
 """Tables that are small and not multiplied by."""
 
 
-class Rounded(Mapping[str, Weight]):
+class Rounded(Lazy):
     """The same weights, with the embedding and every matrix that is multiplied rounded."""
 
     def __init__(self, weights: Weights, to: Precision):
-        self.weights, self.to = weights, to
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.weights)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.weights
+        self.table = self.weights = weights
+        self.to = to
 
     def __getitem__(self, name: str) -> Weight:
         weight = self.weights[name]

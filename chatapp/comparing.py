@@ -84,7 +84,7 @@ class Result:
     @property
     def placement(self) -> str:
         """Backend, device and precision at the end: another than at first, where one failed in between."""
-        return f"{self.usage.backend} · {self.usage.device} · {self.usage.precision}"
+        return describe(self.usage)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Question:
     def ask(self, engine: Engine) -> Iterator[Delta]:
         """The answer of a model with a chat template, or the continuation of any other."""
         # The seed has no say in greedy answers, but with one the prompt is read anew whatever the cache holds.
-        options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0)
+        options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0, logprobs=0)
         if not engine.can_chat:
             return engine.complete(self.text, options)
         system = [Message("system", self.system)] if self.system else []

@@ -12,6 +12,7 @@ from chatapp import inputs
 from chatapp.commands import FORMS, ExportForm
 from chatapp.errors import InputError
 from chatapp.history import exports, imports
+from chatapp.whole_files import write_whole
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation, History
@@ -27,13 +28,10 @@ def text_of(history: History, conversations: Sequence[Conversation], form: Expor
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole: under another name first, so that what was there is never lost half."""
-    partial = path.with_name(f"{path.name}.partial")
+    """Write a file; where that fails, what was there stays."""
     try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
+        write_whole(path, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from error
 
 

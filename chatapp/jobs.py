@@ -121,7 +121,7 @@ class Jobs:
         for process in processes:
             tell_to_end(process)
         for process in processes:
-            stop(process, patience)
+            see_end(process, patience)
         for thread in threads:
             thread.join(patience)
 
@@ -271,9 +271,14 @@ def tell_to_end(process: "subprocess.Popen[str]") -> None:
             process.send_signal(signal.SIGINT)
 
 
-def stop(process: "subprocess.Popen[str]", patience: float = PATIENCE) -> None:
+def stop(process: "subprocess.Popen[str]") -> None:
     """End a process, in good order if it does that in time."""
     tell_to_end(process)
+    see_end(process, PATIENCE)
+
+
+def see_end(process: "subprocess.Popen[str]", patience: float) -> None:
+    """Wait for a process that was told to end; told twice, it could not end in good order."""
     try:
         process.wait(patience)
     except subprocess.TimeoutExpired:

@@ -20,6 +20,8 @@ UNLIKELY = 0.5
 UNLIKELY_LOGPROB = math.log(UNLIKELY)
 LARGEST = 700.0
 """Of an exponent that a float can still hold."""
+BEYOND = 1e20
+"""More than anything that is measured or counted here, seeds included."""
 
 
 class MeasurementsError(Exception):
@@ -82,7 +84,7 @@ class Answer:
         Tokens that nothing was decoded for come from the answer that this one goes on from.
         """
         known = usage.as_dict() if isinstance(usage, Usage) else dict(usage or {})
-        latencies = tuple(latencies) or tuple(known.get("latencies") or ())
+        latencies = tuple(latencies) or _checked_latencies(known.get("latencies"))
         made_here = ("steps", "latencies", "model", "begun")
         facts: dict[str, Any] = {  # Any: the fields' own types
             one.name: _checked(one.name, known.get(one.name)) for one in fields(cls) if one.name not in made_here
@@ -131,8 +133,16 @@ def _checked(name: str, value: object) -> object:
     """A fact of a usage, which may come from a foreign file; None if it is not of its kind."""
     if name in ("backend", "device", "precision"):
         return value if isinstance(value, str) else None
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if good else None
+    return value if _is_measure(value) else None
+
+
+def _checked_latencies(value: object) -> tuple[float, ...]:
+    """The latencies of a usage; none if they are not of their kind."""
+    return tuple(value) if isinstance(value, list | tuple) and all(map(_is_measure, value)) else ()
+
+
+def _is_measure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < BEYOND
 
 
 def _of_tokens(tokens: Sequence[Token], begun: int) -> tuple[Step, ...]:

@@ -42,12 +42,13 @@ def _whole(given: str) -> int | None:
 
 
 def _stops(given: str) -> tuple[str, ...]:
-    """Texts in quotes, in which `\\n` is a line's end, or one without."""
+    """Texts in quotes, in which `\\n` is a line's end and `\\t` a tab, or one without."""
     if not given:
         raise ValueError("no text")
     if re.fullmatch(r'("(?:[^"\\]|\\.)+"\s*)+', given):
         inside = re.findall(r'"((?:[^"\\]|\\.)+)"', given)
-        return tuple(re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], one) for one in inside)
+        plain = {"n": "\n", "t": "\t"}
+        return tuple(re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), one) for one in inside)
     return () if given.lower() == "none" else (given,)
 
 

@@ -90,7 +90,8 @@ def own(path: Path) -> dict[str, Preset]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
-    return {name: _from_file(path, name, options) for name, options in found.items()}
+    kept = [_from_file(path, name, options) for name, options in found.items()]
+    return {preset.name: preset for preset in kept}
 
 
 def find(path: Path, name: str) -> Preset:
@@ -177,6 +178,7 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
         lines = [f"{option} = {_toml(value)}" for option, value in preset.options.items() if value is not None]
         tables.append("\n".join([f"[{_toml(name)}]", *lines, ""]))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "\n".join(tables))
     except (OSError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -4,7 +4,6 @@ import difflib
 import json
 import os
 import re
-import shutil
 import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from backends import NAMES
+from chatapp.whole_files import write_whole
 
 if TYPE_CHECKING:  # the help needs the settings, and no store
     from model_store import Places
@@ -125,14 +125,8 @@ def choose_theme(name: str) -> None:
     path = settings_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path = path.resolve()  # a link, perhaps into a folder of dotfiles, stays one
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
-        new = _with_theme(text, name)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_bytes(new.encode())
-        if path.exists():
-            shutil.copymode(path, partial)
-        partial.replace(path)
+        write_whole(path, _with_theme(text, name))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
 

@@ -88,6 +88,7 @@ def save(folder: Path, name: str, text: str) -> str:
     if len(text.encode("utf-8", "replace")) > LIMIT:
         raise SystemPromptError(f"the system prompt is larger than {LIMIT >> 10} kB; shorten it")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text + "\n")
     except (OSError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -1,12 +1,12 @@
 """From a checkpoint to a lowered model."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import backends
 from backends import foreign, quantize
-from backends.decoder import Decoder, Weight
+from backends.decoder import Decoder, Lazy, Weight
 from model_store import StoredModel, StoreError, UnsupportedCheckpoint, exports, families, gguf, tokenizer
 from model_store.chat_template import chat_template
 from model_store.checkpoint import Checkpoint
@@ -112,24 +112,16 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
 
 
-class Watched(Mapping[str, Weight]):
+class Watched(Lazy):
     """The same weights, telling what part of their bytes has been lowered."""
 
     def __init__(
         self, weights: Canonical | gguf.Kept, on_progress: Callable[[str, float], None], step: str = "lowering"
     ):
-        self.weights, self.on_progress, self.step = weights, on_progress, step
+        self.table = self.weights = weights
+        self.on_progress, self.step = on_progress, step
         self.sizes = {name: sum(tensor.nbytes for tensor in weights.parts(name)) for name in weights}
         self.read: set[str] = set()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.weights)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.weights
 
     def __getitem__(self, name: str) -> Weight:
         self.on_progress(self.step, sum(self.sizes[done] for done in self.read) / sum(self.sizes.values()))

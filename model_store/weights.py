@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Weight
+from backends.decoder import Attention, Decoder, Lazy, Weight
 from model_store.checkpoint import Checkpoint, Config
 from model_store.errors import UnsupportedCheckpoint
 from model_store.tensor import Tensor
@@ -51,7 +51,7 @@ class Family(Protocol):
     def decoder(self, config: Config) -> Decoder: ...
 
 
-class Canonical(Mapping[str, Weight]):
+class Canonical(Lazy):
     """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
@@ -75,15 +75,6 @@ class Canonical(Mapping[str, Weight]):
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table)
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.table
 
     def __getitem__(self, name: str) -> Weight:
         source, layer = self.table[name]

@@ -5,16 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import no_network
 import numpy as np
 import pytest
 import tokenizers
+from loopback_hub import LoopbackHub
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import backends
+from chatapp.history import History
+from model_store import Store
 
 ROOT = Path(__file__).parent.parent
 OFFLINE = ROOT / "tests" / "offline"
@@ -39,6 +42,8 @@ CHAT_TEMPLATE = (
 )
 ENDLESS = ("--max-tokens", "30000", "--logit-bias", "0=-100")
 """Options with which a tiny checkpoint never ends by itself: its token 0 would be the end."""
+
+pytest_plugins = ("dialogues", "golden_models", "pulls", "transfers")
 
 no_network.refuse()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
@@ -80,6 +85,34 @@ def chatapp() -> Run:
 
 
 @pytest.fixture(scope="session")
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The packages of golden checkpoints, for the tests of Core ML."""
+    from coreml_cases import lowering  # not everybody has what it imports
+
+    return lowering(tmp_path_factory)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "models")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
+    """A hub that processes ask; what huggingface_hub keeps is this test's own."""
+    with LoopbackHub(token="secret") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
+        yield hub
+
+
+@pytest.fixture(scope="session")
 def vocabulary() -> str:
     """A byte-level BPE tokenizer.json of 320 tokens, four of them for the end and for infilling."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
@@ -92,7 +125,7 @@ def vocabulary() -> str:
         special_tokens=special,
         show_progress=False,
     )
-    tokenizer.train_from_iterator([Path(__file__).read_text()], trainer)
+    tokenizer.train_from_iterator([(ROOT / "LICENSE").read_text()], trainer)
     return tokenizer.to_str()
 
 

@@ -1,16 +1,14 @@
 """Drives the screen in tests: an app with a scripted engine, its keyboard, and patience."""
 
 import argparse
-import asyncio
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from scripted_engine import ANSWER, FIBONACCI, ScriptedEngine, opener
-from textual import events
 from textual.pilot import Pilot
+from typist import Typist
 
 from chatapp import offer
 from chatapp.history import History
@@ -23,30 +21,16 @@ from model_store import Store
 EXAMPLE = "def fibonacci(n):"
 
 
-class Driver:
+class Driver(Typist):
     """A running app: its screen, its keyboard, and patience."""
 
     def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
-        self.app, self.pilot, self.screen = app, pilot, app.chat_screen
+        super().__init__(pilot)
+        self.app, self.screen = app, app.chat_screen
 
     @property
     def pane(self) -> Pane:
         return self.screen.pane
-
-    async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < end, f"waited in vain: {what or condition}"
-            await asyncio.sleep(0.01)
-
-    async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
-
-    async def type(self, text: str) -> None:
-        """Send keys as fast as a paste without brackets would."""
-        for character in text:
-            self.app.post_message(events.Key("enter" if character == "\n" else character, character))
-        await self.pilot.pause()
 
     async def answered(self, times: int = 1) -> None:
         """Until so many replies have ended since the app began."""
@@ -67,15 +51,6 @@ class Driver:
     def said(self) -> list[tuple[str, str]]:
         """The branch that is shown: who said what."""
         return [(one.role, one.text) for one in self.pane.dialogue.branch()] if self.pane.dialogue else []
-
-    @property
-    def toasts(self) -> list[str]:
-        return [notification.message for notification in self.app._notifications]
-
-    @property
-    def picture(self) -> str:
-        """The characters on the screen."""
-        return "\n".join(strip.text for strip in self.app.screen._compositor.render_strips())
 
     def written_by_model(self) -> str:
         """What the notebook shows as the model's."""

@@ -119,7 +119,10 @@ def test_listing_is_timed(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
 def test_the_screen_is_timed_in_a_real_terminal(tmp_path: Path) -> None:
     options = "--runs", "1", "--conversations", "2", "--messages", "20"
-    names = [line.partition("  ")[0] for line in run("first_frame.py", *options, home=tmp_path).splitlines()]
-    assert names == ["import textual.app", "first frame", "last conversation"]
+    *times, ratio = run("first_frame.py", *options, home=tmp_path).splitlines()
+    assert [line.partition(" median")[0].strip() for line in times] == [
+        *("smallest Textual app", "first frame", "last conversation")
+    ]
+    assert ratio.startswith("first frame / smallest Textual app: ")
     told = run("streaming.py", "--messages", "30", "--keys", "3", home=tmp_path)
     assert "% of a core" in told and "key to screen: median" in told

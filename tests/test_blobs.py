@@ -22,11 +22,6 @@ Pulled = Callable[[str], Path]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
-
-
-@pytest.fixture
 def pulled_as(store: Store, tmp_path: Path) -> Pulled:
     """Publishes a tiny checkpoint as a pull does after the last byte; the checkpoint's folder."""
     source = Path(shutil.copytree(GOLDEN / "llama", tmp_path / "source"))

@@ -18,11 +18,6 @@ UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
-
-
-@pytest.fixture
 def model(store: Store, checkpoint: MakeCheckpoint) -> str:
     return store.get(str(checkpoint(max_position_embeddings=512))).name
 

@@ -106,7 +106,7 @@ def test_closing_leaves_every_engine_free_and_opens_no_more(
 def test_they_are_asked_greedily_with_what_else_their_publishers_recommend() -> None:
     engine = ScriptedEngine(defaults=Options(temperature=0.6, repetition_penalty=1.1))
     list(one_after_another([runner(engine)], QUESTION))
-    assert engine.options[-1] == Options(temperature=0, repetition_penalty=1.1, max_tokens=8, seed=0)
+    assert engine.options[-1] == Options(temperature=0, repetition_penalty=1.1, max_tokens=8, seed=0, logprobs=0)
 
 
 def test_each_reads_the_prompt_once_before_it_is_timed() -> None:
@@ -193,4 +193,6 @@ def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
     assert [one.usage.completion_tokens for one in results] == [24, 24]
     assert comparing.likeness(results) == "The texts of both are equal: 24 tokens."
     deltas: list[Delta] = [event.delta for event in events if isinstance(event, Wrote)]
-    assert all(token.logprob is None for delta in deltas for token in delta.tokens)  # it would slow greedy steps
+    tokens = [token for delta in deltas for token in delta.tokens]
+    assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)
+    assert not any(token.alternatives for token in tokens)  # these would slow greedy steps

@@ -4,18 +4,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-if not find_spec("coremltools"):  # it has no wheels for every system
-    pytest.skip("coremltools is not installed", allow_module_level=True)
-
 from conftest import Run
+from coreml_cases import EXACT, distance, open_case, reference, tokens_of
 from coreml_exports import FORMS, WINDOW, export
-from test_coreml import EXACT, distance, open_case, reference, tokens_of
 from tokenizers import Tokenizer as Vocabulary
 from tokenizers import models
 
@@ -66,11 +61,6 @@ def form(request: pytest.FixtureRequest) -> str:
 def repository(export_as: Export, tmp_path: Path) -> Path:
     """One that a test may change."""
     return Path(shutil.copytree(export_as("llama"), tmp_path / "tiny"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def interpreted(repository: Path, context_length: int = 4096) -> ForeignSession:

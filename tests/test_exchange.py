@@ -41,6 +41,8 @@ def test_the_ending_says_the_form_unless_it_is_said(history: History, tmp_path: 
 def test_what_cannot_be_written_is_told_and_leaves_nothing(history: History, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory; choose another place"):
         exchange.export(history, 1, given=str(tmp_path / "nowhere" / "talk.md"))
+    with pytest.raises(InputError, match="cannot write .*; choose another place"):
+        exchange.write(Path("/"), "text")
     taken = tmp_path / "taken.md"
     taken.write_text("mine")
     with pytest.raises(InputError, match="is there already, and stays as it is"):

@@ -38,11 +38,6 @@ def export(kind: str, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 class TestLogits:
     @pytest.fixture
     def session(self, kind: str, tmp_path: Path) -> Session:

@@ -1,7 +1,6 @@
 """Backends that fail once they are chosen: what the user is told, and that the turn goes on."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,11 +18,6 @@ from model_store import Store
 
 pytestmark = pytest.mark.skipif(not backends.openvino.devices(), reason="OpenVINO is the backend that fails here")
 GREEDY = Options(temperature=0, max_tokens=12, logit_bias={0: -100})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
 
 
 @pytest.fixture

@@ -1,19 +1,19 @@
-"""Conversations as files: what is exported is harmless, what is imported is understood or refused by name."""
+"""Conversations as files of our own: what is exported is harmless, and what is imported is understood or refused."""
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conversations import bring_in, said
 
 from chatapp.generation import Alternative, Token
 from chatapp.history import Conversation, History, Message, NotUnderstood
 from chatapp.history.exports import as_html, as_json, as_markdown, harmless
-from chatapp.history.imports import Batch, read
+from chatapp.history.imports import read
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -27,12 +27,6 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    with History(tmp_path / "history.db") as opened:
-        yield opened
-
-
 def kept(history: History, *said: str) -> int:
     """A conversation of these messages, the user's first."""
     conversation = history.create(model="tiny <b>").id
@@ -44,18 +38,6 @@ def kept(history: History, *said: str) -> int:
         else:
             parent = history.add(conversation, "user", text, parent=parent).id
     return conversation
-
-
-def bring_in(history: History, content: object) -> Batch:
-    """Import what a file would have."""
-    batch = read(content if isinstance(content, str) else json.dumps(content), "a file")
-    for one in batch.conversations:
-        history.restore(one.conversation, one.messages)
-    return batch
-
-
-def said(history: History, conversation: int) -> list[tuple[str, str]]:
-    return [(message.role, message.text) for message in history.messages(conversation)]
 
 
 # Export
@@ -262,160 +244,3 @@ def test_what_is_not_understood_is_refused_by_name_and_nothing_is_imported(
 def test_surrogates_and_zeros_of_a_file_do_no_harm(history: History) -> None:
     bring_in(history, changed(f"{FIRST}.text", "a\ud800\0b"))
     assert said(history, 1) == [("user", "a?\0b")]
-
-
-# ChatGPT
-
-
-def node(parent: str | None, role: str, text: object, **more: object) -> dict[str, Any]:
-    """A node of ChatGPT's tree."""
-    content = text if isinstance(text, dict) else {"content_type": "text", "parts": [text]}
-    return {"parent": parent, "message": {"author": {"role": role}, "content": content, "create_time": 5.5, **more}}
-
-
-def chatgpt(**nodes: dict[str, Any]) -> list[dict[str, Any]]:
-    """An export of ChatGPT with one conversation."""
-    return [{"title": "A\ntitle", "create_time": 1.5, "update_time": 9.5, "current_node": "z", "mapping": nodes}]
-
-
-def test_a_tree_of_chatgpt_comes_with_its_branches(history: History) -> None:
-    finish = {"metadata": {"model_slug": "gpt-x", "finish_details": {"type": "max_tokens"}}}
-    content = chatgpt(
-        z=node("b", "assistant", "late", **finish),  # its parent comes after it
-        root={"parent": None, "message": None, "children": ["s"]},
-        s=node("root", "system", ""),
-        a=node("s", "user", "early"),
-        b=node("s", "user", "edited"),
-        c=node("a", "assistant", "first"),
-    )
-    batch = bring_in(history, content)
-    assert not batch.refused and not batch.left_out
-    conversation = history.list()[0]
-    assert (conversation.title, conversation.model, conversation.created) == ("A title", "gpt-x", 1.5)
-    assert conversation.updated == 9.5
-    assert said(history, 1) == [("user", "edited"), ("assistant", "late")]
-    last = history.messages(1)[-1]
-    assert (last.finish_reason, last.created, last.model) == ("length", 5.5, "gpt-x")
-    assert len(history.messages(1)[0].versions) == 2
-    assert history.search("first")
-
-
-def test_what_is_no_text_of_chatgpt_is_left_out_by_name(history: History) -> None:
-    image = {"content_type": "multimodal_text", "parts": [{"content_type": "image_asset_pointer"}, "what is this?"]}
-    content = chatgpt(
-        a=node(None, "user", image),
-        b=node("a", "assistant", {"content_type": "thoughts", "thoughts": []}),
-        c=node("b", "assistant", "print(1)", recipient="python"),
-        d=node("c", "tool", "1"),
-        e=node("d", "system", "secret", metadata={"is_visually_hidden_from_conversation": True}),
-        z=node("e", "assistant", "A cat.", recipient="all"),
-    )
-    batch = bring_in(history, content)
-    assert said(history, 1) == [("user", "[image_asset_pointer left out]\nwhat is this?"), ("assistant", "A cat.")]
-    assert batch.left_out == {
-        "image_asset_pointer": 1,
-        "thoughts": 1,
-        "message to a tool": 1,
-        "message of a tool": 1,
-        "hidden message": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("nodes", "says"),
-    [
-        ({"a": node(None, "user", {"content_type": "hologram"})}, "unknown content type 'hologram'"),
-        ({"a": node(None, "robot", "x")}, "unknown role 'robot'"),
-        ({"a": node("nobody", "user", "x")}, "message 'a' whose parent is missing"),
-        ({"a": node("b", "user", "x"), "b": node("a", "user", "y")}, "follow each other in a circle"),
-        ({"a": node("a", "user", "x")}, "parent is missing"),
-        ({"a": {"parent": [], "message": None}}, "parent is missing"),
-        ({"a": []}, "parent is missing"),
-        ({"a": {"parent": None, "message": {"author": None}}}, "'author': None"),
-        ({"a": {"parent": None, "message": 1}}, "is no JSON object"),
-        ({"a": node(None, "user", {"content_type": "text", "parts": [1]})}, "the part 1, which is no text"),
-    ],
-)
-def test_a_conversation_of_chatgpt_that_is_not_understood_is_named_and_the_others_come(
-    history: History, nodes: dict[str, Any], says: str
-) -> None:
-    batch = bring_in(history, chatgpt(**nodes) + chatgpt(z=node(None, "user", "fine")) + [{"title": "no mapping"}])
-    assert re.search(says, batch.refused[0])
-    assert "conversation 1 of a file ('A\\ntitle')" in batch.refused[0]
-    assert batch.refused[1] == "conversation 3 of a file ('no mapping') has no 'mapping'"
-    assert [said(history, one.id) for one in history.list()] == [[("user", "fine")]]
-
-
-def test_a_very_long_conversation_is_no_trouble(history: History) -> None:
-    nodes = {str(place): node(str(place - 1) if place else None, "user", f"word{place}") for place in range(5000)}
-    bring_in(history, chatgpt(**nodes))
-    assert len(history.messages(1)) == 5000
-    history.delete(1)
-    assert history.erase() == 1
-
-
-# Ollama
-
-MODELFILE = '''\
-# Modelfile generated by "ollama show"
-FROM qwen3:0.6b
-TEMPLATE """{{ .Prompt }}
-MESSAGE user not this"""
-SYSTEM """Be
-brief."""
-PARAMETER stop "
-"
-PARAMETER temperature 0.5
-MESSAGE user hello  there
-MESSAGE assistant """A "quoted"
-
-MESSAGE user is a word here"""
-message user " spaced "
-'''
-
-
-def test_a_modelfile_of_ollama_has_the_session(history: History) -> None:
-    batch = bring_in(history, MODELFILE)
-    assert batch.left_out == {"TEMPLATE": 1, "PARAMETER": 2}
-    assert said(history, 1) == [
-        ("system", "Be\nbrief."),
-        ("user", "hello  there"),
-        ("assistant", 'A "quoted"\n\nMESSAGE user is a word here'),
-        ("user", " spaced "),
-    ]
-    assert (history.list()[0].model, history.list()[0].title) == ("qwen3:0.6b", "hello there")
-
-
-def test_messages_of_ollama_have_the_session_too(history: History) -> None:
-    messages = [
-        {"role": "user", "content": "what is this?", "images": ["aGk="]},
-        {"role": "assistant", "content": "A cat.", "thinking": ""},
-        {"role": "tool", "content": "x", "tool_name": "look"},
-    ]
-    batch = bring_in(history, {"model": "mine", "from": "qwen3", "system": "Be brief.", "messages": messages})
-    assert batch.left_out == {"images": 1, "message of a tool": 1, "tool_name": 1}
-    assert said(history, 1) == [("system", "Be brief."), ("user", "what is this?"), ("assistant", "A cat.")]
-    assert history.list()[0].model == "qwen3"
-    bring_in(history, messages)
-    assert len(history.list()) == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("FROM x\nMESSAGE robot hi", "line 2 of a file has the unknown role 'robot'"),
-        ('FROM x\nMESSAGE user """hi', "the quotation that begins in line 2 of a file does not end"),
-        ("FROM x\nSYSTEM y", "has no messages; in Ollama, /save keeps"),
-        ([{"role": "robot", "content": "x"}], "message 1 of a file has the unknown role 'robot'"),
-        ([{"role": "user", "content": "x", "mood": 1}], "message 1 of a file has the unknown field 'mood'"),
-        ([{"role": "user", "content": ["x"]}], "which cannot be"),
-        ([{"role": "user"}, []], "no conversations that are known"),
-        ({"messages": [], "mood": 1}, "unknown field 'mood'"),
-        ({"messages": []}, "has no messages"),
-        ({"messages": [1]}, "message 1 of a file is no JSON object"),
-    ],
-)
-def test_what_is_not_understood_of_ollama_is_refused_by_name(history: History, content: object, says: str) -> None:
-    with pytest.raises(NotUnderstood, match=says):
-        bring_in(history, content)
-    assert not history.list()

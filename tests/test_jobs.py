@@ -46,14 +46,6 @@ class Witness:
 
 
 @pytest.fixture
-def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
-        yield hub
-
-
-@pytest.fixture
 def witness(tmp_path: Path) -> Iterator[Witness]:
     found = Witness(tmp_path / "home" / "queue.json")
     yield found

@@ -51,11 +51,6 @@ print(peak() - before)
 """
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def python(script: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
     """Run a script of this test."""
     return subprocess.run(

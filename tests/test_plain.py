@@ -74,10 +74,7 @@ def test_an_interrupt_stops_the_answer_and_never_leaves(terminal: Terminal) -> N
     terminal.until("You: ")
     terminal.type("hello\n")
     terminal.until("tiny: ")
-    while len(terminal.unread) < 20:
-        terminal.unread += os.read(terminal.ours, 100).decode(errors="replace")
-    terminal.process.send_signal(signal.SIGINT)
-    terminal.until("Interrupted.")
+    terminal.interrupt_the_answer()
     terminal.until("You: ")
     interrupt_until(terminal, plain.LEAVING)
     terminal.type("/bye\n")

@@ -187,6 +187,17 @@ def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links and modes are the Unix way")
+def test_presets_behind_a_link_stay_there_and_as_private_as_they_were(path: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.toml"
+    real.touch(0o600)
+    path.parent.mkdir()
+    path.symlink_to(real)
+    presets.save(path, "mine", {"top_k": 1})
+    assert path.is_symlink() and list(presets.own(path)) == ["mine"]
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
 def test_the_errors_are_for_the_user() -> None:
     assert one_line(PresetError("a\nb")) == "a b"
     assert issubclass(SystemPromptError, InputError)

@@ -43,6 +43,13 @@ class Terminal:
         before, _, self.unread = self.unread.partition(text)
         return before
 
+    def interrupt_the_answer(self) -> None:
+        """Press Ctrl+C when some of it is there."""
+        while len(self.unread) < 20:
+            self.unread += os.read(self.ours, 100).decode(errors="replace")
+        self.process.send_signal(signal.SIGINT)
+        self.until("Interrupted.")
+
     def interrupt_until_it_leaves(self) -> int:
         """Press Ctrl+C, more than once because readline misses it just before it waits, and return the exit code."""
         for _ in range(20):
@@ -109,10 +116,7 @@ def test_an_interrupt_stops_the_answer_and_another_leaves(folder: Path) -> None:
         terminal.until(">>> ")
         terminal.type("hello\n")
         terminal.until("hello\r\n")
-        while len(terminal.unread) < 20:
-            terminal.unread += os.read(terminal.ours, 100).decode(errors="replace")
-        terminal.process.send_signal(signal.SIGINT)
-        terminal.until("Interrupted.")
+        terminal.interrupt_the_answer()
         terminal.until(">>> ")
         assert terminal.interrupt_until_it_leaves() == 130
     finally:

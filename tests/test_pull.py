@@ -1,68 +1,23 @@
-"""What a pull fetches, refuses and leaves behind, with a hub that misbehaves."""
+"""What a pull fetches, and how it goes on where it stopped."""
 
 import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import MakeCheckpoint, write_tokenizer
-from loopback_hub import Listing, LoopbackHub
+from conftest import write_tokenizer
+from loopback_hub import LoopbackHub
+from pulls import ORG, QUICK, Pull, everything, interrupted, sharded
 
-from model_store import ModelNotFound, Store, StoreError, UnsupportedCheckpoint, fit, pull, pulled
-from model_store.catalog import catalog, refer
-from model_store.families import find, names
+from model_store import ModelNotFound, Store, pull, pulled
 from model_store.progress import Transfer
 from model_store.pull import Plan
-from model_store.web import Patience, Site
 
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
-ORG = "org/tiny"
-GOLDEN = Path(__file__).parent
-
-Pull = Callable[..., Path]
-
-
-@pytest.fixture
-def loopback() -> Iterator[LoopbackHub]:
-    with LoopbackHub(token="secret") as started:
-        yield started
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
-
-
-@pytest.fixture
-def folder(checkpoint: MakeCheckpoint, loopback: LoopbackHub) -> Path:
-    """The files of a repository that is published."""
-    made = checkpoint("tiny")
-    loopback.publish(ORG, made)
-    return made
-
-
-@pytest.fixture
-def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
-    def plan(name: str = ORG, token: str | None = None, precision: str | None = None) -> Plan:
-        return pull.plan(store.root, name, site=Site(loopback.url, token), precision=precision, patience=QUICK)
-
-    return plan
-
-
-@pytest.fixture
-def pulling(store: Store, planned: Callable[..., Plan]) -> Pull:
-    def run(name: str = ORG, **options: object) -> Path:
-        return pull.fetch(store.root, planned(name, **options), on_transfer=lambda now: None, patience=QUICK)
-
-    return run
-
-
-def everything(root: Path) -> list[str]:
-    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
+TESTS = Path(__file__).parent
 
 
 # The whole way
@@ -137,10 +92,6 @@ def test_only_what_is_needed_is_fetched(
     }
 
 
-def sharded(folder: Path, weight_map: dict[str, str]) -> None:
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-
-
 def test_shards_come_by_their_index(pulling: Pull, folder: Path, loopback: LoopbackHub, store: Store) -> None:
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     shutil.copy(folder / "model-00001-of-00001.safetensors", folder / "model.safetensors")
@@ -154,7 +105,7 @@ def test_shards_come_by_their_index(pulling: Pull, folder: Path, loopback: Loopb
 def test_pytorch_weights_come_where_there_are_no_others(
     pulling: Pull, loopback: LoopbackHub, store: Store, tmp_path: Path
 ) -> None:
-    folder = Path(shutil.copytree(GOLDEN / "golden_answers" / "t5-codet5", tmp_path / "codet5"))
+    folder = Path(shutil.copytree(TESTS / "golden_answers" / "t5-codet5", tmp_path / "codet5"))
     write_tokenizer(folder, 96)
     loopback.publish("Salesforce/codet5-small", folder)
     assert "pytorch_model.bin" in {path.name for path in pulling("codet5-small").iterdir()}
@@ -171,15 +122,6 @@ def test_two_files_of_one_content_are_fetched_once(pulling: Pull, folder: Path, 
 
 
 # Going on
-
-
-def interrupted(store: Store, plan: Plan, at: int) -> None:
-    def interrupt(now: Transfer) -> None:
-        if now.done >= at:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pull.fetch(store.root, plan, on_transfer=interrupt, patience=Patience(stall=30))
 
 
 def test_an_interrupted_pull_is_absent_and_goes_on(
@@ -320,294 +262,3 @@ def test_of_two_that_pull_at_once_one_fetches_and_the_other_sees_its_progress(
     assert len(loopback.asked("resolve.*safetensors")) == 2  # one of them for the plan
     waiting = [one.done for one in notes if "waiting for process" in one.note]
     assert waiting and waiting == sorted(waiting) and waiting[-1] > waiting[0]
-
-
-# Refusals
-
-
-def test_a_gated_model_names_the_page(planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub) -> None:
-    loopback.gated.add(ORG)
-    with pytest.raises(StoreError, match=rf"gated: accept its terms at {loopback.url}/org/tiny, then: chatapp login"):
-        planned()
-    with pytest.raises(
-        StoreError, match=rf"your account has no access to it yet; ask for it at {loopback.url}/org/tiny"
-    ):
-        planned(token="secret")
-    loopback.members.add(ORG)
-    assert planned(token="secret").files
-
-
-def test_a_private_model_needs_the_token(planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub) -> None:
-    loopback.private.add(ORG)
-    with pytest.raises(StoreError, match=r"no public repository org/tiny.*chatapp login"):
-        planned()
-    assert planned(token="secret").files
-
-
-@pytest.mark.parametrize(
-    ("name", "fault", "message"),
-    [
-        ("org/none", {}, "there is no public repository org/none"),
-        ("org/tiny@v9", {}, "no revision 'v9'"),
-        (ORG, {"status": 401, "headers": {"X-Error-Message": "Invalid credentials in Authorization header"}}, "token"),
-        (ORG, {"status": 403}, "does not let you read org/tiny; see .*/org/tiny"),
-        (ORG, {"status": 503}, "answers 503, 3 times in a row"),
-        (ORG, {"status": 429, "headers": {"Retry-After": "4000"}}, "asks to wait 67 minutes"),
-        (ORG, {"status": 200, "body": b"<html>Please log in</html>"}, "does not answer as the Hub would"),
-        (ORG, {"status": 200, "body": b"[" * 100_000}, "does not answer as the Hub would"),
-        (ORG, {"status": 200, "body": b'{"id": "org/tiny"}'}, "does not answer as the Hub would"),
-        (ORG, {"status": 200, "body": b'"' + b"x" * (1 << 26) + b'"'}, "more than 33,554,432 bytes"),
-        (ORG, {"status": 200, "headers": {"Content-Encoding": "gzip"}, "body": b"x"}, "compressed"),
-        (ORG, {"reset": True}, "cannot be reached"),
-        (ORG, {"status": 418}, "refuses what was asked"),
-    ],
-)  # fmt: skip
-def test_what_the_hub_says_is_said_to_the_user(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, name: str, fault: dict[str, object], message: str
-) -> None:
-    if fault:
-        loopback.fault("/api/models", times=9, **fault)
-    with pytest.raises(StoreError, match=message):
-        planned(name)
-
-
-@pytest.mark.parametrize("status", [429, 503, 500])
-def test_a_busy_hub_is_asked_again(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, status: int
-) -> None:
-    loopback.fault("/api/models", status=status, times=2)
-    loopback.fault("config.json", status=status, times=2)
-    assert planned().files
-
-
-def test_a_file_that_vanishes_is_told(
-    store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
-) -> None:
-    plan = planned()
-    loopback.fault("tokenizer.json", status=404, headers={"X-Error-Code": "EntryNotFound"}, times=9)
-    with pytest.raises(StoreError, match="a file that org/tiny lists is not there"):
-        pull.fetch(store.root, plan, on_transfer=lambda now: None, patience=QUICK)
-
-
-HOSTILE_NAMES = [
-    "../evil", "a/../../evil", "/etc/passwd", "..", ".", "a//b", "a/./b", "C:\\evil", "C:evil", "..\\evil",
-    "\\\\host\\x", "a\0b", "a\nb", "\u2025/evil", "\uff0e\uff0e/evil", "..\uff0fevil", "..\u2215evil", "..\uff3cevil",
-    "a\u202egpj.x",
-    "con", "NUL.json", "x/aux.txt", ".. /evil", "a" * 2000, 7, None, ["x"],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
-def test_a_name_that_leads_out_of_the_folder_is_refused(
-    store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, tmp_path: Path, name: object
-) -> None:
-    before = everything(tmp_path)
-
-    def edit(listing: Listing) -> Listing:
-        return [*listing, {**listing[0], "rfilename": name}]
-
-    loopback.edit_listing = edit
-    with pytest.raises(StoreError, match=r"nothing was fetched|does not answer as the Hub"):
-        planned()
-    assert everything(tmp_path) == before
-
-
-@pytest.mark.parametrize("size", [-1, 1 << 60, 10**30, 1.5, "7", None, True])
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_a_size_that_cannot_be_is_refused(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, size: object, place: int
-) -> None:
-    def edit(listing: Listing) -> Listing:
-        listing[place]["size"] = size
-        return listing
-
-    loopback.edit_listing = edit
-    with pytest.raises(StoreError, match=r"nothing was fetched"):
-        planned()
-
-
-@pytest.mark.parametrize("digest", ["", "../../../evil", "x" * 40, "A" * 40, None, 5])
-def test_a_digest_that_is_none_is_refused(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, digest: object
-) -> None:
-    def edit(listing: Listing) -> Listing:
-        return [{**one, "blobId": digest, "lfs": None} for one in listing]
-
-    loopback.edit_listing = edit
-    with pytest.raises(StoreError, match=r"no usable digest|does not answer as the Hub"):
-        planned()
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("config.json", "[" * 100_000, "not valid JSON"),
-        ("config.json", "[]", "no JSON object"),
-        ("config.json", "{" + " " * (1 << 22) + "}", "too many for such a file"),
-        ("config.json", '{"model_type": "mamba"}', "org/tiny cannot be run: .*mamba"),
-        ("config.json", '{"model_type": "llama"}', "lacks a field"),
-        ("config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}', "already.*awq"),
-        ("config.json", '{"model_type": "llama", "num_hidden_layers": 100000000}', "num_hidden_layers in config"),
-        ("config.json", None, "has no config.json, but GGUF files; it cannot be run"),
-        ("tokenizer.json", None, "has none of tokenizer.json, vocab.json"),
-        ("model.safetensors", None, "neither model.safetensors nor pytorch_model.bin, but GGUF files"),
-        ("model.safetensors", b"", "its header would have"),
-        ("model.safetensors", (1 << 40).to_bytes(8, "little") + bytes(100), "its header would have 1,099,511,627,776"),
-        ("model.safetensors", b"\x02\0\0\0\0\0\0\0{}" + bytes(90), "its header describes others"),
-        ("model.safetensors", b"\x02\0\0\0\0\0\0\0[]", "cannot be read"),
-        ("model.safetensors.index.json", '{"weight_map": {"x": "../../evil.safetensors"}}', "no safe name"),
-        ("model.safetensors.index.json", '{"weight_map": {"x": "other.safetensors"}}', "no weights file"),
-        ("model.safetensors.index.json", '{"weight_map": {"x": "config.json"}}', "no weights file"),
-        ("model.safetensors.index.json", '{"weight_map": {"x": 7}}', "called 7"),
-        ("model.safetensors.index.json", "{}", "has no weight_map"),
-    ],
-    ids=range(19),
-)  # fmt: skip
-def test_what_cannot_be_run_is_refused_before_anything_is_written(
-    store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub,
-    file: str, content: str | bytes | None, message: str,
-) -> None:  # fmt: skip
-    (folder / "model.gguf").write_text("")
-    if content is None:
-        (folder / file).unlink()
-    else:
-        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
-    loopback.publish(ORG, folder)
-    with pytest.raises(StoreError, match=message):
-        planned()
-    assert not store.root.exists()
-
-
-def test_tensors_that_overlap_or_leave_the_file_are_refused(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
-) -> None:
-    for begin, stop, shape in ((0, 400, [10]), (0, 4 << 40, [1 << 40]), (-4, 36, [10])):
-        header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [begin, stop]}}).encode()
-        (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(40))
-        loopback.publish(ORG, folder)
-        with pytest.raises(UnsupportedCheckpoint, match="header"):
-            planned()
-
-
-def test_names_that_differ_only_in_case_are_refused(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
-) -> None:
-    shutil.copy(folder / "model.safetensors", folder / "Model.safetensors")
-    sharded(folder, {"x": "Model.safetensors", "y": "model.safetensors"})
-    loopback.publish(ORG, folder)
-    with pytest.raises(StoreError, match="differ only in their case"):
-        planned()
-
-
-# The store
-
-
-def test_the_catalogue_says_how_much_memory_a_conversation_takes() -> None:
-    configs = json.loads((GOLDEN / "published.json").read_text())
-    known = {entry.repository.rpartition("/")[2].lower(): entry for entry in catalog().values()}
-    alike = {name.lower(): known.get(name.lower()) or known.get(f"{name}-instruct".lower()) for name in configs}
-    assert sum(entry is not None for entry in alike.values()) > 15
-    for name, config in configs.items():
-        if entry := alike[name.lower()]:
-            assert round(fit.cache_size(find(config).decoder(config)) / 1e6) == entry.cache, name
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", ".", "..", "../x", "/etc", "a/b/c", "org/..", "../org", "org/.", "org/na--me", "org/name@../x", "org\\name",
-     "org/name@", "org/\u202ename", "org/na me", "~/x", "org/name.git", "org/" + "x" * 200, "a\0b", "https://x/y"],
-)  # fmt: skip
-def test_a_name_that_could_leave_the_store_is_refused(name: str) -> None:
-    with pytest.raises(ModelNotFound):
-        refer(name)
-
-
-def test_a_repository_of_the_catalogue_has_the_catalogue_s_name() -> None:
-    assert refer("GPT2-Medium").name == refer("openai-community/gpt2-medium").name == "gpt2-medium"
-    assert refer("openai-community/gpt2@main").name == "openai-community--gpt2@main"
-    assert refer("org/name@refs/pr/1").name == "org--name@refs--pr--1"
-    with pytest.raises(ModelNotFound, match="did you mean 'gpt2-medium'"):
-        refer("gpt2-medum")
-
-
-def test_the_catalogue_holds_only_what_can_be_run_and_stored() -> None:
-    assert {entry.family for entry in catalog().values()} <= set(names())
-    for name, entry in catalog().items():
-        assert refer(name) == refer(entry.repository)
-        assert name == name.lower() and 10 < entry.parameters < 10_000 and entry.licence and entry.good_for
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        "{",
-        '{"files": {"../evil": {"size": 1, "digest": "%s"}}}' % ("a" * 40),
-        '{"files": {"sub/file": {"size": 1, "digest": "%s"}}}' % ("a" * 40),
-        '{"files": {"x": {"size": 1, "digest": "../../evil"}}}',
-        '{"files": {"x": 1}}',
-        '{"files": []}',
-        "{}",
-    ],
-)
-def test_a_manifest_edited_by_hand_is_refused_by_its_path(
-    store: Store, planned: Callable[..., Plan], folder: Path, edit: str, tmp_path: Path
-) -> None:
-    left = pulled.unfinished(store.root, "org--tiny")
-    left.mkdir(parents=True)
-    (left / "pull.json").write_text(edit)
-    before = everything(tmp_path)
-    with pytest.raises(StoreError):
-        pull.fetch(store.root, planned(), on_transfer=lambda now: None, patience=QUICK)
-    assert set(everything(tmp_path)) - set(before) <= {"models/.locks", "models/.locks/org--tiny"}
-
-
-def test_a_folder_of_the_user_is_not_taken_for_a_pulled_model(
-    store: Store, pulling: Pull, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pulling()
-    own = Path(shutil.copytree(folder, tmp_path / "org" / "tiny"))
-    monkeypatch.chdir(tmp_path)
-    assert store.get(ORG).folder == own
-    store.remove(str(own))
-    assert (own / "config.json").exists()
-    assert store.get("org--tiny").folder != own
-
-
-def test_what_is_pulled_takes_the_name_of_a_folder_of_the_user(
-    store: Store, pulling: Pull, folder: Path, tmp_path: Path
-) -> None:
-    own = Path(shutil.copytree(folder, tmp_path / "org--tiny"))
-    assert store.get(str(own)).name == "org--tiny"
-    target = pulling()
-    assert store.get("org--tiny").folder == target == store.get(str(target)).folder
-    assert (store.get(str(own)).name, store.get(str(own)).folder) == ("org--tiny-2", own)
-    store.remove("org--tiny")
-    assert (own / "config.json").exists() and store.get("org--tiny-2").folder == own
-
-
-def test_a_folder_called_checkpoints_gets_another_name(store: Store, folder: Path, tmp_path: Path) -> None:
-    own = Path(shutil.copytree(folder, tmp_path / "checkpoints"))
-    assert store.get(str(own)).name == "checkpoints-2"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a file in the way of a folder is another error there")
-def test_a_store_that_cannot_be_written_is_named(planned: Callable[..., Plan], folder: Path, tmp_path: Path) -> None:
-    plan = planned()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot write to the model store .*file"):
-        pull.fetch(tmp_path / "file", plan, on_transfer=lambda now: None, patience=QUICK)
-
-
-def test_a_link_in_the_store_does_not_lead_out_of_it(
-    store: Store, planned: Callable[..., Plan], folder: Path, tmp_path: Path
-) -> None:
-    """What somebody puts where a part will be is not followed."""
-    plan, victim = planned(), tmp_path / "victim"
-    victim.write_text("kept")
-    left = pulled.unfinished(store.root, "org--tiny")
-    left.mkdir(parents=True)
-    for file in plan.files:
-        (left / f"{file.digest}.part").symlink_to(victim)
-    target = pull.fetch(store.root, plan, on_transfer=lambda now: None, patience=QUICK)
-    assert victim.read_text() == "kept"
-    assert not any(path.is_symlink() for path in target.iterdir())

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,6 @@ GOLDEN = ROOT / "tests" / "golden"
 HUGE = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
 """Fields of config.json with which keys and values take 9 TB."""
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and terminals of Unix")
-
-
-@pytest.fixture
-def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
-    """A hub that processes ask; what huggingface_hub keeps is this test's own."""
-    with LoopbackHub(token="secret") as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
-        yield hub
 
 
 @pytest.fixture

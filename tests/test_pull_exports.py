@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from conftest import HERE, ROOT, Run
 from loopback_hub import LoopbackHub
+from pulls import ORG, QUICK
 from tokenizers import Tokenizer, models
 
 import backends
 from model_store import Store, StoreError, UnsupportedCheckpoint, copies, pull, pulled
 from model_store.pull import Plan
-from model_store.web import Patience, Site
+from model_store.web import Site
 
 EXPORTS, GOLDEN = ROOT / "tests" / "golden_exports", ROOT / "tests" / "golden" / "llama" / "golden.npz"
 KINDS = {"onnx": "onnx/model.onnx", "openvino": "openvino_model.xml"}
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
-ORG = "org/tiny"
 
 
 @pytest.fixture(params=[kind for kind in sorted(KINDS) if kind in HERE])
@@ -42,11 +41,6 @@ def loopback(export: Path) -> Iterator[LoopbackHub]:
     with LoopbackHub() as hub:
         hub.publish(ORG, export)
         yield hub
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
 
 
 @pytest.fixture

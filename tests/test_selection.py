@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from conftest import MakeCheckpoint
@@ -70,11 +69,6 @@ class Calibrations:
     def __call__(self, store: Store, model: str, candidate: Candidate, **rest: object) -> Measured:
         self.asked.append(candidate)
         return replace(ONNX, candidate=candidate, failure=self.failing(candidate), lowering=0.5)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "models")
 
 
 @pytest.fixture

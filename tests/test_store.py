@@ -14,11 +14,6 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """A golden checkpoint with a tokenizer."""
     folder = Path(shutil.copytree(GOLDEN / "gpt2", tmp_path / "my gpt2"))

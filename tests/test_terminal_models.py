@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from conftest import MakeCheckpoint
 from loopback_hub import LoopbackHub
 from tmux import Terminal
 
-from chatapp.history import History
+from chatapp.history import History, Message
 
 SMOLLM = "smollm2-135m-instruct"
 
@@ -27,6 +27,22 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: MakeCheckpo
         yield hub
 
 
+def saved(home: Path, enough: Callable[[Sequence[Message]], object]) -> Sequence[Message]:
+    """The first conversation, when another process finds enough: what is shown is saved a moment later."""
+    end = time.monotonic() + 60
+    while True:
+        with History(home / "history.db") as history:
+            messages = history.messages(1)
+        if enough(messages):
+            return messages
+        assert time.monotonic() < end, f"not saved: {messages}"
+        time.sleep(0.1)
+
+
+def text_of(messages: Sequence[Message]) -> str:
+    return "".join(message.text for message in messages)
+
+
 def test_the_built_in_model_writes_is_killed_and_goes_on_where_it_was(home: Path) -> None:
     with Terminal("-m", "chatapp", size=(100, 30)) as terminal:
         terminal.wait_for("● ready", "continues your text")
@@ -34,11 +50,10 @@ def test_the_built_in_model_writes_is_killed_and_goes_on_where_it_was(home: Path
         terminal.press("C-j")
         terminal.wait_for("tok/s", "onnx · cpu")
         terminal.wait_for("first token")
+        saved(home, lambda messages: len(text_of(messages)) > 40)
         terminal.press("C-j")
         terminal.kill()
-    with History(home / "history.db") as history:
-        (one,) = history.list()
-        text = "".join(message.text for message in history.messages(one.id))
+    text = text_of(saved(home, bool))
     assert text.startswith("def fibonacci(n):") and len(text) > 40
     with Terminal("-m", "chatapp", size=(100, 30)) as terminal:
         terminal.wait_for("● ready", text.strip().splitlines()[-1].strip()[:40])
@@ -67,13 +82,8 @@ def test_a_model_is_pulled_from_the_list_of_models_and_answers(home: Path, hub: 
         terminal.type("why?")
         terminal.press("Enter")
         terminal.wait_for("first token")  # a few words: nothing but chance is in this model
-        with History(home / "history.db") as history:
-            end = time.monotonic() + 60
-            while not history.messages(1)[1].text:  # it is saved a moment after it is shown
-                assert time.monotonic() < end, "the answer was not saved"
-                time.sleep(0.1)
-            question, answer = history.messages(1)
-            assert (question.text, answer.model) == ("why?", SMOLLM)
+        question, answer = saved(home, lambda messages: messages[-1].role == "assistant" and messages[-1].text)
+        assert (question.text, answer.model) == ("why?", SMOLLM)
 
 
 def test_the_plain_mode_answers_in_lines_and_ctrl_c_does_not_leave(checkpoint: MakeCheckpoint) -> None:

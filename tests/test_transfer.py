@@ -1,8 +1,7 @@
-"""Files arrive whole and verified whatever the network does, and what has come is never fetched again."""
+"""Files arrive whole and verified whatever the network and the disk do."""
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,60 +11,14 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from loopback_hub import LoopbackHub
+from transfers import SIZE, WEIGHTS, fetch
 
-from model_store import hub, transfer
+from model_store import transfer
 from model_store.errors import StoreError
 from model_store.hub import Repository
 from model_store.partial import Partial, Wanted
 from model_store.progress import Transfer
-from model_store.web import CHUNK, Answer, Patience, Site, is_private
-
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
-SIZE = 3_000_000
-WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture
-def loopback() -> Iterator[LoopbackHub]:
-    with LoopbackHub(token="secret") as started:
-        yield started
-
-
-@pytest.fixture
-def source(loopback: LoopbackHub, tmp_path: Path) -> Repository:
-    """A repository with a large file and a small one."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / WEIGHTS).write_bytes(os.urandom(SIZE))
-    (folder / "config.json").write_bytes(b"{}")
-    loopback.publish("org/name", folder)
-    return found(loopback)
-
-
-def found(loopback: LoopbackHub, token: str | None = "secret") -> Repository:
-    return hub.repository(Site(loopback.url, token), "org/name", None, patience=QUICK, on_wait=lambda *told: None)
-
-
-def fetch(source: Repository, folder: Path, patience: Patience = QUICK) -> list[Transfer]:
-    """Fetch everything, check it, and give back what was told meanwhile."""
-    folder.mkdir(exist_ok=True)
-    told: list[Transfer] = []
-
-    def ask(file: Wanted, offset: int) -> Answer:
-        return source.open(file, offset, stall=patience.stall)
-
-    transfer.fetch(list(source.files.values()), folder, ask, on_transfer=told.append, patience=patience)
-    for file in source.files.values():
-        assert digest(folder / file.digest, file) == file.digest
-    assert sorted(path.name for path in folder.iterdir()) == sorted(file.digest for file in source.files.values())
-    return told
-
-
-def digest(path: Path, file: Wanted) -> str:
-    content = path.read_bytes()
-    if len(file.digest) == 64:
-        return hashlib.sha256(content).hexdigest()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+from model_store.web import CHUNK, Patience
 
 
 def test_files_are_fetched_and_verified(source: Repository, tmp_path: Path, loopback: LoopbackHub) -> None:
@@ -269,112 +222,6 @@ def test_a_whole_file_without_a_journal_is_recognised_by_its_digest(
     (tmp_path / f"{partial[0].digest}.part").write_bytes(partial[1])
     (tmp_path / f"{partial[0].digest}.journal").unlink()
     assert resumed(partial[0], tmp_path) == 100_000
-
-
-# Where bytes come from
-
-
-def test_large_files_come_from_another_host_that_does_not_see_the_token(tmp_path: Path) -> None:
-    with LoopbackHub(token="secret", redirecting=True) as loopback:
-        folder = tmp_path / "source"
-        folder.mkdir()
-        (folder / WEIGHTS).write_bytes(os.urandom(SIZE))
-        loopback.publish("org/name", folder)
-        loopback.fault("storage", cut=1_000_000)
-        fetch(found(loopback), tmp_path / "to")
-        assert all(one.authorized for one in loopback.asked("/resolve/"))
-        assert [(one.authorized, one.range) for one in loopback.asked("/storage/")] == [
-            (False, None),
-            (False, "bytes=1000000-"),
-        ]
-        assert all(one.host in loopback.storage_url for one in loopback.asked("/storage/"))
-
-
-PRIVATE = [
-    "127.0.0.1",
-    "::1",
-    "10.1.2.3",
-    "192.168.0.1",
-    "172.16.0.1",
-    "169.254.169.254",
-    "100.64.0.1",
-    "0.0.0.0",
-    "224.0.0.1",
-    "fe80::1",
-    "fd00::1",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "2002:7f00:1::",
-    "64:ff9b::7f00:1",
-    "localhost",
-    "printer.local",
-    "fe80::1%eth0",
-]
-
-
-@pytest.mark.parametrize("address", PRIVATE)
-def test_addresses_of_one_s_own_network_are_known(address: str) -> None:
-    assert is_private(address)
-
-
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::6810:1", "::ffff:8.8.8.8", "64:ff9b::808:808"])
-def test_other_addresses_are_not_private(address: str) -> None:
-    assert not is_private(address)
-
-
-def test_a_redirect_into_one_s_own_network_is_refused_by_its_host(loopback: LoopbackHub, tmp_path: Path) -> None:
-    """The Hub of this test has a public name, under which a proxy reaches it."""
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / WEIGHTS).write_bytes(b"x" * 100)
-    loopback.publish("org/name", tmp_path / "source")
-    code = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "from model_store import web\n"
-        "site = web.Site('http://hub.example')\n"
-        f"answer = web.get('http://hub.example/org/name/resolve/main/{WEIGHTS}', site, stall=5)\n"
-        "print(answer.status, len(answer.whole(1000)))"
-    )
-    environment = {**os.environ, "http_proxy": loopback.url, "no_proxy": ""}
-
-    def run() -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=ROOT)
-
-    assert run().stdout == "200 100\n", run().stderr
-    for place in (
-        "http://127.0.0.1:1/x",
-        "http://[::1]/x",
-        "http://10.0.0.7/x",
-        "https://169.254.169.254/x",
-        "http://localhost/x",
-    ):
-        asked = len(loopback.requests)
-        loopback.fault("resolve", status=302, headers={"Location": place}, body=b"")
-        complaint = run().stderr
-        assert "StoreError" in complaint
-        assert "own network" in complaint or "not https" in complaint
-        assert len(loopback.requests) == asked + 1
-    loopback.fault("resolve", status=302, headers={"Location": "file:///etc/passwd"})
-    assert "not https" in run().stderr
-    loopback.fault("resolve", status=302, headers={"Location": f"/org/name/resolve/main/{WEIGHTS}"}, times=9)
-    assert "in a circle" in run().stderr
-
-
-def test_a_connection_checks_the_address_that_it_really_uses() -> None:
-    from model_store.web import open_socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(StoreError, match="own network"):
-            open_socket("127.0.0.1", port, 1.0, private=False)
-        open_socket("127.0.0.1", port, 1.0, private=True).close()
-
-
-def test_a_server_that_cannot_be_reached_is_named(source: Repository, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    gone = Site(f"http://127.0.0.1:{port}")
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1 cannot be reached .*refused.*3 times"):
-        hub.repository(gone, "org/name", None, patience=QUICK, on_wait=lambda *told: None)
 
 
 # The disk

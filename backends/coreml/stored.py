@@ -1,30 +1,20 @@
 """Weights and constants as Core ML stores them: float16, or integers with float16 scales."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from backends.coreml.inputs import EMBEDDINGS
-from backends.decoder import Attention, Decoder, Quantized, Weight, Weights
+from backends.decoder import Attention, Decoder, Lazy, Quantized, Weight, Weights
 from backends.quantize import dequantize, half
 
 
-class Stored(Mapping[str, Weight]):
+class Stored(Lazy):
     """The same weights as they will be stored, each read once and kept for all functions."""
 
     def __init__(self, weights: Weights):
-        self.weights = weights
+        self.table = self.weights = weights
         self.kept: dict[str, Weight] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.weights)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.weights
 
     def __getitem__(self, name: str) -> Weight:
         if name not in self.kept:

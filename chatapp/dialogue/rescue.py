@@ -24,8 +24,6 @@ def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
 def written(path: Path, text: str) -> Path:
     """The file with a text."""
     try:
-        if not path.parent.is_dir():
-            raise FileNotFoundError(2, "there is no such folder")
         write_whole(path, text)
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror}; choose another place") from error

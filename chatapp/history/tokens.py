@@ -1,6 +1,7 @@
 """The tokens of a reply as they are kept: lists in JSON, compressed."""
 
 import json
+import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -43,11 +44,11 @@ def of_lists(lists: Any, where: str) -> Sequence[Token]:  # Any: JSON, checked h
                 _text(text),
                 None if logprob is None else _number(logprob),
                 tuple(Alternative(_whole(one), _text(spelling), _number(chance)) for one, spelling, chance in others),
-                _number(seconds),
+                _seconds(seconds),
             )
             for number, text, logprob, seconds, others in lists
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise NotUnderstood(f"{where} has tokens that are not what we write") from error
 
 
@@ -67,3 +68,10 @@ def _number(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError
     return float(value)
+
+
+def _seconds(value: object) -> float:
+    seconds = _number(value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError
+    return seconds

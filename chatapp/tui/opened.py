@@ -22,5 +22,6 @@ class Opened:
     @property
     def place(self) -> str:
         """Backend, device and precision."""
-        placement = self.engine.placement
-        return f"{placement.backend} · {placement.device} · {placement.precision}"
+        from chatapp.comparing import describe
+
+        return describe(self.engine.placement)

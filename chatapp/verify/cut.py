@@ -4,10 +4,10 @@ At int8, rounding hides what a wrong GELU or epsilon does. The same lowering at 
 the model's own weights, shows it, and is small whatever the model's size.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from backends.decoder import Attention, Decoder, Quantized, Weight, Weights
+from backends.decoder import Attention, Decoder, Lazy, Quantized, Weight, Weights
 from chatapp.verify.prompts import LENGTH
 
 VOCABULARY = 1024
@@ -17,29 +17,20 @@ WINDOW = LENGTH // 3
 """Windows are cut too, so that the ordinary prompts go past them."""
 
 
-class Cut(Mapping[str, Weight]):
+class Cut(Lazy):
     """The weights of a cut decoder."""
 
     def __init__(self, weights: Weights, kept: Mapping[str, list[int]], vocabulary: int):
         self.weights, self.vocabulary = weights, vocabulary
-        self.sources = {name: name for name in weights if not name.startswith(tuple(kept))}
+        self.table: dict[str, str] = {name: name for name in weights if not name.startswith(tuple(kept))}
         for layers, places in kept.items():
             for i, layer in enumerate(places):
                 prefix = f"{layers}{layer}."
                 parts = [name.removeprefix(prefix) for name in weights if name.startswith(prefix)]
-                self.sources |= {f"{layers}{i}.{part}": prefix + part for part in parts}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.sources)
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.sources
+                self.table |= {f"{layers}{i}.{part}": prefix + part for part in parts}
 
     def __getitem__(self, name: str) -> Weight:
-        weight = self.weights[self.sources[name]]
+        weight = self.weights[self.table[name]]
         if name not in ("embedding", "lm_head"):
             return weight
         rows = slice(self.vocabulary)

@@ -1,11 +1,11 @@
 """The weights of a GGUF file: read and made float one at a time, or kept as the integers they are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from backends.decoder import Quantized, Weight
+from backends.decoder import Lazy, Quantized, Weight
 from backends.quantize import EXACT
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf.blocks import KINDS, Kind, dequantize, kept
@@ -44,20 +44,11 @@ def tensors_of(header: Header) -> dict[str, Tensor]:
     }
 
 
-class Kept(Mapping[str, Weight]):
+class Kept(Lazy):
     """The same weights, of which those matrices are not made float that the file has as integers."""
 
     def __init__(self, weights: Canonical):
-        self.weights = weights
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.weights)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.weights
+        self.table = self.weights = weights
 
     def parts(self, name: str) -> list[Tensor]:
         """What is read for the weight called `name`, and for its bias."""

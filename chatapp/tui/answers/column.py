@@ -201,8 +201,12 @@ class Column(Removable, Widget):
         rank = Content.assemble((f" {self.number + 1}", "bold"), " ★" if self.best else "")
         mean = Content(f" {logprob(self.score.mean)}") if self.score.scored else Content()
         state = Content.assemble((f" {self.state} ", "" if self.current else f"${self.tone}"))
-        room = max(0, width - rank.cell_length - mean.cell_length - state.cell_length)
-        heading = Content(f" {self.heading}" if self.heading else "").truncate(room, ellipsis=True)
+        heading = Content(f" {self.heading}" if self.heading else "")
+        room = max(0, width - rank.cell_length - state.cell_length)
+        if heading and heading.cell_length + mean.cell_length > room:
+            mean = Content()  # a name says more
+        room = max(0, room - mean.cell_length)
+        heading = heading.truncate(room, ellipsis=True)
         line = rank + mean + heading + Content(" " * (room - heading.cell_length)) + state
         return line.truncate(width).stylize_before(base)
 

@@ -79,12 +79,18 @@ class Bar(Widget):
             room = max(0, self.size.width - len(order) - 2)
             left = left.truncate(room, ellipsis=True)
             return left + Content.assemble(" " * (room - left.cell_length), (order, "$muted"))
-        return Content("").join([self.tab(parent.columns[index]) for index in parent.order])
+        shown = [parent.columns[index] for index in parent.order]
+        means = [f" {logprob(column.score.mean)}" for column in shown]
+        headings = [f" {column.heading}" if column.heading else mean for column, mean in zip(shown, means, strict=True)]
+        for names in (headings, means, [""] * len(shown)):  # as much of it as there is room for
+            line = Content("").join([self.tab(column, name) for column, name in zip(shown, names, strict=True)])
+            if line.cell_length <= self.size.width:
+                break
+        return line
 
-    def tab(self, column: Column) -> Content:
+    def tab(self, column: Column, name: str) -> Content:
         """A number, and what tells the answer from the others."""
         press = Style.from_meta({"answer": column.number})
-        name = f" {logprob(column.score.mean)}" if column.score.scored or not column.heading else f" {column.heading}"
         colours = "bold $background on $accent" if column.current else f"${'text' if column.ended else 'accent'}"
         style = Style.parse(colours, self.app.theme_variables)
         return Content.assemble((f" {column.number + 1}{'★' if column.best else ''}{name}", style + press))

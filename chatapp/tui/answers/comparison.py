@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -18,11 +18,12 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from chatapp import comparing
-from chatapp.generation import Delta
+from chatapp.generation import Delta, Token
 from chatapp.terminal import printable
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import Choice, Picker
 from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.keys import Keys
 from chatapp.units import milliseconds
 
@@ -69,7 +70,7 @@ class Kept:
     backend: str | None
 
 
-class ComparisonScreen(Screen[Kept | None]):
+class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     """A form to choose who answers what, then the answers; the one that is kept is the screen's result."""
 
     CSS_PATH = "comparison.tcss"
@@ -104,15 +105,17 @@ class ComparisonScreen(Screen[Kept | None]):
         self.columns: Columns | None = None
         self.taking_part: list[Way] = []
         self.texts: list[str] = []
+        self.written: list[list[Token]] = []
         self.results: list[comparing.Result] = []
         self.pulse: Timer | None = None
         self.spent = 0.0
         """Processor time of this thread when the answers were last shown."""
 
     def compose(self) -> ComposeResult:
-        about = Content.assemble((" Compare", "bold $accent"), ("  the same prompt, answered greedily", "$muted"))
+        given = "the same prompt and system prompt" if self.system else "the same prompt"
+        about = Content.assemble((" Compare", "bold $accent"), (f"  {given}, answered greedily", "$muted"))
         yield Static(about, classes="heading")
-        with Vertical(classes="form"):
+        with VerticalScroll(classes="form", can_focus=False):
             yield Static("Prompt", classes="label")
             yield self.asked
             yield Static("Models, and the backends they run on", classes="label below")
@@ -153,10 +156,13 @@ class ComparisonScreen(Screen[Kept | None]):
         """Show a column for each and start the first."""
         self.taking_part = [self.ways[name] for name in self.picker.chosen]
         self.texts = [""] * len(self.taking_part)
+        self.written = [[] for _ in self.taking_part]
         self.results = []
         caption = f"{question.max_tokens} tokens at most, {self.order.value}"
         if self.order.value == "in turn":
             caption += ": for reading along; speeds are measured one after the other"
+        else:
+            caption += "; ★ is the likeliest"
         self.columns = Columns(len(self.taking_part), self.picker.chosen, caption=caption)
         self.table.display = self.verdict.display = False
         self.add_class("-results")
@@ -203,6 +209,7 @@ class ComparisonScreen(Screen[Kept | None]):
             text = "".join(delta.text for delta in deltas)
             tokens = [token for delta in deltas for token in delta.tokens]
             self.texts[index] += text
+            self.written[index] += tokens
             if tokens:
                 columns.grow(index, text, tokens)
                 self.show_latencies(columns, index)
@@ -255,21 +262,42 @@ class ComparisonScreen(Screen[Kept | None]):
     @on(Columns.Kept)
     def keep(self, message: Columns.Kept) -> None:
         way, text = self.taking_part[message.index], self.texts[message.index]
-        if not text:
-            self.notify(f"{printable(str(way))} has written nothing yet.", severity="warning", markup=False)
-        else:
+        if text:
             self.dismiss(Kept(str(way), text, way.model, way.backend))
+        else:
+            self.refuse(way)
+
+    @on(Columns.HeatWanted)
+    def show_heat(self, message: Columns.HeatWanted) -> None:
+        """The probability of each token of an answer."""
+        from chatapp.tui.insight.heat_screen import HeatScreen
+
+        assert self.columns
+        column, tokens = self.columns.columns[message.index], self.written[message.index]
+        if tokens:
+            self.app.push_screen(HeatScreen(lambda: tokens, lambda: not column.ended, self.stop))
+        else:
+            self.refuse(self.taking_part[message.index])
+
+    def refuse(self, way: Way) -> None:
+        """There is no answer yet to do something with."""
+        self.notify(f"{printable(str(way))} has written nothing yet.", severity="warning", markup=False)
 
     @on(Columns.Left)
     async def action_leave(self) -> None:
         """Stop the models; where none runs, go back to the form, and from there out."""
-        if self.answering and self.running:
-            self.running.stop()
-            self.flush()
+        if self.answering:
+            self.stop()
         elif self.columns:
             await self.show_form()
         else:
             self.dismiss(None)
+
+    def stop(self) -> None:
+        """Stop the models."""
+        if self.running:
+            self.running.stop()
+            self.flush()
 
     async def show_form(self) -> None:
         """Ask anew."""
@@ -283,14 +311,6 @@ class ComparisonScreen(Screen[Kept | None]):
     def on_unmount(self) -> None:
         if self.running:
             self.running.stop()
-
-    def rest(self, seconds: float) -> bool:
-        """Stop what runs; whether it ended within this time."""
-        if not self.running:
-            return True
-        self.running.stop()
-        self.running.join(seconds)
-        return not self.running.is_alive()
 
 
 def muted(text: str) -> Content:

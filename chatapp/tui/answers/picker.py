@@ -74,6 +74,9 @@ class Picker(Widget, can_focus=True):
         self.top = max(self.top, self.cursor - self.size.height + 2)
         self.refresh()
 
+    def on_resize(self) -> None:
+        self.action_move(0)  # the cursor stays in sight
+
     def action_turn(self, pages: int) -> None:
         """Go a page further."""
         self.action_move(pages * max(1, self.size.height - 2))

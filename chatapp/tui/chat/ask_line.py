@@ -11,8 +11,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from chatapp.tui.ends_once import EndsOnce
 
-class AskLine(ModalScreen[str | None]):
+
+class AskLine(EndsOnce, ModalScreen[str | None]):
     """Dismisses with the line, or with None where it is left."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="line.leave")]

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from chatapp.errors import one_line
 from chatapp.terminal import printable
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.chat.reply import ended
+from chatapp.tui.chat.reply import aside, ended
 from chatapp.tui.engines import Choice, Engines, Opening
 from chatapp.tui.start import Start
 from chatapp.tui.telling import telling
@@ -62,6 +62,8 @@ class Conversations(Screen[None]):
         self.lack = ""
         """Why there is no history, where one is wanted."""
         self.retrying: Timer | None = None
+        self.keeper: Thread | None = None
+        """The thread that opened the history, or tried last to save."""
         self.pane = self.new_pane(start.choice, "completion" if start.choice.model == "builtin" else "chat")
         """The one that is shown."""
         self.panes = [self.pane]
@@ -76,7 +78,12 @@ class Conversations(Screen[None]):
     # What is opened behind the first frame
 
     def load(self) -> None:
-        Thread(target=self.open_history, name="history", daemon=True).start()
+        self.in_thread(self.open_history)
+
+    def in_thread(self, act: Callable[[], None]) -> None:
+        """Let what waits for the disk wait elsewhere."""
+        self.keeper = Thread(target=act, name="history", daemon=True)
+        self.keeper.start()
 
     def open_history(self) -> None:
         """The thread."""
@@ -100,7 +107,7 @@ class Conversations(Screen[None]):
         """Try to save again in a while."""
         if self.retrying:
             self.retrying.stop()
-        self.retrying = self.set_timer(RETRY, Thread(target=self.catch_up, name="history", daemon=True).start)
+        self.retrying = self.set_timer(RETRY, partial(self.in_thread, self.catch_up))
 
     def save_all(self, history: History) -> None:
         """There is a history at last: it gets what was said meanwhile."""
@@ -201,13 +208,15 @@ class Conversations(Screen[None]):
 
     def rest(self, seconds: float) -> bool:
         """Stop what runs in threads and keep what was typed; whether it ended within this time."""
-        threads: list[Thread] = list(self.engines.opening.values())
+        if self.retrying:
+            self.retrying.stop()
+        threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper])]
         for pane in self.panes:
             pane.keep_draft()
             for reply in filter(None, (pane.reply, pane.last)):
                 reply.stop()
                 threads.append(reply.thread)
-        return ended(threads, seconds)
+        return ended([*threads, *aside()], seconds)
 
     # Which conversation is shown
 

@@ -12,8 +12,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from chatapp.tui.ends_once import EndsOnce
 
-class CountScreen(ModalScreen[int | None]):
+
+class CountScreen(EndsOnce, ModalScreen[int | None]):
     """Dismisses with how many answers there are to be, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="count.leave")]

@@ -21,7 +21,9 @@ class Figures:
     prefill: float = 0.0
     time_to_first_token: float | None = None
     latencies: list[float] = field(default_factory=list)
-    """Of every token after the first."""
+    """Of every token after the first of each answer."""
+    spent: dict[int, float] = field(default_factory=dict)
+    """What each answer that has a token took after its first one; together they are decoded at once."""
     usage: Usage | None = None
     """The engine's own summary, once the reply has ended by itself."""
 
@@ -33,7 +35,12 @@ class Figures:
                 spent = timings.prefill + timings.decode + timings.sampling + timings.detokenising
                 self.time_to_first_token = (self.time_to_first_token or 0.0) + spent
             self.prefill += timings.prefill
-            self.latencies += [token.seconds for token in (delta.tokens if self.tokens else delta.tokens[1:])]
+            for token in delta.tokens:
+                if delta.index in self.spent:
+                    self.latencies.append(token.seconds)
+                    self.spent[delta.index] += token.seconds
+                else:
+                    self.spent[delta.index] = 0.0
             self.tokens += len(delta.tokens)
             if delta.usage:
                 self.settle(delta.usage)
@@ -50,7 +57,7 @@ class Figures:
     def tokens_per_second(self) -> float | None:
         if self.usage:
             return self.usage.tokens_per_second
-        spent = sum(self.latencies)
+        spent = max(self.spent.values(), default=0.0)
         return len(self.latencies) / spent if spent else None
 
     @property

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 
 MOST = 30
 """Lines that are seen at once."""
@@ -19,7 +20,7 @@ EDGES = 8
 """Lines of the window that are not the text's."""
 
 
-class NoteScreen(ModalScreen[None]):
+class NoteScreen(EndsOnce, ModalScreen[None]):
     """A heading and a text that may be longer than the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Back", id="note.leave")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -60,6 +61,11 @@ class Reply:
     def take(self) -> list[Delta]:
         """The deltas that arrived since the last call."""
         return [self.deltas.popleft() for _ in range(len(self.deltas))]
+
+
+def aside() -> list[Thread]:
+    """The threads in which models compute something other than a reply; their screens may be gone already."""
+    return [thread for thread in threading.enumerate() if thread.name in ("comparison", "preview")]
 
 
 def ended(threads: Iterable[Thread], seconds: float) -> bool:

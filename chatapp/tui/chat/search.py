@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from chatapp.errors import one_line
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.history import Found
@@ -26,7 +27,7 @@ FOUND = 50
 """Places shown at most."""
 
 
-class SearchScreen(ModalScreen["Found | None"]):
+class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
     """Words to look for, and where they are; dismisses with the place that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -113,7 +113,8 @@ def compare(screen: ChatScreen) -> None:
     pane = screen.pane
     prompt = pane.box.text or (pane.last_question.text if pane.last_question else "")
     chosen = [Way(pane.choice.model, None)]
-    screen.app.push_screen(ComparisonScreen(names, places, open_way, prompt=prompt, chosen=chosen), take)
+    system = pane.dialogue.setup.system if pane.dialogue else ""
+    screen.app.push_screen(ComparisonScreen(names, places, open_way, prompt=prompt, system=system, chosen=chosen), take)
 
 
 def suggest(screen: ChatScreen) -> Offer | None:

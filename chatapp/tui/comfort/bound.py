@@ -23,6 +23,7 @@ def everything() -> list[Action]:
     from chatapp.tui.comfort.help import Help
     from chatapp.tui.comfort.theme_picker import ThemePicker
     from chatapp.tui.insight.heat import HeatView
+    from chatapp.tui.insight.heat_screen import HeatScreen
     from chatapp.tui.insight.latencies import LatencyScreen
     from chatapp.tui.insight.table import TokenTable
     from chatapp.tui.insight.text import HeatText
@@ -36,5 +37,5 @@ def everything() -> list[Action]:
     return actions(
         *(ChatApp, ChatScreen, Sidebar, Said, Prompt, Notebook, Columns, ComparisonScreen, HeatView, HeatText),
         *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
-        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, Help, ThemePicker),
+        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, Help, ThemePicker),
     )

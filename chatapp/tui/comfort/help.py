@@ -18,6 +18,7 @@ from textual.widgets import Input, Static
 
 from chatapp import slash
 from chatapp.keymap import Action
+from chatapp.tui.ends_once import EndsOnce
 
 MOUSE = (
     ("wheel", "scroll"),
@@ -50,7 +51,7 @@ class Section:
     rows: Sequence[Row]
 
 
-class Help(ModalScreen[None]):
+class Help(EndsOnce, ModalScreen[None]):
     """The keys, in the sections they work in; what is typed filters them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -11,11 +11,13 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from chatapp.tui.ends_once import EndsOnce
+
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 """In the order in which fingers find them."""
 
 
-class Jump(ModalScreen[Widget | None]):
+class Jump(EndsOnce, ModalScreen[Widget | None]):
     """Gives the widget that was chosen; any key that is no letter of these gives None."""
 
     DEFAULT_CSS = """

@@ -15,12 +15,13 @@ from textual.style import Style
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from chatapp.tui.ends_once import EndsOnce
 from themes import Theme
 
 ROLES = ("accent", "model", "success", "warning", "error")
 
 
-class ThemePicker(ModalScreen[str | None]):
+class ThemePicker(EndsOnce, ModalScreen[str | None]):
     """Gives the name of the theme that was taken; escape gives None and the theme from before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave_it", "Back", id="themes.back")]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.screen import Screen
 
 from chatapp.generation.delta import Token
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.keys import Keys
 
@@ -15,12 +17,17 @@ PAUSE = 0.2
 """Seconds between two looks at an answer that grows."""
 
 
-class HeatScreen(Screen[tuple[Token, ...] | None]):
+class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
     """Ends with the tokens that another answer is to begin with, where its user chose one."""
 
-    def __init__(self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool]) -> None:
+    BINDINGS = [Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop")]
+
+    def __init__(
+        self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool], stop: Callable[[], object]
+    ) -> None:
+        """`stop` ends what is growing."""
         super().__init__()
-        self.tokens, self.growing = tokens, growing
+        self.tokens, self.growing, self.stop = tokens, growing, stop
         self.view = HeatView(tokens(), growing=growing())
 
     def compose(self) -> ComposeResult:
@@ -40,6 +47,13 @@ class HeatScreen(Screen[tuple[Token, ...] | None]):
         if not self.view.growing:
             self.pulse.stop()
             self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.view.growing if action == "stop" else True
+
+    def action_stop(self) -> None:
+        if self.growing():
+            self.stop()
 
     def on_heat_view_closed(self) -> None:
         self.dismiss(None)

@@ -18,6 +18,7 @@ from textual.widgets import Input, Static
 
 from chatapp.measurements import Answer, Form, MeasurementsError, free_path, save
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
 from chatapp.tui.insight.table import MISSING, TokenTable
 from chatapp.tui.keys import Keys
@@ -161,7 +162,7 @@ class SaveLine(Horizontal):
         self.remove()
 
 
-class LatencyScreen(Screen[None]):
+class LatencyScreen(EndsOnce, Screen[None]):
     """Every token's latency of one answer as figures, chart, histogram and table."""
 
     CSS_PATH = Path(__file__).with_name("latencies.tcss")
@@ -171,7 +172,7 @@ class LatencyScreen(Screen[None]):
         Binding("j", "export('json')", "Save JSON", id="latencies.json"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-medium"), (108, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-short"), (30, "-high")]
 
     @dataclass
     class Exported(Message):

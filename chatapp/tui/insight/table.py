@@ -25,6 +25,13 @@ from chatapp.units import milliseconds
 MISSING = "–"
 LONGEST = 32
 """Columns that a token's text takes at most where there are bars."""
+FIGURE = 12
+"""Columns of each of the last two figures."""
+
+
+def figures(width: int) -> int:
+    """How many of the last two figures there is room for: a part of one would be another figure."""
+    return min(2, max(0, (width - 26) // FIGURE))
 
 
 class TokenTable(ScrollView, can_focus=True):
@@ -112,7 +119,7 @@ class TokenTable(ScrollView, can_focus=True):
 
     def room(self, width: int) -> tuple[int, int]:
         """Columns of the text and of the bar, for which a narrow screen has no room."""
-        rest = max(6, width - 44)
+        rest = max(6, width - 20 - FIGURE * figures(width))
         bars = max(rest // 2, rest - LONGEST) if rest >= 24 else 0
         return rest - bars, bars
 
@@ -123,7 +130,8 @@ class TokenTable(ScrollView, can_focus=True):
         names, bars = self.room(width)
         name = Content(text).truncate(names, ellipsis=True)
         padded = name.plain + " " * (names - name.cell_length)
-        return f"{number:>7}  ", f"{padded}{latency:>9}  ", f"{strip:{bars}}", f"{share:>12}{elapsed:>12}"
+        last = "".join(f"{figure:>{FIGURE}}" for figure in (share, elapsed)[: figures(width)])
+        return f"{number:>7}  ", f"{padded}{latency:>9}  ", f"{strip:{bars}}", last
 
     # The cursor
 

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.models.columns import labelled
 from chatapp.units import count, size
 
@@ -22,7 +23,7 @@ EDGES = 6
 """Cells of its border and padding; as many rows are not the question's."""
 
 
-class Asking(ModalScreen[bool]):
+class Asking(EndsOnce, ModalScreen[bool]):
     """A question that is answered with yes or no; no is the way out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

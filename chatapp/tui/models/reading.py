@@ -11,11 +11,13 @@ from typing import TypeVar
 from textual.message import Message
 from textual.screen import Screen
 
+from chatapp.tui.ends_once import EndsOnce
+
 Result = TypeVar("Result")
 Found = TypeVar("Found")
 
 
-class Reading(Screen[Result]):
+class Reading(EndsOnce, Screen[Result]):
     """A screen that reads without standing still, and shows only what was asked for last."""
 
     @dataclass

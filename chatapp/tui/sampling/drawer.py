@@ -95,6 +95,8 @@ class SamplingDrawer(Widget, can_focus=True):
         """The row that the keys move, and the first one that is shown."""
         self.typed: str | None = None
         """A value in the making."""
+        self.away = False
+        """Whether the keys have gone elsewhere."""
         self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
 
     def on_mount(self) -> None:
@@ -111,7 +113,7 @@ class SamplingDrawer(Widget, can_focus=True):
     def take(self, defaults: Options, chosen: Mapping[str, Any], when_full: WhenFull) -> None:
         """Show another conversation's options, or another model's; nothing is posted."""
         self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
-        self.typed, self.error = None, ""
+        self.typed, self.error, self.preview = None, "", None
         self.look_again()
 
     def show(self, preview: Preview | None) -> None:
@@ -183,6 +185,9 @@ class SamplingDrawer(Widget, can_focus=True):
     def action_default(self) -> None:
         field = self.field
         self.choose(field, "stop" if field.kind == "choice" else getattr(self.defaults, field.name))
+        if field.name in self.chosen:  # another model's default, or set by its value
+            del self.chosen[field.name]
+            self.post_message(self.Changed(dict(self.chosen)))
 
     def action_presets(self) -> None:
         self.post_message(self.PresetsOpened())
@@ -253,10 +258,15 @@ class SamplingDrawer(Widget, can_focus=True):
         return True
 
     def on_blur(self) -> None:
-        self.typed = None
+        self.away = True
         self.refresh()
 
     def on_focus(self) -> None:
+        """Its user is back, perhaps from writing something."""
+        if self.away:
+            self.preview = None
+            self.look_again()
+        self.away = False
         self.refresh()
 
     # The mouse
@@ -287,8 +297,13 @@ class SamplingDrawer(Widget, can_focus=True):
 
     @property
     def rows(self) -> int:
-        """Rows there are for options, below the title."""
-        return min(len(FIELDS), max(1, self.size.height - 1))
+        """Rows there are for options, below the title and above what was refused."""
+        return min(len(FIELDS), max(1, self.size.height - 1 - len(self.refusal)))
+
+    @property
+    def refusal(self) -> list[str]:
+        """Why a value was refused, in lines."""
+        return textwrap.wrap(printable(self.error), max(1, self.size.width))
 
     def render(self) -> Content:
         width, rows = self.size.width, self.rows
@@ -298,8 +313,7 @@ class SamplingDrawer(Widget, can_focus=True):
             ("Sampling", "bold $text"), (f"{count} changed".rjust(width - 8) if count else "", "$muted")
         )
         lines = [title, *(self.line(place) for place in range(self.first, self.first + rows))]
-        if self.error:
-            lines += [Content.styled(line, "$error") for line in textwrap.wrap(printable(self.error), width)]
+        lines += [Content.styled(line, "$error") for line in self.refusal]
         room = self.size.height - len(lines)
         if self.look and room > 2:
             lines.append(Content.styled("─" * width, "$muted 40%"))

@@ -129,22 +129,25 @@ def stop_from_lines(lines: str) -> tuple[str, ...]:
 
 def bias_to_lines(biases: Mapping[int, float]) -> str:
     """Biases for an editor, `ID=BIAS` in each line."""
-    return "\n".join(f"{token}={bias:g}" for token, bias in biases.items())
+    return "\n".join(f"{token}={str(float(bias)).removesuffix('.0')}" for token, bias in biases.items())
 
 
 def bias_from_lines(lines: str) -> dict[int, float]:
     """The biases in an editor's lines."""
-    biases = {}
+    biases: dict[int, float] = {}
     for place, line in enumerate(lines.split("\n"), 1):
         if not line.strip():
             continue
         token, _, bias = line.partition("=")
         try:
-            biases[int(token)] = float(bias)
+            number, value = int(token), float(bias)
         except ValueError:
             raise OptionError(
                 f"line {place} must be ID=BIAS, such as 11=-2.5 or 11=-inf, not {line.strip()!r}"
             ) from None
+        if number in biases:
+            raise OptionError(f"line {place} has token {number} once more; leave one of its lines")
+        biases[number] = value
     return biases
 
 

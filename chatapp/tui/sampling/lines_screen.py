@@ -14,9 +14,12 @@ from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 
 
-class LinesScreen(ModalScreen[Any]):  # Any: the value that the lines mean; None where they are left as they were
+class LinesScreen(
+    EndsOnce, ModalScreen[Any]
+):  # Any: the value that the lines mean; None where they are left as they were
     """An editor over the page."""
 
     CSS_PATH = "screens.tcss"

@@ -20,6 +20,7 @@ from chatapp import presets
 from chatapp.generation import Options
 from chatapp.presets import Preset, PresetError
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import FIELDS
 from chatapp.tui.sampling.looking import Look, Looking
@@ -33,10 +34,11 @@ KEYS = (
 )
 
 
-class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
+class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
     """A list of names; ends with the options that differ from the model's defaults, or None."""
 
     CSS_PATH = "screens.tcss"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (56, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "name('save')", "Save as", id="presets.save"),
         Binding("r", "name('rename')", "Rename", id="presets.rename"),
@@ -171,7 +173,7 @@ class PresetPicker(ModalScreen[Mapping[str, Any] | None]):  # Any: what Options 
         name = self.highlighted.name
         if purpose == "rename" and self.highlighted.built_in:
             return self.refuse(f"the preset {name!r} is built in and stays")
-        self.naming = purpose
+        self.naming, self.doomed = purpose, ""
         self.refuse("")
         asked = self.query_one(Input)
         asked.placeholder = "a name for the options you have now" if purpose == "save" else "another name"

@@ -17,6 +17,7 @@ from textual.widgets.option_list import Option
 from chatapp import system_prompts
 from chatapp.system_prompts import Entry, SystemPromptError
 from chatapp.terminal import printable
+from chatapp.tui.ends_once import EndsOnce
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
@@ -25,7 +26,7 @@ KEYS = (
 NOTHING = "Without a system prompt the model answers as it was trained to."
 
 
-class SystemPromptScreen(ModalScreen[str | None]):
+class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
     """Names on the left, the text on the right; ends with the text to use (empty: none), or None."""
 
     CSS_PATH = "screens.tcss"
@@ -140,7 +141,9 @@ class SystemPromptScreen(ModalScreen[str | None]):
         return self.query_one(Input).has_class("-asked")
 
     def action_keep(self) -> None:
-        """Ask for the name to save the text under."""
+        """Ask for the name to save the text under; take it, where that was asked already."""
+        if self.naming:
+            return self.take_name()
         self.say("")
         asked = self.query_one(Input)
         asked.value = self.highlighted

@@ -1,0 +1,16 @@
+"""An app with our themes, for a part of the screen by itself."""
+
+from textual.app import App
+
+import themes
+from chatapp.tui.palette import palette
+
+
+class ThemedApp(App[None]):
+    """An app in our colours."""
+
+    def __init__(self, theme: str = "midnight") -> None:
+        super().__init__()
+        for ours in themes.load().values():
+            self.register_theme(palette(ours))
+        self.theme = theme
