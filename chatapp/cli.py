@@ -186,12 +186,11 @@ def devices(given: Namespace) -> int:
 
 def bench(given: Namespace) -> int:
     """Time a model."""
-    from chatapp import bench, selection
-    from chatapp.steps import json_steps
+    from chatapp import bench, selection, steps
 
-    steps = 0 if given.load else given.tokens
+    tokens = 0 if given.load else given.tokens
     if given.all_backends:
-        rest = ["--load"] if given.load else ["--tokens", str(steps)]
+        rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
         figures = bench.measure_each(given.model, selection.places(), rest)
     else:
@@ -200,9 +199,9 @@ def bench(given: Namespace) -> int:
         def folder_of(place: "Placement") -> Path:
             return models.lowered(models.get(given.model), place.backend, place.precision).folder
 
-        with json_steps() if given.steps else progress(given.model) as on_progress:
+        with steps.json_steps() if given.steps else progress(given.model) as on_progress:
             open_one = partial(selection.open_engine, models, given.model, wish_of(given), on_fallback=warn)
-            figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, steps, on_progress)]
+            figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
     return 0
 
