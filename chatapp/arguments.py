@@ -230,6 +230,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     form = bench.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print a row for each figure")
+    bench.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)  # for jobs.py
     add_placement(bench)
 
     why = command("why", "tell why a model runs where it does, as measured here", details=WHY)
@@ -245,6 +246,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     )
     verify.add_argument("--write", metavar="FILE", type=_npz, help="keep the reference as .npz, for use elsewhere")
     verify.add_argument("--json", action="store_true", help="print JSON")
+    verify.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
     add_placement(verify)
 
     session_arguments.add_actions(

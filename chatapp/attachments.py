@@ -7,7 +7,7 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,8 @@ FOLDER_LIMIT: Final = 256_000
 """Bytes that the files of a folder may have together; the rest is only listed."""
 LISTED: Final = 200
 """Files of a folder that are listed."""
+MOST_FILES: Final = 2_000
+"""Files of one folder that are looked at: one with very many hides no other."""
 SKIPPED: Final = {"__pycache__", "node_modules"}
 """Folders that nobody means; hidden ones are skipped as well."""
 
@@ -72,17 +74,21 @@ def scan(root: Path, *, limit: int = 10_000, seconds: float = 2.0) -> Scan:
     """Text files and folders below `root`, nearest first, at most so many and for at most so long."""
     found: list[Candidate] = []
     queue, end = deque([""]), time.monotonic() + seconds
+    complete = True
     while queue:
-        inside = queue.popleft()
+        inside, files = queue.popleft(), 0
         for entry in entries(root / inside):
             if len(found) >= limit or time.monotonic() > end:
                 return Scan(tuple(found), complete=False)
             if entry.is_dir(follow_symlinks=False):
                 queue.append(f"{inside}{entry.name}/")
                 found.append(Candidate(f"{inside}{entry.name}/"))
+            elif files == MOST_FILES:
+                complete = False
             elif (size := text_size(Path(entry.path))) is not None:
+                files += 1
                 found.append(Candidate(inside + entry.name, size))
-    return Scan(tuple(found))
+    return Scan(tuple(found), complete)
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -118,8 +124,8 @@ def rank(query: str, candidates: Sequence[Candidate], limit: int = 8) -> list[Ca
     if not wanted:
         near = sorted(candidates, key=lambda candidate: candidate.path.rstrip("/").count("/"))  # stable: by name within
         return near[:limit]
-    letters = re.compile(".*?".join(map(re.escape, wanted)))
-    fitting = [(score(wanted, path), path, found) for found in candidates if letters.search(path := path_of(found))]
+    letters = re.compile("".join(f"(?>.*?{re.escape(letter)})" for letter in wanted))  # takes each where it is first
+    fitting = [(score(wanted, path), path, found) for found in candidates if letters.match(path := path_of(found))]
     return [found for _, _, found in sorted(fitting, key=lambda fit: fit[:2])[:limit]]
 
 
@@ -189,8 +195,14 @@ def is_there(path: str, root: Path) -> bool:
 # Reading
 
 
-def attach(text: str, root: Path) -> tuple[Attachment, ...]:
-    """Everything that a text mentions, each once, as it is now; InputError where something cannot be taken."""
+def attach(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment, ...]:
+    """Everything that a text mentions, each once, as it is now; InputError where something cannot be taken.
+
+    The paths in `known` were there while it was typed: one that is gone since would pass for a word.
+    """
+    for path in known:
+        if mention(path) in text and not is_there(path, root):
+            raise InputError(f"{path} is not there any more; take @{path} out, or put it back")
     paths = dict.fromkeys(found.path for found in mentions(text, lambda path: is_there(path, root)))
     return tuple(read(path, root) for path in paths)
 
@@ -218,9 +230,11 @@ def file_text(path: str, place: Path) -> str:
     found = place.stat()
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{path} is neither a file nor a folder")
-    if found.st_size > LARGEST:
-        raise InputError(f"{path} is too large to attach: {in_bytes(found.st_size)}, at most {in_bytes(LARGEST)}")
-    content = place.read_bytes()
+    with place.open("rb") as file:
+        content = file.read(LARGEST + 1)  # the size of a file that the system makes up, or that grows, tells nothing
+    if len(content) > LARGEST:
+        size = in_bytes(max(found.st_size, len(content)))
+        raise InputError(f"{path} is too large to attach: {size}, at most {in_bytes(LARGEST)}")
     if b"\0" in content:
         raise InputError(f"{path} is not a text file")
     try:
@@ -260,3 +274,14 @@ def block(path: str, text: str, language: str | None = None) -> str:
     suffix = path.rpartition("/")[2].rpartition(".")[2] if language is None and "." in path else ""
     info = suffix if suffix.isalnum() else ""
     return f"{path}:\n{fence}{info}\n{text.rstrip(chr(10))}\n{fence}"
+
+
+def summary(found: Sequence[Attachment], tokens: int | None) -> str:
+    """What is attached, in one line."""
+    if not found:
+        return ""
+    left_out = sum(attachment.left_out for attachment in found)
+    parts = [", ".join(attachment.path for attachment in found)]
+    parts += [f"~{tokens:,} tokens in all"] if tokens is not None else []
+    parts += [f"{left_out:,} files only listed"] if left_out else []
+    return " · ".join(parts)

@@ -17,6 +17,7 @@ from chatapp.generation.memory import peak_memory
 from chatapp.terminal import printable
 from chatapp.timing import Decode, Prefill, time_decode, time_prefill
 from chatapp.units import bars, milliseconds, size, table
+from model_store import Progress
 
 PROMPTS = (16, 64, 256, 1024)
 """Lengths of the prompts, in tokens, as far as the context holds them."""
@@ -92,7 +93,12 @@ def read_figures(facts: dict[str, Any]) -> Figures:  # Any: parsed JSON
     return Figures(**{**facts, "placement": placement, "prefill": prefill, "decode": decode})
 
 
-def measure(open_model: Callable[[], Engine], folder_of: Callable[[Placement], Path], tokens: int) -> Figures:
+def measure(
+    open_model: Callable[[], Engine],
+    folder_of: Callable[[Placement], Path],
+    tokens: int,
+    on_progress: Progress | None = None,
+) -> Figures:
     """Time the model that `open_model` opens, decoding `tokens` steps; none: only how it loads.
 
     `folder_of` tells where the lowered model is.
@@ -106,14 +112,27 @@ def measure(open_model: Callable[[], Engine], folder_of: Callable[[Placement], P
     engine = open_model()
     session = engine.session
     lengths = [length for length in PROMPTS if length <= session.context_length] or [session.context_length]
+    parts = [*lengths, *BATCHES] if tokens else []
+
+    def begun(done: int) -> None:
+        if on_progress:
+            on_progress("timing", done / len(parts))
+
+    prefill, decode = [], []
+    for done, length in enumerate(parts[: len(lengths)]):
+        begun(done)
+        prefill.append(time_prefill(session, length))
+    for done, batch in enumerate(parts[len(lengths) :], len(lengths)):
+        begun(done)
+        decode.append(time_decode(session, batch, tokens))
     return Figures(
         placement,
         lowering_seconds,
         first_load,
         cold_load,
         engine.load_seconds,
-        tuple(time_prefill(session, length) for length in lengths if tokens),
-        tuple(time_decode(session, batch, tokens) for batch in BATCHES if tokens),
+        tuple(prefill),
+        tuple(decode),
         peak_memory(),
     )
 

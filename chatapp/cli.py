@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,11 +186,11 @@ def devices(given: Namespace) -> int:
 
 def bench(given: Namespace) -> int:
     """Time a model."""
-    from chatapp import bench, selection
+    from chatapp import bench, selection, steps
 
-    steps = 0 if given.load else given.tokens
+    tokens = 0 if given.load else given.tokens
     if given.all_backends:
-        rest = ["--load"] if given.load else ["--tokens", str(steps)]
+        rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
         figures = bench.measure_each(given.model, selection.places(), rest)
     else:
@@ -198,7 +199,9 @@ def bench(given: Namespace) -> int:
         def folder_of(place: "Placement") -> Path:
             return models.lowered(models.get(given.model), place.backend, place.precision).folder
 
-        figures = [bench.measure(lambda: open_model(given, given.model), folder_of, steps)]
+        with steps.json_steps() if given.steps else progress(given.model) as on_progress:
+            open_one = partial(selection.open_engine, models, given.model, wish_of(given), on_fallback=warn)
+            figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
     return 0
 
@@ -221,12 +224,13 @@ def verify(given: Namespace) -> int:
     from dataclasses import asdict
 
     from chatapp import selection
+    from chatapp.steps import json_steps
     from chatapp.verify import reference_file, report, sources, verdict
 
     models, wish = store(), wish_of(given)
     model = models.get(given.model)
     destination = reference_file.destination(given.write) if given.write else None
-    with progress(model.name) as on_progress:
+    with json_steps() if given.steps else progress(model.name) as on_progress:
         way = selection.expected(models, model, wish)
         reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
         if destination:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from chatapp.errors import InputError
@@ -42,7 +44,8 @@ def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         try:
-            code = subprocess.run([*words, str(file)], check=False).returncode
+            with interrupts_ignored():
+                code = subprocess.run([*words, str(file)], check=False).returncode
         except OSError as error:
             raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
         if code:
@@ -52,3 +55,13 @@ def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
         except OSError as error:
             raise InputError(f"{words[0]} left no text; yours is as it was") from error
     return written if text.endswith("\n") else written.removesuffix("\n")  # most editors end the last line
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ctrl+C is the editor's as long as it has the terminal."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # SIG_IGN would be the editor's, too
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

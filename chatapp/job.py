@@ -52,7 +52,7 @@ class Job:
 
 
 def heard(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
-    """What changes about a pull that says so."""
+    """What changes about a job whose process says so."""
     if facts.get("event") == "plan":
         done, size = max(job.done, int(facts["there"])), int(facts["size"])
         return {"done": done, "size": size, "share": part(done, size), "facts": facts}

@@ -22,8 +22,8 @@ WORDS: Mapping[Kind, tuple[str, ...]] = {
     "pull": ("pull", "--json"),
     "plan": ("pull", "--dry-run", "--json"),
     "search": ("search", "--json"),
-    "verify": ("verify", "--json"),
-    "bench": ("bench", "--json"),
+    "verify": ("verify", "--json", "--steps"),
+    "bench": ("bench", "--json", "--steps"),
     "remove": ("rm",),
 }
 """What each kind runs."""
@@ -38,6 +38,8 @@ PHASES: Mapping[Kind, str] = {
     "remove": "removing",
 }
 """What each kind does first."""
+TELLING = ("pull", "verify", "bench")
+"""Kinds whose process tells how far it is."""
 PATIENCE = 10.0
 """Seconds that a process has to end by itself when it is told to."""
 KEPT = 100
@@ -131,9 +133,9 @@ class Jobs:
             try:
                 self.run(job)
             except OSError as error:  # no process can be started, or there is no room for what it says
-                self.change(job, state="failed", result=f"{error.strerror or error}")
+                self.fail(job.number, f"{error.strerror or error}")
             except (LookupError, TypeError) as error:
-                self.change(job, state="failed", result=f"its process told something else than it should ({error!r})")
+                self.fail(job.number, f"its process told something else than it should ({error!r})")
 
     def next(self, lane: Lane) -> Job | None:
         """The job that is to be done now."""
@@ -152,28 +154,36 @@ class Jobs:
                 if self.jobs[job.number].ended or self.closed:
                     return
                 process = self.processes[job.number] = start(words, complaints)
-            assert process.stdout
             said = []
-            with process.stdout:
-                for line in process.stdout:
-                    said.append(line)
-                    if job.kind == "pull":
-                        self.hear(job.number, line)
-            code = process.wait()
+            try:
+                assert process.stdout
+                with process.stdout:
+                    for line in process.stdout:
+                        facts = parsed(line) if job.kind in TELLING else {}
+                        if facts.get("event") != "step":
+                            said.append(line)
+                        self.hear(job.number, facts)
+                code = process.wait()
+            finally:
+                stop(process)
+                with self.lock:
+                    del self.processes[job.number]
             with self.lock:
-                del self.processes[job.number]
                 complaints.seek(0)
                 self.end(self.jobs[job.number], code, "".join(said), complaints.read())
 
-    def hear(self, number: int, line: str) -> None:
-        """Take up what a pull says about how far it is."""
+    def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
+        """Take up what a process says about how far it is."""
         with self.lock:
-            if not (job := self.jobs[number]).ended and (fields := heard(job, parsed(line))):
+            if not (job := self.jobs[number]).ended and (fields := heard(job, facts)):
                 self.change(job, **fields)
 
     def end(self, job: Job, code: int, said: str, complaints: str) -> None:
         """Say what came of a job whose process has ended."""
-        if job.ended or self.closed:
+        if self.closed:
+            return
+        if job.ended:  # it was cancelled, and has let go of what it held only now
+            self.on_change(job)
             return
         self.forget(job)
         ended: dict[str, Any] = {"rate": 0.0, "seconds_left": None, "note": ""}
@@ -187,6 +197,13 @@ class Jobs:
             self.change(job, state="failed", result=complaint(complaints, code), **ended)
         else:
             self.change(job, state="done", share=1.0, result=outcome(job.kind, facts, said), facts=facts, **ended)
+
+    def fail(self, number: int, why: str) -> None:
+        """Say that a job went wrong, unless it was cancelled."""
+        with self.lock:
+            if not (job := self.jobs[number]).ended:
+                self.forget(job)
+                self.change(job, state="failed", result=why, rate=0.0, seconds_left=None)
 
     def change(self, job: Job, **fields: Any) -> Job:
         """Put another state of a job in its place, and tell."""

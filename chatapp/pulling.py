@@ -1,7 +1,6 @@
 """`pull` and `login`: what they print, and what follows a pull until the model is ready."""
 
 import getpass
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import backends
 from chatapp import offline, selection
 from chatapp.errors import InputError
 from chatapp.selection import Wish
+from chatapp.steps import json_steps, tell
 from chatapp.terminal import printable
 from chatapp.units import count, duration, size
 from model_store import Progress, Store, StoredModel, hub, pull
@@ -135,11 +135,6 @@ def plan_facts(plan: Plan) -> dict[str, object]:
     }
 
 
-def tell(event: str, **facts: object) -> None:
-    """Print one line of JSON."""
-    print(json.dumps({"event": event, **facts}), flush=True)
-
-
 @contextmanager
 def transfer_shown(as_json: bool) -> Iterator[OnTransfer]:
     """What shows a transfer: lines of JSON, bars in a terminal, or a line for each file that is whole."""
@@ -219,25 +214,6 @@ def bars() -> Iterator[OnTransfer]:
                 progress.update(tasks[file.name], total=file.size, completed=file.done, text=size(file.size))
 
         yield show
-
-
-@contextmanager
-def json_steps() -> Iterator[Progress]:
-    """What shows the steps after the transfer in JSON."""
-    yield changes(lambda step, share: tell("step", step=step, share=round(share, 2)))
-
-
-def changes(show: Progress) -> Progress:
-    """The same, only told when a hundredth has passed."""
-    last: tuple[str, int] | None = None
-
-    def told(step: str, share: float) -> None:
-        nonlocal last
-        if last != (step, round(share * 100)):
-            last = step, round(share * 100)
-            show(step, share)
-
-    return told
 
 
 def login(read: Callable[[str], str] = getpass.getpass) -> None:

@@ -77,11 +77,6 @@ def text_of(line: str) -> str:
     return line.replace("//", "/", 1) if line.lstrip().startswith("//") else line
 
 
-def completions(begun: str) -> list[Entry]:
-    """The commands whose names begin so, each once."""
-    return [entry for entry in COMMANDS if entry.name.startswith(begun) and (begun == entry.name or not entry.hidden)]
-
-
 def table() -> list[tuple[str, str]]:
     """Every command with what may follow, and what it does."""
     return [(f"{entry.name} {entry.usage}".strip(), entry.does) for entry in COMMANDS if not entry.hidden]
@@ -171,20 +166,6 @@ def _set(rest: str) -> Command:
             raise SlashError("say what to set: parameter NAME VALUE, system TEXT, history or nohistory")
     known = ["parameter", "system", "history", "nohistory"]
     raise SlashError(f"there is no setting {what!r}; {_hint(what, known)}")
-
-
-OLLAMA = {
-    "num_predict": "max_tokens",
-    "repeat_penalty": "repetition_penalty",
-}
-"""Ollama's names of our options."""
-ABSENT = {
-    "num_ctx": "the context is as long as the model's, and takes only the memory it needs",
-    "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
-    "num_thread": "the runtime chooses the threads",
-    "repeat_last_n": "a penalty counts for the whole text",
-}
-"""Ollama's parameters that have no meaning here, and why."""
 
 
 def _show(rest: str) -> Command:

@@ -23,6 +23,7 @@ Ctrl+C  stops the answer
 Ctrl+D  leaves
 \"\"\"     begins and ends a text of several lines"""
 SCREEN = "that needs the screen: chatapp without --plain opens it"
+NO_TEMPLATE = "{} has no chat template: it cannot go on with a conversation; /clear comes first"
 MODELFILE = "models here have no Modelfile; /show info, /show parameters and /show template tell what one would"
 
 
@@ -93,7 +94,7 @@ class Steering:
         """Go on with another model; the conversation stays."""
         engine = self.outside.open(name)
         if not engine.can_chat and self.talk.engine.can_chat and self.talk.dialogue.branch():
-            raise InputError(f"{name} has no chat template: it cannot go on with a conversation; /clear comes first")
+            raise InputError(NO_TEMPLATE.format(name))
         changed = engine.can_chat != self.talk.engine.can_chat
         self.talk.engine = engine
         self.talk.dialogue.change(replace(self.talk.setup, model=self.outside.store().get(name).name))

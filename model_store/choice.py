@@ -20,6 +20,7 @@ WEIGHTS = (
 OTHERS = {
     ".gguf": "GGUF files",
     ".onnx": "an ONNX model",
+    ".mlmodel": "a Core ML model",
     ".msgpack": "Flax weights",
     ".h5": "TensorFlow weights",
     ".pt": "PyTorch pickles",
@@ -39,6 +40,8 @@ GRAPHS = (
     "decoder_model_merged.onnx",
 )  # fmt: skip
 """Exported graphs as they are looked for."""
+PACKAGE = ".mlpackage"
+"""The end of a Core ML package's name, which is a folder."""
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean a device on Windows."""
 
@@ -115,7 +118,10 @@ def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list
 
 
 def exported(entries: Entries, repository: str) -> list[Wanted]:
-    """The files of a graph that was exported for a runtime, the graph first; none where there is no such graph."""
+    """The files of a graph that was exported for a runtime, the graph first; none where there is no such graph.
+
+    A Core ML package is a folder with folders in it, which no pull keeps.
+    """
     graphs = [name for name in entries if name.endswith(".onnx") and NAMES.fullmatch(name)]
     usual = [name for name in GRAPHS if name in entries]
     if not usual and len(graphs) > 1:
@@ -131,6 +137,11 @@ def exported(entries: Entries, repository: str) -> list[Wanted]:
         if lacking := [one for one in beside if one not in entries or not NAMES.fullmatch(one)]:
             raise UnsupportedCheckpoint(f"{repository} has {name} without {lacking[0]}, its weights; it cannot be run")
         return [entries[one] for one in (name, *beside)]
+    if packages := sorted({name.partition(f"{PACKAGE}/")[0] for name in entries if f"{PACKAGE}/" in name}):
+        raise UnsupportedCheckpoint(
+            f"{repository} holds only Core ML packages ({', '.join(one + PACKAGE for one in packages[:5])}), which are"
+            " not pulled; download one, with config.json and the tokenizer, and then: chatapp import PATH"
+        )
     return []
 
 

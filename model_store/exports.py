@@ -9,7 +9,7 @@ from backends import foreign
 from backends.foreign import Facts, Foreign
 from model_store import StoredModel, tokenizer, write_json
 from model_store.chat_template import chat_template
-from model_store.choice import GRAPHS
+from model_store.choice import GRAPHS, PACKAGE
 from model_store.errors import UnsupportedCheckpoint
 from model_store.imported import LINK
 from model_store.json_files import read_json
@@ -18,8 +18,6 @@ from model_store.vocabulary import check_vocabulary
 if TYPE_CHECKING:  # what it imports, listings do without
     from model_store.checkpoint import Config
 
-PACKAGE = ".mlpackage"
-"""The end of a Core ML package's name, which is a folder."""
 BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
 """What runs an export, by the end of its name."""
 REASON = "its maker chose it: an export runs as it is, on {} only"

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from model_store import BUILTIN, Progress, Store, StoredModel, StoreError, exports, is_name, pulled
+from model_store.choice import PACKAGE
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import graph_files
 from model_store.imported import FOLDER, LINK, linked, origin
@@ -89,7 +90,7 @@ def weights_at(path: Path) -> Path:
 
 def is_checkpoint(path: Path) -> bool:
     """Whether what is imported from `path` is a folder that runs where it is."""
-    return path.is_dir() and path.suffix != exports.PACKAGE
+    return path.is_dir() and path.suffix != PACKAGE
 
 
 def adopt(store: Store, source: Source) -> StoredModel:

@@ -154,16 +154,6 @@ def test_the_example_of_a_parameter_is_one(name: str) -> None:
     assert isinstance(command, SetParameter) and command.name == name
 
 
-def test_what_is_begun_is_completed_each_command_once() -> None:
-    def names(begun: str) -> list[str]:
-        return [entry.name for entry in slash.completions(begun)]
-
-    assert names("/s") == ["/set", "/show", "/save", "/search"]
-    assert names("/e") == ["/edit", "/export"]
-    assert names("/exit") == ["/exit"]
-    assert "/new" not in names("/")
-
-
 def test_help_tells_every_command_and_every_parameter() -> None:
     lines = slash.explain().splitlines()
     assert len(lines) == len(slash.table()) + 1

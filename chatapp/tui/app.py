@@ -22,6 +22,7 @@ from chatapp.tui.chat.screen import ChatScreen
 from chatapp.tui.guard import GUARD
 from chatapp.tui.palette import palette
 from chatapp.tui.start import Start
+from chatapp.tui.telling import telling
 
 if TYPE_CHECKING:
     from chatapp.history import Kind
@@ -191,13 +192,10 @@ class ChatApp(App[None]):
     def on_prompt_editor_wanted(self, message: Prompt.EditorWanted) -> None:
         """Let the user write in an editor; the screen comes back when that ends."""
         from chatapp import editor
-        from chatapp.errors import InputError
 
         try:
-            with self.suspend():
+            with self.suspend(), telling(self):  # the terminal comes back only where nothing is raised out of here
                 message.prompt.draft = editor.edit(message.draft)
-        except InputError as error:
-            self.notify(str(error), severity="warning", timeout=10, markup=False)
         except SuspendNotSupported:
             self.notify("Here no editor can take the terminal's place.", severity="warning")
 
@@ -209,7 +207,8 @@ class ChatApp(App[None]):
         def osc52(text: str) -> None:
             self.call_from_thread(self.copy_to_clipboard, text)
 
-        self.call_from_thread(self.notify, str(clipboard.copy(text, osc52, self.start.home)), markup=False)
+        with telling(self):
+            self.notify(str(clipboard.copy(text, osc52, self.start.home)), markup=False)
 
 
 def run(start: Start) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BUSY = "The model is writing: esc stops it."
 
 
-class Asking(Writing):
+class Prompting(Writing):
     """A conversation with its prompt, and the messages in it that were not answered yet."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Asking(Writing):
     ) -> None:
         super().__init__(choice, kind, memory)
         self.past = past
-        """What was asked before, the newest first; called in a thread."""
+        """What was asked before, the newest last; called in a thread."""
         self.notebook.busy = lambda: self.reply is not None
         self.note = Static("", markup=False, classes="note")
         self.failure: str | None = None
@@ -83,7 +83,7 @@ class Asking(Writing):
         else:
             await self.say(message)
 
-    async def say(self, message: Prompt.Submitted, n: int = 1) -> None:
+    async def say(self, message: Prompt.Submitted) -> None:
         """Send a message, or another version of one."""
         assert self.opened and self.dialogue
         if self.columns and self.kind == "chat":
@@ -95,7 +95,7 @@ class Asking(Writing):
             self.prompt.draft = self.draft
             self.show_note()
         else:
-            begun = await self.start(partial(self.dialogue.ask, self.opened.engine, message.text, n))
+            begun = await self.start(partial(self.dialogue.ask, self.opened.engine, message.text, message.n))
         if not begun:
             self.prompt.give_back(message.draft)
 
@@ -162,5 +162,6 @@ class Asking(Writing):
             if not self.reply and not self.columns and (self.begun or self.notebook.text.strip()):
                 self.dialogue.write(self.notebook.parts())
         elif self.dialogue and self.begun:
-            unsent = [one.draft for one in self.queue] + [self.draft if self.editing else self.prompt.draft]
+            unsent = [*(one.draft for one in self.queue), *self.prompt.sending]
+            unsent.append(self.draft if self.editing else self.prompt.draft)
             self.dialogue.keep_draft("\n".join(filter(None, unsent)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from chatapp.terminal import printable
-from chatapp.tui.chat.asking import BUSY, Asking
+from chatapp.tui.chat.asking import BUSY, Prompting
 from chatapp.tui.chat.notebook import Notebook
 from chatapp.tui.chat.versions import version
 
@@ -50,7 +50,7 @@ class Reached:
         return tokens
 
 
-class Continuing(Asking):
+class Continuing(Prompting):
     """Completion: the text is continued at its end or in a gap, differently, or from one of its tokens."""
 
     wanted = 0

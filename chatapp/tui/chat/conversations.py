@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
@@ -224,7 +225,11 @@ class Conversations(Screen[None]):
 
     def past(self) -> Sequence[str]:
         """What was asked before, the newest last; called in a thread."""
-        return self.history.prompts()[::-1] if self.history else ()
+        from chatapp.history import HistoryError
+
+        with suppress(HistoryError):  # who saves tells what is wrong with the disk
+            return self.history.prompts()[::-1] if self.history else ()
+        return ()
 
     async def show(self, pane: Pane) -> None:
         """Bring a conversation to the front; those not seen for longest leave."""

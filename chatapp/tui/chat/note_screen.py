@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -13,6 +14,11 @@ from textual.widgets import Static
 from chatapp.markdown import cut
 from chatapp.terminal import printable
 from chatapp.tui.ends_once import EndsOnce
+
+MOST = 30
+"""Lines that are seen at once."""
+EDGES = 8
+"""Lines of the window that are not the text's."""
 
 
 class NoteScreen(EndsOnce, ModalScreen[None]):
@@ -30,3 +36,7 @@ class NoteScreen(EndsOnce, ModalScreen[None]):
             with VerticalScroll(classes="lines"):
                 yield Static(self.lines, markup=False)
             yield Static("esc goes back", markup=False, classes="note")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The end of the text can be scrolled to on a low screen, too."""
+        self.query_one(".lines").styles.max_height = max(1, min(MOST, event.size.height * 9 // 10 - EDGES))

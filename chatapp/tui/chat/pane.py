@@ -14,6 +14,7 @@ from textual.message import Message as Event
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from chatapp.terminal import printable
 from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.continuing import Continuing
 from chatapp.tui.chat.welcome import Welcome
@@ -86,11 +87,18 @@ class Pane(Continuing):
         """The model could not be opened."""
         self.failure, self.wanted = error, 0
         self.give_back()
-        self.status.show("✗ no model", tone="error", hint="what you typed stays here; ^O chooses another model")
+        self.status.place, self.status.memory = "", 0
+        hint = "what you typed stays here; ^O chooses another model"
+        self.status.show("✗ no model", tone="error", hint=hint, reason=printable(" ".join(error.split())))
         self.text_changed()
 
     async def take_up(self, opened: Opened) -> None:
         """The model is open."""
+        if self.kind == "chat" and self.begun and not opened.engine.can_chat:
+            from chatapp.steering import NO_TEMPLATE
+
+            self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
+            return self.do_without(NO_TEMPLATE.format(opened.name))
         self.opened, self.failure = opened, None
         self.status.place, self.status.memory = opened.place, self.memory()
         self.heading.model, self.heading.about = opened.name, f"{count(opened.parameters)} parameters"
@@ -203,14 +211,10 @@ class Pane(Continuing):
         """Let the model write several answers: to what is typed, or else to what was asked last."""
         if self.kind == "completion":
             await self.ask(n)
-        elif text := self.prompt.text.strip():
+        elif self.prompt.text.strip():
             if self.reply or not (self.opened and self.dialogue):
-                return self.notify(BUSY if self.reply else "The model is not open yet.")
-            from chatapp.tui.prompt.prompt import Prompt
-
-            message = Prompt.Submitted(self.prompt.message(text), (), self.prompt.draft)
-            self.prompt.put("")
-            await self.say(message, n)
+                return self.notify(BUSY if self.reply else self.failure or "The model is not open yet.", markup=False)
+            self.prompt.send(n)
         else:
             await self.again(n=n)
 

@@ -12,6 +12,8 @@ from chatapp.terminal import printable
 from chatapp.tui.chat.figures import Figures, ceiling, strip
 from chatapp.units import milliseconds
 
+EMPTY = "every token's latency shows here"
+
 
 class Heading(Widget):
     """The model, the mode, and how full the context is."""
@@ -63,6 +65,8 @@ class StatusLine(Widget):
     """The theme's colour for the state."""
     hint = reactive("")
     """A few quiet words behind the state, as long as there are no figures."""
+    reason = reactive("")
+    """Why there is no model, in the second line."""
     figures: reactive[Figures | None] = reactive(None, always_update=True)
     memory = reactive(0)
     place = reactive("")
@@ -74,9 +78,14 @@ class StatusLine(Widget):
     def validate_place(self, place: str) -> str:
         return printable(place)
 
-    def show(self, state: str, *, tone: str = "muted", hint: str = "", figures: Figures | None = None) -> None:
-        """Change the first line."""
-        self.state, self.tone, self.hint, self.figures = state, tone, hint, figures
+    def validate_reason(self, reason: str) -> str:
+        return printable(reason)
+
+    def show(
+        self, state: str, *, tone: str = "muted", hint: str = "", reason: str = "", figures: Figures | None = None
+    ) -> None:
+        """Change the first line, or say in the second why there is no model."""
+        self.state, self.tone, self.hint, self.reason, self.figures = state, tone, hint, reason, figures
 
     def render(self) -> Content:
         state = Content.assemble((f" {self.state}", f"bold ${self.tone}"))
@@ -120,7 +129,8 @@ class StatusLine(Widget):
         memory = self.pair("memory", f"{self.memory / 1e6:,.0f} MB") if self.memory else Content()
         right = memory + Content.assemble((f"   {self.place} ", "$muted"))
         if not self.figures or not self.figures.latencies:
-            left = Content.assemble((" every token's latency shows here", "$muted"))
+            left = Content.assemble((f" {self.reason or EMPTY}", "$muted"))
+            left = left.truncate(max(0, self.size.width - right.cell_length), ellipsis=True)
             return left + Content(" " * max(0, self.size.width - left.cell_length - right.cell_length)) + right
         top, slow = ceiling(max(self.figures.latencies)), self.figures.slow
         scale = Content.assemble((f" 0–{top * 1000:g} ms", "$muted"))

@@ -40,7 +40,8 @@ def show_models(screen: ChatScreen) -> None:
             await use(screen, name)
 
     forbidden = f"--offline or {offline.VARIABLE}" if offline.wanted() else ""
-    current = screen.pane.choice.model
+    opened = screen.pane.opened
+    current = opened.name if opened else screen.pane.choice.model
     screen.app.push_screen(ModelsScreen(open_shelf(screen), jobs_of(screen), current=current, offline=forbidden), take)
 
 

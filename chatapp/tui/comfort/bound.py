@@ -10,8 +10,11 @@ def everything() -> list[Action]:
     """The actions of all screens and widgets; this imports them, so it waits until there are keys to bind."""
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.answers.comparison import ComparisonScreen
+    from chatapp.tui.answers.picker import Picker
     from chatapp.tui.app import ChatApp
     from chatapp.tui.chat.ask_line import AskLine
+    from chatapp.tui.chat.count_screen import CountScreen
+    from chatapp.tui.chat.note_screen import NoteScreen
     from chatapp.tui.chat.notebook import Notebook
     from chatapp.tui.chat.said import Said
     from chatapp.tui.chat.screen import ChatScreen
@@ -22,6 +25,7 @@ def everything() -> list[Action]:
     from chatapp.tui.insight.heat import HeatView
     from chatapp.tui.insight.heat_screen import HeatScreen
     from chatapp.tui.insight.latencies import LatencyScreen
+    from chatapp.tui.insight.table import TokenTable
     from chatapp.tui.insight.text import HeatText
     from chatapp.tui.models.screen import ModelsScreen
     from chatapp.tui.prompt import Prompt
@@ -33,5 +37,5 @@ def everything() -> list[Action]:
     return actions(
         *(ChatApp, ChatScreen, Sidebar, Said, Prompt, Notebook, Columns, ComparisonScreen, HeatView, HeatText),
         *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
-        *(AskLine, HeatScreen, Help, ThemePicker),
+        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, Help, ThemePicker),
     )

@@ -73,7 +73,7 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
 
     @on(OptionList.OptionHighlighted)
     def preview(self, message: OptionList.OptionHighlighted) -> None:
-        if message.option_id and message.option_id != self.app.theme:
+        if self.is_current and message.option_id and message.option_id != self.app.theme:  # not after escape
             self.app.theme = message.option_id
 
     @on(OptionList.OptionSelected)

@@ -55,11 +55,11 @@ class Vim:
         if not event.is_printable or event.character is None:
             return False
         self.typed += event.character
-        found = re.fullmatch(r"([1-9]\d*)?(gg|dd|yy|[hjklwbxpu$GiaoAIO]|(?<!\d)0)", self.typed)
+        found = re.fullmatch(r"([1-9]\d{0,3})?(gg|dd|yy|[hjklwbxpu$GiaoAIO]|(?<!\d)0)", self.typed)
         if found:
             self.typed = ""
             self.do(found[2], int(found[1] or 1), counted=bool(found[1]))
-        elif not re.fullmatch(r"([1-9]\d*)?[gdy]?", self.typed):
+        elif not re.fullmatch(r"([1-9]\d{0,3})?[gdy]?", self.typed):  # a longer count would take ages
             self.typed = ""
         return True
 
@@ -77,7 +77,7 @@ class Vim:
                 to = min(last, row + count) if command == "j" else max(0, row - count)
                 self.go((to, min(column, self.end(to))))
             case "w" | "b":
-                self.repeat(self.word_forward if command == "w" else self.word_back, count)
+                self.words(count, forward=command == "w")
             case "0":
                 self.go((row, 0))
             case "$":
@@ -121,13 +121,14 @@ class Vim:
             for found in re.finditer(r"\w+|[^\w\s]+|^$", text)
         ]
 
-    def word_forward(self) -> None:
+    def words(self, count: int, *, forward: bool) -> None:
+        """Go so many words on or back, or as far as there are any."""
         here, last = self.area.cursor_location, self.area.document.line_count - 1
-        self.go(next((place for place in self.starts() if place > here), (last, self.end(last))))
-
-    def word_back(self) -> None:
-        here = self.area.cursor_location
-        self.go(next((place for place in reversed(self.starts()) if place < here), (0, 0)))
+        if forward:
+            there = [place for place in self.starts() if place > here] + [(last, self.end(last))]
+        else:
+            there = [place for place in reversed(self.starts()) if place < here] + [(0, 0)]
+        self.go(there[min(count, len(there)) - 1])
 
     # Changing
 

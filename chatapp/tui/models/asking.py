@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
+from textual import events
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
@@ -18,7 +20,7 @@ from chatapp.units import count, size
 
 WIDTH = 76
 EDGES = 6
-"""Cells of its border and padding."""
+"""Cells of its border and padding; as many rows are not the question's."""
 
 
 class Asking(EndsOnce, ModalScreen[bool]):
@@ -32,15 +34,23 @@ class Asking(EndsOnce, ModalScreen[bool]):
     Asking {
         align: center middle;
         background: $background 60%;
-        Static {
+        Vertical {
             width: 76;
             max-width: 96%;
             height: auto;
-            max-height: 90%;
             padding: 1 2;
             background: $surface;
-            color: $text;
             border: round $accent;
+        }
+        VerticalScroll {
+            height: auto;
+            background: $surface;
+            scrollbar-size-vertical: 1;
+        }
+        Static {
+            height: auto;
+            background: $surface;
+            color: $text;
         }
     }
     """
@@ -51,12 +61,29 @@ class Asking(EndsOnce, ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         keys = Content.assemble(
-            "\n\n", (" y ", "bold $background on $accent"), f" {self.yes}   ", (" n ", "bold on $panel"), " no"
+            "\n", (" y ", "bold $background on $accent"), f" {self.yes}   ", (" n ", "bold on $panel"), " no"
         )
-        yield Static(self.question + keys, markup=False)
+        with Vertical():
+            with VerticalScroll():
+                yield Static(self.question, markup=False)
+            yield Static(keys, markup=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """What can be answered is always in view."""
+        self.query_one(VerticalScroll).styles.max_height = max(1, event.size.height * 9 // 10 - EDGES)
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)
+
+
+def ask(app: App[None], question: Content, yes: str, act: Callable[[], object]) -> None:
+    """Ask, and act if that is what the user wants."""
+
+    def answered(wanted: bool | None) -> None:
+        if wanted:
+            act()
+
+    app.push_screen(Asking(question, yes), answered)
 
 
 def kind(plan: Mapping[str, Any]) -> str:  # Any: parsed JSON

@@ -44,19 +44,24 @@ class Entry(Horizontal):
 
     def open(self, purpose: Purpose, value: str = "") -> None:
         """Let something be typed."""
-        key, self.input.placeholder = HINTS[purpose]
-        self.purpose, self.input.value = purpose, value
-        self.mark.update(Content.assemble((f" {key} ", "bold $accent")))
+        self.show(purpose, value)
         self.add_class("-open")
         self.input.can_focus = True
         self.screen.set_focus(self.input)  # at once: what is typed quickly belongs here already
 
-    def close(self, *, shown: bool) -> None:
+    def close(self, wanted: str) -> None:
         """Let nothing more be typed; a filter that applies stays to be seen."""
         self.input.can_focus = False
-        self.set_class(shown, "-open")
+        self.show("filter", wanted)
+        self.set_class(bool(wanted), "-open")
+
+    def show(self, purpose: Purpose, value: str) -> None:
+        """Show what is typed, and for what."""
+        key, self.input.placeholder = HINTS[purpose]
+        self.purpose, self.input.value = purpose, value
+        self.mark.update(Content.assemble((f" {key} ", "bold $accent")))
 
     @property
     def typing(self) -> bool:
         """Whether keys go here."""
-        return self.input.has_focus
+        return self.screen.focused is self.input  # which knows sooner than the input

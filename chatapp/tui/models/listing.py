@@ -87,7 +87,7 @@ class ModelList(ScrollView, can_focus=True):
 
     def show(self, sections: Sequence[Section]) -> None:
         """Show other models; the selected one stays selected where it is still there."""
-        before = self.selected
+        before, place = self.selected, self.place
         self.lines = []
         for section in sections:
             if section.rows:
@@ -98,6 +98,8 @@ class ModelList(ScrollView, can_focus=True):
         self.place = next(same, min(self.place, len(self.lines)))
         self.place = self.nearest(self.place, 1)
         self.fit()
+        if self.place != place:
+            self.reveal()
         if self.selected != before:
             self.post_message(self.Selected(self.selected))
 
@@ -116,6 +118,9 @@ class ModelList(ScrollView, can_focus=True):
     def on_resize(self) -> None:
         self.fit()
         self.reveal()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        self.fit()
 
     # Moving
 

@@ -48,11 +48,19 @@ class Reading(EndsOnce, Screen[Result]):
 
                 if not (text := one_line(error)):
                     raise
-                self.post_message(self.Came(partial(self.notify, text, severity="error", markup=False)))
+                self.post_message(self.Came(partial(self.tell, what, text)))
             else:
                 self.post_message(self.Came(partial(take_latest, found)))
 
         self.run_worker(attempt, thread=True, group=what)
+
+    def tell(self, what: str, text: str) -> None:
+        """Something could not be read."""
+        self.notify(text, severity="error", markup=False)
+
+    def say(self, text: str) -> None:
+        """Tell the user something in passing."""
+        self.notify(text, markup=False, timeout=4)
 
     def on_reading_came(self, message: Came) -> None:
         message.take()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,17 +11,18 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from chatapp.job import Job, Kind
 from chatapp.jobs import Jobs
 from chatapp.tui.keys import Keys
-from chatapp.tui.models.asking import Asking, pull_question, removal_question
+from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.entry import Entry
 from chatapp.tui.models.listing import ModelList
 from chatapp.tui.models.reading import Reading
-from chatapp.tui.models.sections import Shelf, about_machine, possible, sections
+from chatapp.tui.models.sections import Shelf, about_machine, possible, sections, unlisted
 
 if TYPE_CHECKING:
     from chatapp.shelf import Machine, Row
@@ -72,6 +74,10 @@ class ModelsScreen(Reading[str | None]):
         """The model that they are about."""
         self.questions: dict[str, Job] = {}
         """The last plan that was asked for, by model."""
+        self.plans: list[Job] = []
+        """Those that are known, and that the user is asked about one after the other."""
+        self.later: Timer | None = None
+        """Looks again at what other processes fetch."""
         self.listing, self.detail = ModelList(current), Detail()
 
     def compose(self) -> ComposeResult:
@@ -87,7 +93,9 @@ class ModelsScreen(Reading[str | None]):
     def on_mount(self) -> None:
         self.listing.focus()
         self.look()
-        self.set_interval(EVERY, self.look_at_others)
+
+    def on_screen_resume(self) -> None:
+        self.ask_next()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width >= WIDE, "-wide")
@@ -105,15 +113,20 @@ class ModelsScreen(Reading[str | None]):
         self.head.update(about_machine(machine))
         self.sort_in()
         self.describe()
-
-    def look_at_others(self) -> None:
-        """What another process fetches grows without a word to us."""
+        if self.later:
+            self.later.stop()
         others = (row.name for row in self.rows if row.state == "elsewhere")
-        if any((job := self.job_of(name)) is None or job.ended for name in others):
-            self.look()
+        if not all(self.works_on(name) for name in others):  # what another process fetches grows without a word to us
+            self.later = self.set_timer(EVERY, self.look)
+
+    def tell(self, what: str, text: str) -> None:
+        if what == "rows" and not self.rows:
+            self.head.update(f" models  {text}")
+        super().tell(what, text)
 
     def sort_in(self) -> None:
-        """Put what the filter leaves into sections."""
+        """Put what the filter leaves into sections; a pull has a line, wherever its model was found."""
+        self.hub = [*self.hub, *unlisted(self.jobs.all(), (*self.rows, *self.hub))]
         every = (*self.rows, *self.hub)
         self.listing.work_on({row.name: job for row in every if (job := self.job_of(row.name))})
         self.listing.show([*sections(self.rows, self.hub, self.wanted, self.sought)])
@@ -126,8 +139,8 @@ class ModelsScreen(Reading[str | None]):
         if job.kind == "plan" and job.name in self.questions:
             self.questions[job.name] = job
             if job.state == "done":
-                del self.questions[job.name]
-                self.ask_to_pull(job)
+                self.plans.append(self.questions.pop(job.name))
+                self.ask_next()
         elif job.kind == "search":
             self.take_found(job)
         if job.ended and job.kind not in ("plan", "search"):
@@ -140,6 +153,11 @@ class ModelsScreen(Reading[str | None]):
         """What is done with a model, or asked about it."""
         done, asked = self.jobs.of(name), self.questions.get(name)
         return asked if asked and (done is None or asked.number > done.number) else done
+
+    def works_on(self, name: str) -> bool:
+        """Whether something is done with a model just now."""
+        job = self.job_of(name)
+        return bool(job and not job.ended)
 
     @property
     def row(self) -> Row | None:
@@ -203,17 +221,16 @@ class ModelsScreen(Reading[str | None]):
         else:
             self.jobs.add("pull", row.source)
 
+    def ask_next(self) -> None:
+        """Ask about the next plan, unless the keys that come now are for something else."""
+        if self.plans and self.is_current and not self.entry.typing:
+            self.ask_to_pull(self.plans.pop(0))
+
     def ask_to_pull(self, plan: Job) -> None:
         """Show a plan, and pull if that is what the user wants."""
         problems = plan.facts["problems"]
-        options = ("--force",) if problems else ()
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.jobs.add("pull", plan.model, *options)
-
-        question = pull_question(plan.facts, self.size.width)
-        self.app.push_screen(Asking(question, "pull it all the same" if problems else "pull"), answered)
+        pull = partial(self.jobs.add, "pull", plan.model, *(("--force",) if problems else ()))
+        ask(self.app, pull_question(plan.facts, self.size.width), "pull it all the same" if problems else "pull", pull)
 
     def action_cancel(self) -> None:
         """Stop what is done with a model."""
@@ -247,12 +264,7 @@ class ModelsScreen(Reading[str | None]):
 
     def ask_to_remove(self, row: Row, freed: int) -> None:
         """Remove a model if that is what the user wants."""
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.jobs.add("remove", row.name)
-
-        self.app.push_screen(Asking(removal_question(row.name, freed), "remove"), answered)
+        ask(self.app, removal_question(row.name, freed), "remove", partial(self.jobs.add, "remove", row.name))
 
     def action_more(self) -> None:
         """Give the page about a model the whole screen, or only its part again."""
@@ -262,7 +274,9 @@ class ModelsScreen(Reading[str | None]):
 
     def action_back(self) -> None:
         """Leave what was entered, then the page, then the screen."""
-        if self.entry.typing or self.wanted:
+        if self.entry.typing and self.entry.purpose == "search":
+            self.leave_entry(self.wanted)
+        elif self.entry.typing or self.wanted:
             self.leave_entry("")
         elif self.has_class("-more"):
             self.action_more()
@@ -274,10 +288,6 @@ class ModelsScreen(Reading[str | None]):
         if self.offline:
             self.say(f"{what} needs the network, and {self.offline} forbids it.")
         return bool(self.offline)
-
-    def say(self, text: str) -> None:
-        """Tell the user something in passing."""
-        self.notify(text, markup=False, timeout=4)
 
     # Filter and search
 
@@ -293,9 +303,10 @@ class ModelsScreen(Reading[str | None]):
     def leave_entry(self, wanted: str) -> None:
         """Go back to the list, with this filter."""
         self.wanted = wanted
-        self.entry.close(shown=bool(wanted))
+        self.entry.close(wanted)
         self.set_focus(self.listing)
         self.sort_in()
+        self.ask_next()
 
     @on(Input.Changed)
     def take_filter(self, event: Input.Changed) -> None:
@@ -312,6 +323,7 @@ class ModelsScreen(Reading[str | None]):
         self.leave_entry(self.wanted)
         if text:
             self.sought = text
+            self.hub = [row for row in self.hub if self.works_on(row.name)]
             self.jobs.add("search", text)
             self.say(f"Asking huggingface.co for {text!r}.")
 
@@ -328,6 +340,8 @@ class ModelsScreen(Reading[str | None]):
         if job.state == "failed":
             self.notify(job.result, severity="error", markup=False, timeout=10)
         elif job.state == "done":
-            self.hub = self.shelf.found(job.facts)
-            if not self.hub:
+            found = self.shelf.found(job.facts)
+            names = {row.name for row in found}
+            self.hub = [*(row for row in self.hub if row.name not in names), *found]
+            if not found:
                 self.say(f"huggingface.co has nothing more called {self.sought!r} that runs here.")

@@ -50,11 +50,21 @@ def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) 
     here = tuple(row for row in left if row.state != "absent")
     found = tuple(row for row in hub if row.name not in known)
     yield Section(f"Here · {len(here)}", here)
-    yield Section(f"On the Hub, {sought!r} · {len(found)}", found)
+    yield Section(f"On the Hub{f', {sought!r}' if sought else ''} · {len(found)}", found)
     offered = [row for row in left if row.state == "absent"]
     for kind in dict.fromkeys(row.kind for row in sorted(offered, key=lambda row: row.kind != "chat")):
         of_kind = tuple(row for row in offered if row.kind == kind)
         yield Section(f"Catalogue, {KINDS.get(kind, kind)} · {len(of_kind)}", of_kind)
+
+
+def unlisted(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Row]:
+    """The models that are being pulled, or are to be, and that no list has."""
+    from chatapp.shelf import Row
+
+    names = {row.name for row in rows}
+    for job in jobs:
+        if job.kind == "pull" and not job.ended and job.name not in names:
+            yield Row(job.name, "absent", "hub", job.model)
 
 
 def fits_filter(row: Row, wanted: str) -> bool:

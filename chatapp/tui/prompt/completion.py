@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from chatapp.attachments import Candidate, mention, rank
-from chatapp.tui.prompt.popup import Choice
+from chatapp.tui.prompt.popup import ROWS, Choice
 from chatapp.units import size
 
 Commands = Sequence[tuple[str, str]]
 """Names, perhaps with arguments after them, and what the commands do."""
 
-ROWS: Final = 8
 _PATH: Final = re.compile(r'(?:^|[\s(\[{])(@(?:"([^"]*)|([^\s"]*)))$')
 
 
@@ -28,8 +27,7 @@ def commands(text: str, known: Commands) -> list[Choice]:
         return []
     typed = text[1:].casefold()
     names = [(name.removeprefix("/"), about) for name, about in known]
-    fitting = [(name, about) for name, about in names if name.casefold().startswith(typed)]
-    return [Choice(f"/{name}", about, f"/{literal(name)}") for name, about in fitting][:ROWS]
+    return [Choice(f"/{name}", about, f"/{own}") for name, about in names if (own := literal(name)).startswith(typed)]
 
 
 def literal(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from textual import events
 from textual.content import Content
@@ -11,6 +12,9 @@ from textual.geometry import Offset
 from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
+
+ROWS: Final = 8
+"""Choices that are seen at once; the others come into view as they are highlighted."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Popup(Widget):
         self.prompt, self.pick = prompt, pick
         """Called with the number of the row that is clicked."""
         self.choices: Sequence[Choice] = ()
-        self.chosen = 0
+        self.chosen = self.rows = 0
+        """The choice that is highlighted, and how many there is room for."""
         self.weight = ""
         """What is known of the highlighted choice besides."""
         self.note, self.problem = "", ""
@@ -58,6 +63,11 @@ class Popup(Widget):
     def current(self) -> Choice | None:
         """The highlighted choice."""
         return self.choices[self.chosen] if self.choices else None
+
+    @property
+    def first(self) -> int:
+        """The choice in the first row."""
+        return max(0, self.chosen - self.rows + 1)
 
     def offer(self, choices: Sequence[Choice]) -> None:
         """Show these choices, the first one highlighted; none closes the list."""
@@ -82,7 +92,9 @@ class Popup(Widget):
 
     def stretch(self) -> None:
         """Be as high as what there is to show, upwards from the prompt, as long as that has the focus."""
-        height = len(self.choices) + bool(self.note or self.problem)
+        below = bool(self.note or self.problem)
+        self.rows = min(len(self.choices), max(1, min(ROWS, self.prompt.region.y - below)))
+        height = self.rows + below
         self.display = height > 0 and self.prompt.has_focus
         if self.display:
             self.styles.width, self.styles.height = self.prompt.region.width, height
@@ -91,11 +103,11 @@ class Popup(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        if y >= len(self.choices):
+        if y >= self.rows:
             name = "popup--problem" if self.problem else "popup--note"
             line = Content(self.problem or self.note).truncate(width, ellipsis=True, pad=True)
             return strip(line, self.get_visual_style(name), width)
-        choice, is_chosen = self.choices[y], y == self.chosen
+        choice, is_chosen = self.choices[self.first + y], self.first + y == self.chosen
         about = self.weight or choice.about if is_chosen else choice.about
         names, abouts = (
             max(Content(text).cell_length for text in texts)
@@ -112,8 +124,8 @@ class Popup(Widget):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        if event.y < len(self.choices):
-            self.pick(event.y)
+        if event.y < self.rows:
+            self.pick(self.first + event.y)
 
 
 def strip(line: Content, style: Style, width: int) -> Strip:

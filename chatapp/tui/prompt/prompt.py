@@ -12,6 +12,7 @@ from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
+from textual.widgets.text_area import Location
 
 from chatapp import attachments
 from chatapp.attachments import Attachment, Scan
@@ -47,6 +48,8 @@ class Prompt(Box):
         attachments: tuple[Attachment, ...] = ()
         draft: str = ""
         """As it was typed; `give_back` takes it."""
+        n: int = 1
+        """How many answers there are to be."""
 
     @dataclass
     class CommandEntered(Message):
@@ -101,35 +104,41 @@ class Prompt(Box):
         """What the choices would replace."""
         self.dismissed = False
         """Whether its user closed the list."""
-        self.reading, self.turn, self.sending = asyncio.Lock(), asyncio.Lock(), 0
+        self.looked: tuple[str, Location] = "", (0, 0)
+        """The text and the place in it for which something was last suggested and offered."""
+        self.reading, self.turn, self.counting = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self.sending: list[str] = []
+        """Drafts whose attachments are being read."""
         self.timer: Timer | None = None
         super().__init__(placeholder)
 
     # Sending
 
     def action_submit(self) -> None:
+        if self.is_open:
+            self.action_newline()
+        elif self.text.strip():
+            self.send()
+
+    def send(self, n: int = 1) -> None:
+        """Send what is typed, to be answered so many times."""
         text, draft = self.text.strip(), self.draft
-        if not text or self.is_open:
-            return self.action_newline() if text else None
         self.put("")
         self.recall.add(draft)
         if completion.is_command(text):
             self.post_message(self.CommandEntered(self.pastes.unfold(text)))
         elif self.sending or "@" in text:
-            self.sending += 1
-            self.deliver(text, draft, dict(self.known))
+            self.sending.append(draft)
+            self.deliver(text, draft, dict(self.known), n)
         else:
-            self.post_message(self.Submitted(self.message(text), (), draft))
+            self.post_message(self.Submitted(self.message(text), (), draft, n))
 
     @work(group="deliver")
-    async def deliver(self, text: str, draft: str, known: dict[str, Attachment]) -> None:
+    async def deliver(self, text: str, draft: str, known: dict[str, Attachment], n: int) -> None:
         """Send a message with what it mentions; in a thread, because a disk may be slow, and one after the other."""
         try:
             async with self.turn:
-                gone = [path for path in known if attachments.mention(path) in text and not self.is_there(path)]
-                if gone:
-                    raise InputError(f"{gone[0]} is not there any more; take @{gone[0]} out, or put it back")
-                found = await asyncio.to_thread(attachments.attach, text, self.root)
+                found = await asyncio.to_thread(attachments.attach, text, self.root, known)
         except InputError as error:
             self.give_back(draft)
             self.post_message(self.Refused(printable(str(error))))
@@ -139,12 +148,9 @@ class Prompt(Box):
                     self.post_message(
                         self.Warned(f"{now.path} has changed since you attached it; it is sent as it is now")
                     )
-            self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft))
+            self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft, n))
         finally:
-            self.sending -= 1
-
-    def is_there(self, path: str) -> bool:
-        return attachments.is_there(path, self.root)
+            self.sending.remove(draft)
 
     def action_write_outside(self) -> None:
         self.post_message(self.EditorWanted(self, self.draft))
@@ -197,9 +203,14 @@ class Prompt(Box):
 
     def update_suggestion(self) -> None:
         self.dismissed = self.dismissed and bool(self.typed)
+        self.help_on()
+        self.count_soon()
+
+    def help_on(self) -> None:
+        """Suggest and offer what fits here."""
+        self.looked = self.text, self.cursor_location
         self.suggest()
         self.offer()
-        self.count_soon()
 
     def suggest(self) -> None:
         """Show in grey how an earlier prompt went on."""
@@ -231,7 +242,11 @@ class Prompt(Box):
     async def look_around(self) -> None:
         """Find what there is to attach; what was found before serves meanwhile."""
         self.scan = await asyncio.to_thread(attachments.scan, self.root)
+        self.weights.clear()
+        chosen = self.popup.current
         self.offer()
+        if chosen in self.popup.choices:
+            self.highlight(self.popup.choices.index(chosen))
 
     def highlight(self, rows: int) -> None:
         self.popup.move(rows)
@@ -270,17 +285,20 @@ class Prompt(Box):
         if self.is_attached:
             self.timer = self.set_timer(PAUSE, self.measure)
 
-    @work(exclusive=True, group="measure")
+    @work(group="measure")
     async def measure(self) -> None:
         """Count the tokens of the draft and of what it mentions, and say what cannot be attached."""
         text, count, problem, tokens = self.text, self.count_tokens, "", None
         found: tuple[Attachment, ...] = ()
-        try:
-            found = await asyncio.to_thread(attachments.attach, text, self.root) if "@" in text else ()
-        except InputError as error:
-            problem = printable(str(error))
-        if count:
-            tokens = await asyncio.to_thread(count, attachments.message(self.message(text), found))
+        async with self.counting:  # one after the other: a thread cannot be taken back, and sending needs one, too
+            if text != self.text:
+                return
+            try:
+                found = await asyncio.to_thread(attachments.attach, text, self.root) if "@" in text else ()
+            except InputError as error:
+                problem = printable(str(error))
+            if count:
+                tokens = await asyncio.to_thread(count, attachments.message(self.message(text), found))
         if text != self.text:
             return
         new = {now.path: self.known.get(now.path, now) for now in found}
@@ -288,7 +306,7 @@ class Prompt(Box):
             self.known = new
             self.notify_style_update()
             self.refresh()
-        self.popup.tell(summary(found, tokens), problem)
+        self.popup.tell(printable(attachments.summary(found, tokens)), problem)
         self.post_message(self.Counted(tokens, found))
 
     # Keys, focus and looks
@@ -327,16 +345,5 @@ class Prompt(Box):
         self.popup.offer(())
 
     def on_text_area_selection_changed(self) -> None:
-        self.suggest()
-        self.offer()
-
-
-def summary(found: Sequence[Attachment], tokens: int | None) -> str:
-    """What is attached, in one line."""
-    if not found:
-        return ""
-    left_out = sum(attachment.left_out for attachment in found)
-    parts = [", ".join(printable(attachment.path) for attachment in found)]
-    parts += [f"~{tokens:,} tokens in all"] if tokens is not None else []
-    parts += [f"{left_out:,} files only listed"] if left_out else []
-    return " · ".join(parts)
+        if self.looked != (self.text, self.cursor_location):  # else it has changed with the text
+            self.help_on()
