@@ -49,11 +49,11 @@ def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
         except OSError as error:
             raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
         if code:
-            raise InputError(f"{words[0]} ended with exit code {code}; your text is as it was")
+            raise InputError(f"{Path(words[0]).name} ended with exit code {code}; your text is as it was")
         try:
             written = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise InputError(f"{words[0]} left no text; yours is as it was") from error
+            raise InputError(f"{Path(words[0]).name} left no text; yours is as it was") from error
     return written if text.endswith("\n") else written.removesuffix("\n")  # most editors end the last line
 
 
