@@ -18,7 +18,8 @@ class Terminal:
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self.file, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+        left_out = ("COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")  # an installed program is compiled once
+        inherited = {key: value for key, value in os.environ.items() if key not in left_out}
         self.process = subprocess.Popen(
             command,
             stdin=inner,
