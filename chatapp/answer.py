@@ -87,23 +87,26 @@ def collect(deltas: Iterator[Delta], count: int, until: Callable[[Delta, Answer]
 
 def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form) -> Answer:
     """Print `count` completions one after the other, the first as it arrives."""
-
-    due = 0.0
+    due, waiting = 0.0, list[str]()
 
     def first(delta: Delta, answer: Answer) -> None:
         nonlocal due
         if delta.index == 0:
-            put(delta.text, form)
-        if time.monotonic() >= due:
-            sys.stdout.flush()
-            due = time.monotonic() + PAUSE
+            waiting.append(delta.text)
+        if (now := time.monotonic()) >= due:
+            due = now + PAUSE
+            print_waiting()
+
+    def print_waiting() -> None:
+        write("".join(waiting), form)
+        waiting.clear()
 
     if count > 1 and not form.json:
         note(f"completion 1 of {count}")
     try:
         answer = collect(deltas, count, None if form.json else first)
     finally:
-        sys.stdout.flush()
+        print_waiting()
     for index, completion in enumerate(answer.completions):
         if form.json:
             print(as_json(index, completion, logprobs=form.logprobs), flush=True)
@@ -127,14 +130,9 @@ def as_json(index: int, completion: Completion, *, logprobs: bool = False) -> st
     return json.dumps(facts | ({"tokens": [asdict(token) for token in completion.tokens]} if logprobs else {}))
 
 
-def put(text: str, form: Form) -> None:
-    """Add to what the next output prints."""
-    sys.stdout.write(text if form.raw else printable(text))
-
-
 def write(text: str, form: Form) -> None:
     """Print a part of an answer at once."""
-    put(text, form)
+    sys.stdout.write(text if form.raw else printable(text))
     sys.stdout.flush()
 
 

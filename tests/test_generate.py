@@ -8,6 +8,7 @@ import pytest
 from scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
 from backends import ContextExceeded
+from chatapp.generation import generate as generating
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.generate import PREFILL, generate
 from chatapp.generation.options import Options
@@ -92,12 +93,12 @@ def test_finished_rows_leave_the_batch_and_the_others_go_on_undisturbed(tokenize
     assert batches == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
 
 
-def test_the_reader_may_finish_a_row(tokenizer: Tokenizer) -> None:
+def test_the_reader_may_finish_a_row(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generating, "HOLD", 0)
     rows = make_rows(tokenizer, Options(n=2, seed=1))
-    for row in generate(ScriptedSession(hashed, vocab_size=SIZE), PROMPT, list(rows), Stopwatch(0)):
-        assert row is not None
-        if row.index == 0 and len(row.tokens) == 3:
-            row.finish_reason = "stop"
+    for _ in generate(ScriptedSession(hashed, vocab_size=SIZE), PROMPT, list(rows), Stopwatch(0)):
+        if len(rows[0].tokens) == 3:
+            rows[0].finish_reason = "stop"
     assert [len(row.tokens) for row in rows] == [3, 8]
 
 
@@ -116,9 +117,7 @@ def test_a_long_prompt_is_read_in_parts_between_which_one_can_stop(tokenizer: To
     prompt = [i % SIZE for i in range(PREFILL * 2 + 5)]
     session = ScriptedSession(hashed, vocab_size=SIZE, context_length=2000)
     steps = generate(session, prompt, make_rows(tokenizer, Options()), Stopwatch(0))
-    assert (next(steps), next(steps)) == (None, None)
-    row = next(steps)
-    assert row is not None and len(row.tokens) == 1
+    assert [len(next(steps).rows) for _ in range(3)] == [0, 0, 1]
     assert session.calls == [(1, PREFILL), (1, PREFILL), (1, 5)]
 
 
@@ -137,5 +136,6 @@ def test_log_probabilities_come_with_each_token_when_asked_for(tokenizer: Tokeni
     logits = np.empty(SIZE, np.float32)
     hashed(PROMPT, logits)
     exact = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum())
-    assert rows[0].logprob == pytest.approx(exact[rows[0].tokens[0]], abs=1e-5)
-    assert [alternative.id for alternative in rows[0].alternatives()] == np.argsort(-exact)[:3].tolist()
+    token, *_ = rows[0].tell(0.0)
+    assert token.logprob == pytest.approx(exact[rows[0].tokens[0]], abs=1e-5)
+    assert [alternative.id for alternative in token.alternatives] == np.argsort(-exact)[:3].tolist()

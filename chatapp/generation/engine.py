@@ -2,17 +2,17 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from backends import Placement, Session
 from chatapp.generation import infill
 from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.delta import Delta, Token, Usage, percentile
+from chatapp.generation.delta import Delta, Timings, Usage, percentile
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.generate import generate, parts
+from chatapp.generation.generate import Step, generate, parts
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.message import Message
 from chatapp.generation.options import Options
@@ -238,14 +238,17 @@ class Engine:
             try:
                 turn.cached_tokens = self._reuse(turn)
                 unread = turn.prompt[turn.cached_tokens :]
-                for row in generate(self.session, unread, batch, turn.watch):
-                    yield self._delta(turn, row)
-                    turn.watch.resume()
+                for step in generate(self.session, unread, batch, turn.watch):
+                    for delta in self._deltas(turn, step):
+                        yield delta
+                        turn.watch.resume()
                 intact = True
             except GeneratorExit:
                 intact = True
                 raise
             finally:
+                for row in turn.rows:
+                    row.take_back()
                 self._cached = []  # what the cache holds after an error is not known
                 if intact:
                     self._keep(turn.prompt + batch[0].tokens)
@@ -268,31 +271,35 @@ class Engine:
         """Leave one row in the cache, whose tokens begin `history`."""
         if self.session.batch > 1:
             self.session.reorder([0])
+        if len(history) < self.session.length:  # what was computed ahead of the reader
+            self.session.rewind(len(history))
         self._cached = history[: self.session.length]
 
-    def _delta(self, turn: Turn, row: Row | None) -> Delta:
-        """What a row's new token brings; None is a part of the prompt."""
-        if row is None:
-            turn.prefill_seconds += turn.watch.spent["prefill"]
-            return Delta("", 0, (), None, turn.watch.timings(), None)
-        alternatives = row.alternatives()
-        piece, text = row.read()
-        turn.watch.lap("detokenising")
-        turn.prefill_seconds += turn.watch.spent["prefill"]
-        seconds, row.seconds = turn.watch.total - row.seconds, turn.watch.total
-        if len(row.tokens) > 1:
-            turn.latencies.append(seconds)
-        elif not turn.time_to_first_token:
-            turn.time_to_first_token = seconds
-        turn.unfinished -= row.finish_reason is not None
-        if not turn.unfinished:
-            turn.usage = self._usage(turn)
-        token = Token(row.tokens[-1], piece, row.logprob, alternatives, seconds)
-        return Delta(text, row.index, (token,), row.finish_reason, turn.watch.timings(), turn.usage)
+    def _deltas(self, turn: Turn, step: Step) -> Iterator[Delta]:
+        """What a step brings: a delta for each row's new token, or one for a part of the prompt."""
+        _, prefill, decode, sampling, total = step
+        turn.prefill_seconds += prefill
+        if not step.rows:
+            yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None)
+        for row in step.rows:
+            if not row.untold:
+                continue
+            first = not row.seconds
+            token, text, finish_reason = row.tell(total)
+            timings = Timings(prefill, decode, sampling, turn.watch.lap())
+            prefill = decode = sampling = 0.0  # told with the first row
+            if not first:
+                turn.latencies.append(token.seconds)
+            elif not turn.time_to_first_token:
+                turn.time_to_first_token = token.seconds
+            turn.unfinished -= finish_reason is not None
+            if not turn.unfinished:
+                turn.usage = self._usage(turn)
+            yield Delta(text, row.index, (token,), finish_reason, timings, turn.usage)
 
     def _usage(self, turn: Turn) -> Usage:
         latencies = turn.latencies
-        decoding = turn.watch.total - turn.time_to_first_token
+        decoding = max(row.seconds for row in turn.rows) - turn.time_to_first_token
         return Usage(
             prompt_tokens=len(turn.prompt),
             cached_tokens=turn.cached_tokens,

@@ -1,14 +1,25 @@
 """One of n completions as it grows: its tokens, and the text they make."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from chatapp.generation.delta import Alternative, FinishReason
+from chatapp.generation.delta import Alternative, FinishReason, Token
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.sampling import Sampler, Top, log_probability
 from chatapp.generation.stop import StopStrings
+
+
+class Drawn(NamedTuple):
+    """A token that was drawn."""
+
+    token: int
+    logprob: float | None
+    best: Sequence[tuple[int, float]]
+    """The likeliest tokens in its place, with their log-probabilities."""
 
 
 @dataclass
@@ -27,15 +38,13 @@ class Row:
     first: list[int] = field(default_factory=list)
     """What the first token is chosen from, if not from all."""
     tokens: list[int] = field(default_factory=list)
-    logprob: float | None = None
-    """Of the last token."""
-    best: list[tuple[int, float]] = field(default_factory=list)
-    """The likeliest tokens in the last one's place, with their log-probabilities."""
+    untold: deque[Drawn] = field(default_factory=deque)
+    """The last of the tokens, which the reader does not know yet."""
     weights: np.ndarray | None = None
     """Where log-probabilities are reckoned."""
     finish_reason: FinishReason | None = None
     seconds: float = 0.0
-    """The turn's time when the last token was told."""
+    """The turn's time when the last token told was drawn; 0 before the first."""
 
     def go_on_from(self, begun: Sequence[int]) -> None:
         """The reply has begun with these tokens, which are told already."""
@@ -50,27 +59,40 @@ class Row:
             every, logits, top = logits, np.full_like(logits, -np.inf), None
             logits[self.first] = every[self.first]
         token = self.sampler.sample(logits, top)
-        if self.logprobs is not None:
+        if self.logprobs is None:
+            self.untold.append(Drawn(token, None, ()))
+        else:
             self.weights = np.empty_like(logits) if self.weights is None else self.weights
-            self.logprob, self.best = log_probability(logits, token, self.logprobs, top, self.weights)
+            self.untold.append(Drawn(token, *log_probability(logits, token, self.logprobs, top, self.weights)))
         self.tokens.append(token)
         if token in self.end:
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
 
-    def alternatives(self) -> tuple[Alternative, ...]:
-        """What might have stood in the last token's place; to be asked before `read`."""
-        return tuple(Alternative(token, self.detokenizer.describe(token), logprob) for token, logprob in self.best)
+    def tell(self, total: float) -> tuple[Token, str, FinishReason | None]:
+        """The next token to tell, the text that can now be shown, and how the row ends, if it ends with this token.
 
-    def read(self) -> tuple[str, str]:
-        """What the last token adds to the text, and what can be shown; a stop string finishes the row."""
-        piece = "" if self.tokens[-1] in self.end else self.detokenizer.add(self.tokens[-1])
-        if self.finish_reason:
+        The token was drawn when the turn had taken `total` seconds. A stop string finishes the row.
+        """
+        token, logprob, best = self.untold.popleft()
+        describe = self.detokenizer.describe  # what might stand here: before the token itself is added
+        alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
+        piece = "" if token in self.end else self.detokenizer.add(token)
+        ending = None if self.untold else self.finish_reason
+        if ending:
             piece += self.detokenizer.flush()
-        shown = self.stops.add(piece)
+        text = self.stops.add(piece)
         if self.stops.found:
-            self.finish_reason = "stop"
-        elif self.finish_reason:
-            shown += self.stops.flush()
-        return piece, shown
+            self.take_back()
+            ending = self.finish_reason = "stop"
+        elif ending:
+            text += self.stops.flush()
+        seconds, self.seconds = total - self.seconds, total
+        return Token(token, piece, logprob, alternatives, seconds), text, ending
+
+    def take_back(self) -> None:
+        """What was not told was never said."""
+        if self.untold:
+            del self.tokens[-len(self.untold) :]
+            self.untold.clear()

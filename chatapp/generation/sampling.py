@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
+from math import exp
 from random import Random
 
 import numpy as np
@@ -19,8 +20,6 @@ from chatapp.generation.options import OptionError, Options
 Top = tuple[np.ndarray, np.ndarray]
 """Ids and logits of the largest logits, largest first, lower id first among equals."""
 BLOCK = 256
-HEAD = 8
-"""So many of the likeliest tokens often have nearly all of the weight."""
 LOWEST = np.finfo(np.float32).min
 
 
@@ -140,32 +139,15 @@ def few(logits: list[float], options: Options) -> list[float]:
 
     Plain numbers: for a few dozen they are several times quicker than arrays.
     """
-    check_peak(logits[0] if logits else -math.inf)
-    weights = few_of_nucleus(logits, options) if options.top_p < 1 else weigh_few(logits, logits[0], options)
+    peak, temperature = logits[0] if logits else -math.inf, options.temperature
+    check_peak(peak)
+    weights = [exp((logit - peak) / temperature) for logit in logits]
+    if options.top_p < 1:
+        ends = list(accumulate(weights))
+        weights = weights[: bisect_left(ends, options.top_p * ends[-1]) + 1]
     if options.min_p:
         weights = [weight for weight in weights if weight >= options.min_p]
     return weights
-
-
-def few_of_nucleus(logits: list[float], options: Options) -> list[float]:
-    """Weights of the fewest that hold `top_p` of all weight.
-
-    The first ones often settle how many that are, whatever the others weigh; then these are not weighed.
-    """
-    for count in HEAD, len(logits):
-        weights = weigh_few(logits[:count], logits[0], options)
-        ends = list(accumulate(weights))
-        most = ends[-1] + weights[-1] * (len(logits) - len(weights))
-        last = bisect_left(ends, options.top_p * ends[-1])
-        if last == bisect_left(ends, options.top_p * most):
-            break
-    return weights[: last + 1]
-
-
-def weigh_few(logits: list[float], peak: float, options: Options) -> list[float]:
-    """The same as `weigh`, of plain numbers."""
-    temperature = options.temperature
-    return [math.exp((logit - peak) / temperature) for logit in logits]
 
 
 def draw_few(weights: list[float], chance: float) -> int:
