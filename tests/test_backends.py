@@ -8,7 +8,6 @@ import pytest
 from conftest import HERE
 
 import backends
-from backends.onnx.session import SMALL, alone
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
@@ -74,17 +73,6 @@ def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(
         found = session.forward(tokens[:, step : step + 1])
         assert session.crowded is crowded
         assert found == pytest.approx(logits[:, step : step + 1], abs=1e-4)
-
-
-def test_the_threads_of_a_small_model_wait_longer(tmp_path: Path) -> None:
-    def awake() -> int:
-        return int(alone(tmp_path)["session.intra_op.spin_duration_us"])
-
-    (tmp_path / "model.onnx").write_bytes(b"graph")
-    small = awake()
-    with (tmp_path / "model.data").open("wb") as weights:
-        weights.truncate(SMALL)
-    assert small > 10 * awake() > 0
 
 
 def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Path) -> None:

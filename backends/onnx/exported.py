@@ -10,7 +10,7 @@ import onnxruntime
 
 from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
 from backends.foreign import PRECISION, Facts, Foreign, check_inputs
-from backends.onnx.session import alone, open_runtime
+from backends.onnx.session import ALONE, open_runtime
 
 PAST = re.compile(r"past_key_values\.(\d+)\.(key|value)")
 REQUIRED = {"input_ids"}
@@ -26,7 +26,7 @@ class ForeignSession:
 
     def __init__(self, foreign: Foreign):
         graph = Path(foreign.graph)
-        self.runtime = open_runtime(graph, alone(graph.parent))
+        self.runtime = open_runtime(graph, ALONE)
         inputs = {one.name: one for one in self.runtime.get_inputs()}
         self.past = {name: one for name, one in inputs.items() if PAST.fullmatch(name)}
         check_inputs(graph, set(inputs) - set(self.past), REQUIRED, KNOWN)

@@ -13,8 +13,9 @@ from backends.processor import Neighbours, cores, overflows
 
 FIRST_CAPACITY = 256
 """Tokens for which a new cache has room; it doubles when they are used up."""
-SMALL = 32_000_000
-"""Bytes of a model that computes a token in about a millisecond."""
+ALONE = {"session.intra_op.spin_duration_us": "200"}
+"""Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
+while each has a core to itself."""
 CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base": "4"}
 """Threads sleep while they wait and share work in small parts: twice as fast, when others want the cores."""
 SLOWER = {"session.x64quantprecision": "1"}
@@ -22,15 +23,6 @@ SLOWER = {"session.x64quantprecision": "1"}
 size once more in memory."""
 LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
-
-
-def alone(folder: Path) -> dict[str, str]:
-    """Threads wait for each other awake, briefly: a third faster, while each has a core to itself.
-
-    Those of a small model stay awake from one token to the next, too: a sixth faster. Of others that takes 3 %.
-    """
-    small = sum(file.stat().st_size for file in folder.iterdir()) < SMALL
-    return {"session.intra_op.spin_duration_us": "200" if small else "10"}
 
 
 def open_runtime(graph: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
@@ -65,7 +57,7 @@ class Session:
         self.folder, self.crowded = folder, False
         self.whole_prompts = (folder / "encoder.onnx").exists()
         start = time.monotonic()
-        self.load(alone(folder))
+        self.load(ALONE)
         runtime = self.runtime
         self.patience = max(LOOK, 5 * (time.monotonic() - start))
         self.neighbours: Watch = Neighbours()
@@ -164,7 +156,7 @@ class Session:
         if crowded != self.crowded:
             self.crowded, self.steps = crowded, {}
             del self.runtime, self.encoder  # never two copies of the weights
-            self.load(CROWDED if crowded else alone(self.folder))
+            self.load(CROWDED if crowded else ALONE)
 
     def reserve(self, batch: int, length: int) -> None:
         """Make room for `length` tokens in `batch` rows."""
