@@ -68,6 +68,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each token is told by itself, however quickly it comes."""
+    monkeypatch.setattr("chatapp.generation.engine.HOLD", 0.0)
+
+
+@pytest.fixture
 def chatapp() -> Run:
     """Run `python -m chatapp` with these arguments and give back what it printed."""
 

@@ -8,7 +8,6 @@ import pytest
 from scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
 from backends import ContextExceeded
-from chatapp.generation import generate as generating
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.generate import PREFILL, generate
 from chatapp.generation.options import Options
@@ -93,8 +92,7 @@ def test_finished_rows_leave_the_batch_and_the_others_go_on_undisturbed(tokenize
     assert batches == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
 
 
-def test_the_reader_may_finish_a_row(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generating, "HOLD", 0)
+def test_the_reader_may_finish_a_row(tokenizer: Tokenizer) -> None:
     rows = make_rows(tokenizer, Options(n=2, seed=1))
     for _ in generate(ScriptedSession(hashed, vocab_size=SIZE), PROMPT, list(rows), Stopwatch(0)):
         if len(rows[0].tokens) == 3:
@@ -136,6 +134,6 @@ def test_log_probabilities_come_with_each_token_when_asked_for(tokenizer: Tokeni
     logits = np.empty(SIZE, np.float32)
     hashed(PROMPT, logits)
     exact = logits.astype(np.float64) - np.log(np.exp(logits.astype(np.float64)).sum())
-    token, *_ = rows[0].tell(0.0)
+    (token,), *_ = rows[0].tell([0.0])
     assert token.logprob == pytest.approx(exact[rows[0].tokens[0]], abs=1e-5)
     assert [alternative.id for alternative in token.alternatives] == np.argsort(-exact)[:3].tolist()

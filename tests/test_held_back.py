@@ -1,17 +1,18 @@
 """Tokens that come quickly are told together; what is told, and what the cache holds, must not depend on that."""
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from scripted_session import hashed, make_engine, saying, text_of, usage_of, write_tokenizer
 
 from backends import BackendError
-from chatapp.generation import Delta, Options, generate
+from chatapp.generation import Delta, Options
 from chatapp.generation.tokenizer import Tokenizer
 
 END = 0
-MANY = Options(n=4, seed=2, temperature=2.0, max_tokens=30, stop=("e", "qu"))
+NINE = Options(seed=1, max_tokens=9, logit_bias={END: -100})
 
 
 @pytest.fixture(scope="module")
@@ -19,71 +20,71 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(write_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "HOLD", 60.0)
+    """Until the last token, however slow this machine is."""
+    hold_for(60.0, monkeypatch)
 
 
-def one_by_one(tokenizer: Tokenizer, options: Options, monkeypatch: pytest.MonkeyPatch) -> list[Delta]:
-    with monkeypatch.context() as patch:
-        patch.setattr(generate, "HOLD", 0.0)
-        return list(make_engine(tokenizer)[0].complete("The quick", options))
+def hold_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chatapp.generation.engine.HOLD", seconds)
 
 
-def said(deltas: Iterable[Delta], index: int) -> list[tuple[object, ...]]:
-    return [
-        (delta.text, [(token.id, token.text) for token in delta.tokens], delta.finish_reason)
-        for delta in deltas
-        if delta.index == index
-    ]
+def said(deltas: list[Delta], index: int) -> tuple[str, list[tuple[int, str]], str | None]:
+    mine = [delta for delta in deltas if delta.index == index]
+    tokens = [(token.id, token.text) for delta in mine for token in delta.tokens]
+    return "".join(delta.text for delta in mine), tokens, mine[-1].finish_reason
 
 
-@pytest.mark.usefixtures("held")
-def test_the_first_token_is_told_at_once_and_others_wait_for_more(tokenizer: Tokenizer) -> None:
+def test_the_first_token_is_told_at_once_and_the_others_together(tokenizer: Tokenizer) -> None:
     engine, session = make_engine(tokenizer)
-    deltas = engine.complete("The quick", Options(seed=1, max_tokens=9, logit_bias={END: -100}))
-    next(deltas)
-    assert len(session.calls) == 1
-    next(deltas)
-    assert len(session.calls) == 9
-    assert len(list(deltas)) == 7
+    deltas = engine.complete("The quick", NINE)
+    first = next(deltas)
+    assert (len(session.calls), len(first.tokens), first.finish_reason) == (1, 1, None)
+    (others,) = deltas
+    assert (len(session.calls), len(others.tokens), others.finish_reason) == (9, 8, "length")
+    assert others.usage and others.usage.latencies == tuple(token.seconds for token in others.tokens)
+    assert others.timings.decode + others.timings.sampling == pytest.approx(sum(others.usage.latencies), abs=0.002)
 
 
-@pytest.mark.usefixtures("held")
 def test_several_rows_say_what_they_say_one_by_one(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = one_by_one(tokenizer, MANY, monkeypatch)
-    deltas = list(make_engine(tokenizer)[0].complete("The quick", MANY))
-    lengths = {len(said(expected, index)) for index in range(4)}
-    assert len(lengths) > 2 and {delta.finish_reason for delta in expected} >= {"stop", None}
-    assert [said(deltas, index) for index in range(4)] == [said(expected, index) for index in range(4)]
-    assert usage_of(deltas).completion_tokens == usage_of(expected).completion_tokens == len(expected)
-    assert len(usage_of(deltas).latencies) == len(expected) - 4
+    options = Options(n=6, seed=2, temperature=3.0, top_k=0, max_tokens=30, logit_bias={END: 13})
+    together = list(make_engine(tokenizer)[0].complete("The quick", options))
+    hold_for(0.0, monkeypatch)
+    single = list(make_engine(tokenizer)[0].complete("The quick", options))
+    expected = [said(single, index) for index in range(6)]
+    assert len({len(tokens) for _, tokens, _ in expected}) > 2
+    assert [said(together, index) for index in range(6)] == expected
+    assert len(together) < len(single) == usage_of(single).completion_tokens == usage_of(together).completion_tokens
+    assert len(usage_of(together).latencies) == len(single) - 6
 
 
-@pytest.mark.usefixtures("held")
-def test_what_was_computed_beyond_a_stop_string_is_forgotten(tokenizer: Tokenizer) -> None:
+def test_nothing_is_computed_beyond_a_stop_string(tokenizer: Tokenizer) -> None:
     reply = tokenizer.encode("one two three four five")
     engine, session = make_engine(tokenizer, saying(reply, END))
     deltas = list(engine.complete("count", Options(temperature=0, stop=("o th",))))
-    prompt = tokenizer.encode("count")
     assert text_of(iter(deltas)) == "one tw"
-    assert [delta.finish_reason for delta in deltas] == [None] * (len(deltas) - 1) + ["stop"]
-    assert len(session.calls) > len(deltas) == usage_of(deltas).completion_tokens
-    assert session.rows == [prompt + reply[: len(deltas)]]
+    assert len(session.calls) == len(deltas) == usage_of(deltas).completion_tokens < len(reply)
 
 
-@pytest.mark.usefixtures("held")
-def test_closing_takes_back_what_was_not_told(tokenizer: Tokenizer) -> None:
+def test_what_fills_a_gap_is_told_token_by_token(tokenizer: Tokenizer) -> None:
     engine, session = make_engine(tokenizer)
-    deltas = engine.complete("The quick", Options(seed=1, max_tokens=9, logit_bias={END: -100}))
-    told = [next(deltas).tokens[0].id for _ in range(3)]
+    for count, delta in enumerate(engine.infill("def add(", "):", Options(seed=1, max_tokens=5)), 1):
+        assert (len(session.calls), len(delta.tokens)) == (count, 1)
+
+
+def test_closing_leaves_in_the_cache_what_was_told(tokenizer: Tokenizer) -> None:
+    engine, session = make_engine(tokenizer)
+    deltas = engine.complete("The quick", Options(n=3, seed=1, max_tokens=9, logit_bias={END: -100}))
+    told = [next(deltas) for _ in range(3)]
+    said_first = next(deltas)
     deltas.close()
-    assert session.rows == [tokenizer.encode("The quick") + told]
-    assert engine.last_usage and engine.last_usage.completion_tokens == 3
-    assert len(engine.last_usage.latencies) == 2
+    assert len(said_first.tokens) == 8
+    kept = [*told[0].tokens, *said_first.tokens][:-1]  # the last one is drawn, but not read
+    assert session.rows == [tokenizer.encode("The quick") + [token.id for token in kept]]
+    assert engine.last_usage and engine.last_usage.completion_tokens == 9 + 1 + 1
 
 
-@pytest.mark.usefixtures("held")
 def test_what_was_said_before_a_failure_is_told_before_it(tokenizer: Tokenizer) -> None:
     def failing(tokens: Sequence[int], logits: np.ndarray) -> None:
         if len(tokens) == length + 4:
@@ -92,16 +93,19 @@ def test_what_was_said_before_a_failure_is_told_before_it(tokenizer: Tokenizer) 
 
     length = len(tokenizer.encode("The quick"))
     engine, _ = make_engine(tokenizer, failing)
-    deltas = engine.complete("The quick", Options(seed=1, logit_bias={END: -100}))
     told = list[Delta]()
     with pytest.raises(BackendError, match="the device is gone"):
-        for delta in deltas:
+        for delta in engine.complete("The quick", NINE):
             told.append(delta)
-    assert len(told) == 4
+    assert [len(delta.tokens) for delta in told] == [1, 3]
 
 
 def test_a_slow_model_s_tokens_are_told_as_they_come(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "HOLD", 1e-9)
-    engine, session = make_engine(tokenizer)
-    for count, _ in enumerate(engine.complete("The quick", Options(seed=1, max_tokens=9)), 1):
+    def slow(tokens: Sequence[int], logits: np.ndarray) -> None:
+        time.sleep(0.006)
+        hashed(tokens, logits)
+
+    hold_for(0.01, monkeypatch)  # the next one would be too late
+    engine, session = make_engine(tokenizer, slow)
+    for count, _ in enumerate(engine.complete("The quick", NINE), 1):
         assert len(session.calls) == count

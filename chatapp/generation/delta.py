@@ -80,7 +80,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One increment of a reply: each sampled token makes one, some of them with no text yet."""
+    """One increment of a reply: a sampled token, or a few where they come more quickly than a screen can show them.
+
+    Some have no text yet.
+    """
 
     text: str
     index: int

@@ -12,7 +12,7 @@ from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.delta import Delta, Timings, Usage, percentile
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.generate import Step, generate, parts
+from chatapp.generation.generate import HOLD, Growth, generate, parts
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.message import Message
 from chatapp.generation.options import Options
@@ -36,6 +36,8 @@ class Turn:
     watch: Stopwatch
     unfinished: int
     """Rows whose last delta is still to come."""
+    hold: float
+    """Seconds for which tokens may be held back: none where what they say may end the reply."""
     cached_tokens: int = 0
     prefill_seconds: float = 0.0
     time_to_first_token: float = 0.0
@@ -148,7 +150,7 @@ class Engine:
         reserved = min(options.max_tokens or 0, self.context_length // 2)
         prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
         first = self._infill.first(self.tokenizer, prompt)
-        return self._stream(self._turn(prompt, options, self._infill.end, started, first=first))
+        return self._stream(self._turn(prompt, options, self._infill.end, started, first=first, at_once=True))
 
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True
@@ -190,11 +192,13 @@ class Engine:
         context: Sequence[int] = (),
         first: Sequence[int] = (),
         begun: Sequence[int] = (),
+        at_once: bool = False,
     ) -> Turn:
         """Check a request and make it ready, before anything is computed.
 
         The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
         The tokens `begun` are the reply's, which the model has to go on with.
+        Each token is told `at_once`, where the reader may have enough.
         """
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
@@ -228,7 +232,8 @@ class Engine:
         ]
         for row in rows:
             row.go_on_from(begun)
-        return Turn(prompt, rows, seed, options.seed is not None, Stopwatch(started), unfinished=len(rows))
+        hold = 0.0 if options.stop or at_once else HOLD
+        return Turn(prompt, rows, seed, options.seed is not None, Stopwatch(started), unfinished=len(rows), hold=hold)
 
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
         with self._lock:
@@ -238,8 +243,8 @@ class Engine:
             try:
                 turn.cached_tokens = self._reuse(turn)
                 unread = turn.prompt[turn.cached_tokens :]
-                for step in generate(self.session, unread, batch, turn.watch):
-                    for delta in self._deltas(turn, step):
+                for growth in generate(self.session, unread, batch, turn.watch, turn.hold):
+                    for delta in self._deltas(turn, growth):
                         yield delta
                         turn.watch.resume()
                 intact = True
@@ -275,27 +280,24 @@ class Engine:
             self.session.rewind(len(history))
         self._cached = history[: self.session.length]
 
-    def _deltas(self, turn: Turn, step: Step) -> Iterator[Delta]:
-        """What a step brings: a delta for each row's new token, or one for a part of the prompt."""
-        _, prefill, decode, sampling, total = step
+    def _deltas(self, turn: Turn, growth: Growth) -> Iterator[Delta]:
+        """A delta for each row that has grown, or one for a part of the prompt."""
+        prefill, decode, sampling = growth.prefill, growth.decode, growth.sampling
         turn.prefill_seconds += prefill
-        if not step.rows:
+        if not growth.rows:
             yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None)
-        for row in step.rows:
-            if not row.untold:
-                continue
-            first = not row.seconds
-            token, text, finish_reason = row.tell(total)
+        for row in growth.rows:
+            begins = not row.seconds
+            tokens, text, finish_reason = row.tell(growth.totals)
             timings = Timings(prefill, decode, sampling, turn.watch.lap())
             prefill = decode = sampling = 0.0  # told with the first row
-            if not first:
-                turn.latencies.append(token.seconds)
-            elif not turn.time_to_first_token:
-                turn.time_to_first_token = token.seconds
+            if begins and not turn.time_to_first_token:
+                turn.time_to_first_token = tokens[0].seconds
+            turn.latencies += [token.seconds for token in tokens[begins:]]
             turn.unfinished -= finish_reason is not None
             if not turn.unfinished:
                 turn.usage = self._usage(turn)
-            yield Delta(text, row.index, (token,), finish_reason, timings, turn.usage)
+            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage)
 
     def _usage(self, turn: Turn) -> Usage:
         latencies = turn.latencies

@@ -1,7 +1,7 @@
 """Prompt tokens in, tokens out: prefill, sample, stop."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,20 +12,21 @@ from chatapp.generation.stopwatch import Stopwatch
 PREFILL = 512
 """Tokens of a prompt read at a time: between two parts a long prefill can be cancelled."""
 HOLD = 0.01
-"""Seconds for which a token may be held back, to be told with the next ones. Of a small model, which needs less for
-each, telling one by one takes a tenth of the speed: a step and what surrounds it drive each other out of the caches."""
+"""Seconds for which tokens may be held back, to be told together; a frame of a screen takes longer. A step and what
+surrounds it drive each other out of the caches: a tenth of a small model's speed, if each token is told by itself."""
 
 
-class Step(NamedTuple):
-    """Another token for each row, or another part of the prompt, and the seconds it took."""
+@dataclass(slots=True)
+class Growth:
+    """What the rows have grown by, or another part of the prompt, and the seconds it took."""
 
-    rows: Sequence[Row]
-    """To be told of one token each, unless they were finished meanwhile; none if it was a part of the prompt."""
-    prefill: float
-    decode: float
-    sampling: float
-    total: float
-    """Of the turn, up to here."""
+    rows: Sequence[Row] = ()
+    """To be told of their new tokens; none if a part of the prompt was read."""
+    prefill: float = 0.0
+    decode: float = 0.0
+    sampling: float = 0.0
+    totals: list[float] = field(default_factory=list)
+    """The turn's time when each token was drawn, from every row at once."""
 
 
 def parts(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
@@ -35,30 +36,32 @@ def parts(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
         yield np.array([prompt[start : start + size]], np.int64)
 
 
-def generate(session: Session, prompt: list[int], batch: list[Row], watch: Stopwatch) -> Iterator[Step]:
-    """Yield every step, soon after it was made; the reader asks its rows for what they have to tell.
+def generate(
+    session: Session, prompt: list[int], batch: list[Row], watch: Stopwatch, hold: float = 0.0
+) -> Iterator[Growth]:
+    """Yield what there is to tell: parts of a long prompt, the first token, and what was drawn in `hold` seconds.
 
     The reader may finish a row too. Finished rows leave `batch`, which always tells, place by place,
     whose tokens the session's rows hold; the very last ones stay.
     """
-    prefill = decode = due = 0.0
+    growth = Growth()
     for place, part in enumerate(parts(session, prompt)):
         if place:
-            yield Step((), prefill, 0.0, 0.0, watch.total)
+            yield growth
         logits = session.forward(part)
-        prefill = watch.lap()
+        growth = Growth(prefill=watch.lap())
     places = [0] * len(batch)  # every row continues the one that read the prompt
-    untold = list[Step]()
+    step = due = 0.0
     while True:
         top = session.top
         for row, place in zip(batch, places, strict=True):
             row.sample(logits[place, -1], (top.tokens[place, -1], top.logits[place, -1]) if top else None)
-        untold.append(Step(batch, prefill, decode, watch.lap(), watch.total))
-        prefill = 0.0
-        if watch.last >= due or any(row.finish_reason for row in batch):
-            yield from untold
-            untold.clear()
-            due = watch.last + HOLD
+        growth.sampling += watch.lap()
+        growth.totals.append(watch.total)
+        if watch.last + step >= due or any(row.finish_reason for row in batch):
+            growth.rows = batch
+            yield growth
+            growth, due = Growth(), watch.last + hold
             going = [(row, place) for row, place in zip(batch, places, strict=True) if not row.finish_reason]
             if not going:
                 return
@@ -70,6 +73,9 @@ def generate(session: Session, prompt: list[int], batch: list[Row], watch: Stopw
         try:
             logits = session.forward(np.array([row.tokens[-1:] for row in batch], np.int64))
         except Exception:
-            yield from untold  # before the failure
+            if growth.totals:  # what was drawn before it failed
+                growth.rows = batch
+                yield growth
             raise
-        decode = watch.lap()
+        step = watch.lap()
+        growth.decode += step

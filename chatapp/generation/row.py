@@ -70,26 +70,29 @@ class Row:
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
 
-    def tell(self, total: float) -> tuple[Token, str, FinishReason | None]:
-        """The next token to tell, the text that can now be shown, and how the row ends, if it ends with this token.
+    def tell(self, totals: Sequence[float]) -> tuple[tuple[Token, ...], str, FinishReason | None]:
+        """The tokens not told yet, the text that can now be shown, and how the row ends, if it ends with them.
 
-        The token was drawn when the turn had taken `total` seconds. A stop string finishes the row.
+        They were drawn when the turn had taken `totals` seconds. A stop string finishes the row.
         """
-        token, logprob, best = self.untold.popleft()
-        describe = self.detokenizer.describe  # what might stand here: before the token itself is added
-        alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
-        piece = "" if token in self.end else self.detokenizer.add(token)
-        ending = None if self.untold else self.finish_reason
-        if ending:
-            piece += self.detokenizer.flush()
-        text = self.stops.add(piece)
-        if self.stops.found:
-            self.take_back()
-            ending = self.finish_reason = "stop"
-        elif ending:
-            text += self.stops.flush()
-        seconds, self.seconds = total - self.seconds, total
-        return Token(token, piece, logprob, alternatives, seconds), text, ending
+        told, text = list[Token](), ""
+        while self.untold:
+            token, logprob, best = self.untold.popleft()
+            describe = self.detokenizer.describe  # what might stand here: before the token itself is added
+            alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
+            piece = "" if token in self.end else self.detokenizer.add(token)
+            last = bool(self.finish_reason and not self.untold)
+            if last:
+                piece += self.detokenizer.flush()
+            text += self.stops.add(piece)
+            if self.stops.found:
+                self.finish_reason = "stop"
+            elif last:
+                text += self.stops.flush()
+            total = totals[len(told)]
+            told.append(Token(token, piece, logprob, alternatives, total - self.seconds))
+            self.seconds = total
+        return tuple(told), text, self.finish_reason
 
     def take_back(self) -> None:
         """What was not told was never said."""

@@ -5,11 +5,10 @@ temperature, top_k, top_p (of what top_k left, renormalised), min_p; then one to
 settled in favour of the lower token id, so the candidates are always an exact, repeatable set.
 """
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from math import exp
+from math import exp, inf, isfinite, log
 from random import Random
 
 import numpy as np
@@ -110,49 +109,53 @@ def greedy(logits: np.ndarray, top: Top | None) -> int:
 
 def draw_one(logits: np.ndarray, options: Options, chance: float, top: Top | None) -> int:
     """One of the candidates, each as often as its weight says; `chance` is from [0, 1)."""
-    ids, weights = choices(logits, options, top)
-    place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
-    return place if ids is None else int(ids[place])
+    if 0 < options.top_k < logits.size:
+        ids, values = likeliest(logits, options.top_k, top)
+        _, ends = few(values.tolist(), options)
+        return int(ids[draw_few(ends, chance)])
+    every, weights = candidates(logits, options)
+    place = draw(weights, chance)
+    return place if every is None else int(every[place])
 
 
 def choices(
     logits: np.ndarray, options: Options, top: Top | None = None
 ) -> tuple[np.ndarray | None, np.ndarray | list[float]]:
     """The tokens that may be drawn (None: all; as many as have weights), with weights relative to the likeliest's 1."""
-    if options.top_k and options.top_k < logits.size:
+    if 0 < options.top_k < logits.size:
         ids, values = likeliest(logits, options.top_k, top)
-        return ids, few(values, options)
+        return ids, few(values.tolist(), options)[0]
     return candidates(logits, options)
 
 
-def likeliest(logits: np.ndarray, count: int, top: Top | None) -> tuple[np.ndarray, list[float]]:
-    """Ids and values of the `count` largest logits, largest first."""
-    if top is None or top[0].size < count:
-        check_peak(logits.max())
-        ids = largest(logits, count)
-        return ids, logits[ids].tolist()
-    return top[0], top[1][:count].tolist()
+def likeliest(logits: np.ndarray, count: int, top: Top | None) -> Top:
+    """The `count` largest logits; those that are known save looking for them."""
+    if top and top[0].size >= count:
+        return top[0], top[1][:count]
+    check_peak(logits.max())
+    ids = largest(logits, count)
+    return ids, logits[ids]
 
 
-def few(logits: list[float], options: Options) -> list[float]:
-    """Weights, relative to the first one's 1, of those descending logits that top_p and min_p leave.
+def few(logits: list[float], options: Options) -> tuple[list[float], list[float]]:
+    """Weights of those descending logits that top_p and min_p leave, and where they end when laid end to end.
 
-    Plain numbers: for a few dozen they are several times quicker than arrays.
+    The first one's weight is 1. Plain numbers: for a few dozen they are several times quicker than arrays.
     """
-    peak, temperature = logits[0] if logits else -math.inf, options.temperature
+    peak, temperature = logits[0] if logits else -inf, options.temperature
     check_peak(peak)
     weights = [exp((logit - peak) / temperature) for logit in logits]
+    ends = list(accumulate(weights))
     if options.top_p < 1:
-        ends = list(accumulate(weights))
-        weights = weights[: bisect_left(ends, options.top_p * ends[-1]) + 1]
+        count = bisect_left(ends, options.top_p * ends[-1]) + 1
+        weights, ends = weights[:count], ends[:count]
     if options.min_p:
         weights = [weight for weight in weights if weight >= options.min_p]
-    return weights
+    return weights, ends[: len(weights)]
 
 
-def draw_few(weights: list[float], chance: float) -> int:
-    """The same as `draw`, of plain numbers."""
-    ends = list(accumulate(weights))
+def draw_few(ends: list[float], chance: float) -> int:
+    """The same as `draw`, of weights that are laid end to end already."""
     return min(bisect_right(ends, chance * ends[-1]), bisect_left(ends, ends[-1]))
 
 
@@ -173,9 +176,9 @@ def candidates(logits: np.ndarray, options: Options) -> tuple[np.ndarray | None,
 
 def check_peak(peak: float | np.floating) -> None:
     """Refuse logits whose largest is not a number one can draw from."""
-    if math.isfinite(peak):
+    if isfinite(peak):
         return
-    if peak == -math.inf:
+    if peak == -inf:
         raise GenerationError("no token can follow: every one of them is forbidden (see logit_bias)")
     raise GenerationError(
         "the model computed logits that are not numbers; its weights may be damaged, "
@@ -272,7 +275,7 @@ def log_probability(
     peak = top[1][0] if top else logits.max()
     check_peak(peak)
     weights = np.subtract(logits, peak, out=weights)
-    total = float(peak) + math.log(np.exp(weights, out=weights).sum())
+    total = float(peak) + log(np.exp(weights, out=weights).sum())
     if not count:
         return float(logits[token]) - total, []
     ids = top[0][:count] if top and top[0].size >= count else largest(logits, count)
