@@ -276,8 +276,6 @@ class Engine:
         """Leave one row in the cache, whose tokens begin `history`."""
         if self.session.batch > 1:
             self.session.reorder([0])
-        if len(history) < self.session.length:  # what was computed ahead of the reader
-            self.session.rewind(len(history))
         self._cached = history[: self.session.length]
 
     def _deltas(self, turn: Turn, growth: Growth) -> Iterator[Delta]:
