@@ -215,6 +215,7 @@ class Breaking(Engine):
         return broken()
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_when_the_model_fails_its_partial_answer_stays(tiny: str, database: Path) -> None:
     whole = open_engine(Store(settings.models()), tiny, Wish("onnx"))
     breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template)
