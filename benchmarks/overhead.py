@@ -1,30 +1,40 @@
-"""What the engine and `chatapp run` add to the time per token of the bare session."""
+"""What the engine and `chatapp run` add to the time per token of the bare session.
+
+They take turns in one process, with one loaded model: between two processes, the same model's speed differs by more
+than what is looked for here.
+"""
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
-HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    from chatapp.generation import Delta, Engine
+
 PROMPT = "The quick brown fox jumps over the lazy dog"
 GOAL = 5.0
 """Percent that `chatapp run` may add."""
 
+Way = Callable[["Engine", int], float]
+"""Seconds per token, of so many, after the first."""
 
-def bare(model: str, precision: str | None, count: int) -> float:
-    """Seconds per token of `Session.forward` and an argmax."""
+
+def bare(engine: "Engine", count: int) -> float:
+    """Of `Session.forward` and an argmax."""
     import numpy as np
 
-    from chatapp import settings
-    from chatapp.selection import Wish, open_engine
-    from model_store import Store
-
-    engine = open_engine(Store(settings.models()), model, Wish("onnx", precision=precision))
     session = engine.session
+    session.rewind(0)
     token = session.forward(np.array([engine.tokenizer.encode(PROMPT)]))[:, -1].argmax(-1)
     start = time.perf_counter()
     for _ in range(count - 1):
@@ -32,55 +42,94 @@ def bare(model: str, precision: str | None, count: int) -> float:
     return (time.perf_counter() - start) / (count - 1)
 
 
-def engine(model: str, precision: str | None, count: int, logprobs: int | None = None) -> float:
-    """Seconds per token of iterating over an engine's deltas, with the options `chatapp run` has by default."""
-    from chatapp import settings
+def drawn(engine: "Engine", count: int, logprobs: int | None = None) -> float:
+    """Of iterating over an engine's deltas, with the options `chatapp run` has by default."""
     from chatapp.generation import Options
-    from chatapp.selection import Wish, open_engine
-    from model_store import Store
 
-    loaded = open_engine(Store(settings.models()), model, Wish("onnx", precision=precision))
-    deltas = loaded.complete(PROMPT, Options(max_tokens=count, seed=0, logprobs=logprobs))
+    deltas = engine.complete(PROMPT, Options(max_tokens=count, seed=0, logprobs=logprobs))
     made = len(next(deltas).tokens)
     start = time.perf_counter()
     rest = sum(len(delta.tokens) for delta in deltas)
-    if made + rest != count:
-        raise RuntimeError(f"{made + rest} tokens, not {count}: end of text was drawn; try again")
+    check(made + rest, count)
     return (time.perf_counter() - start) / rest
 
 
-def alternatives(model: str, precision: str | None, count: int) -> float:
-    """The same with five alternatives for each token, as the screen has them."""
-    return engine(model, precision, count, logprobs=5)
+def printed(engine: "Engine", count: int) -> float:
+    """Of `chatapp run` from its first token to its end, in a pipe to another process."""
+    from chatapp import cli
+
+    came: list[tuple[float, int]] = []
+    complete = engine.complete
+
+    def noted(text: str, options: Any) -> "Generator[Delta, None, None]":  # Any: Options, imported by others
+        for delta in complete(text, options):
+            came.append((time.perf_counter(), len(delta.tokens)))
+            yield delta
+
+    arguments = ["run", "model", PROMPT, "--max-tokens", str(count), "--seed", "0"]
+    opened, named = patch.object(cli, "open_model", lambda *_: engine), patch.object(cli, "store")
+    with opened, named as store, patch.object(engine, "complete", noted), piped():
+        store.return_value.get.return_value.name = "model"
+        if cli.main(arguments):
+            raise RuntimeError("chatapp run failed")
+        end = time.perf_counter()
+    check(sum(tokens for _, tokens in came), count)
+    return (end - came[0][0]) / (count - 1)
 
 
-def command(model: str, precision: str | None, count: int) -> float:
-    """Seconds per token of `chatapp run`, from its first to its last output."""
-    arguments = ["run", model, PROMPT, "--max-tokens", str(count), "--seed", "0", "--backend", "onnx"]
-    arguments += ["--precision", precision] if precision else []
-    process = subprocess.Popen([sys.executable, "-m", "chatapp", *arguments], stdout=subprocess.PIPE, cwd=HERE.parent)
-    assert process.stdout
-    times = []
-    while os.read(process.stdout.fileno(), 4096):
-        times.append(time.perf_counter())
-    if process.wait():
-        raise RuntimeError(f"chatapp run failed with exit code {process.returncode}")
-    return (times[-1] - times[0]) / (count - 1)
+def check(made: int, count: int) -> None:
+    """Refuse an answer that ended by itself."""
+    if made != count:
+        raise RuntimeError(f"{made} tokens, not {count}: end of text was drawn; try another --tokens")
 
 
-WAYS: dict[str, Callable[[str, str | None, int], float]] = {
+@contextmanager
+def piped() -> Iterator[None]:
+    """Inside, standard output goes to a process that reads it as it comes."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert reader.stdin
+    try:
+        os.dup2(reader.stdin.fileno(), 1)
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        reader.stdin.close()
+        reader.wait()
+
+
+WAYS: dict[str, Way] = {
     "bare session": bare,
-    "engine": engine,
-    "engine, logprobs=5": alternatives,
-    "chatapp run": command,
+    "engine": drawn,
+    "engine, logprobs=5": partial(drawn, logprobs=5),  # as the screen has them
+    "chatapp run": printed,
 }
 
 
-def once(way: str, arguments: argparse.Namespace) -> float:
-    """One sample, in a process of its own."""
-    code = [sys.executable, __file__, arguments.model, "--tokens", str(arguments.tokens), "--only", way]
+def in_turns(arguments: argparse.Namespace) -> list[dict[str, float]]:
+    """Every way once in each turn, after one that is not counted; the order changes."""
+    from chatapp import settings
+    from chatapp.selection import Wish, open_engine
+    from model_store import Store
+
+    engine = open_engine(Store(settings.models()), arguments.model, Wish("onnx", precision=arguments.precision))
+    names = list(WAYS)
+    turns = []
+    for turn in range(arguments.turns + 1):
+        order = names[turn % len(names) :] + names[: turn % len(names)]
+        turns.append({name: WAYS[name](engine, arguments.tokens) for name in order})
+    return turns[1:]
+
+
+def in_process(arguments: argparse.Namespace) -> list[dict[str, float]]:
+    """The same in a process of its own."""
+    code = [sys.executable, __file__, arguments.model, "--here"]
+    code += ["--tokens", str(arguments.tokens), "--turns", str(arguments.turns)]
     code += ["--precision", arguments.precision] if arguments.precision else []
-    return float(subprocess.run(code, stdout=subprocess.PIPE, check=True, text=True).stdout)
+    found: list[dict[str, float]] = json.loads(subprocess.run(code, stdout=subprocess.PIPE, check=True).stdout)
+    return found
 
 
 def main() -> None:
@@ -88,27 +137,31 @@ def main() -> None:
     parser.add_argument("model", help="a folder made by checkpoints.py, or builtin")
     parser.add_argument("--precision", help="int4, unless the model is builtin")
     parser.add_argument("--tokens", type=int, default=192)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", choices=WAYS, help="print the seconds per token of one way, once")
+    parser.add_argument("--rounds", type=int, default=5, help="processes")
+    parser.add_argument("--turns", type=int, default=8, help="of all ways, in each process")
+    parser.add_argument("--here", action="store_true", help="one round in this process, as JSON")
     arguments = parser.parse_args()
     if arguments.model != "builtin":
         folder = Path(arguments.model).absolute()
         arguments.model, arguments.precision = str(folder), arguments.precision or "int4"
         os.environ.setdefault("CHATAPP_HOME", str(folder.parent / "chatapp"))
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
-    if arguments.only:
-        print(WAYS[arguments.only](arguments.model, arguments.precision, arguments.tokens))
+    if arguments.here:
+        print(json.dumps(in_turns(arguments)))
         return
-    samples: dict[str, list[float]] = {way: [] for way in WAYS}
-    for number in range(arguments.rounds):
-        for way in list(WAYS)[:: -1 if number % 2 else 1]:
-            samples[way].append(once(way, arguments))
-    for way, values in samples.items():
-        added = [100 * (value / least - 1) for value, least in zip(values, samples["bare session"], strict=True)]
-        verdict = "" if way != "chatapp run" else "  pass" if statistics.median(added) <= GOAL else "  MISS"
-        middle, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
+    rounds = [in_process(arguments) for _ in range(arguments.rounds)]
+    turns = [turn for found in rounds for turn in found]
+    for way in WAYS:
+        middle, low, high = (1e3 * f(turn[way] for turn in turns) for f in (statistics.median, min, max))
         print(f"{way:18}  {middle:6.3f} ms a token ({low:.3f} to {high:.3f})", end="")
-        print(f"  {statistics.median(added):+5.1f} % ({min(added):+.1f} to {max(added):+.1f}){verdict}")
+        each = [added(found, way) for found in rounds]
+        print(f"  {added(turns, way):+5.1f} % (in each process {min(each):+.1f} to {max(each):+.1f})", end="")
+        print("" if way != "chatapp run" else "  pass" if added(turns, way) <= GOAL else "  MISS")
+
+
+def added(turns: list[dict[str, float]], way: str) -> float:
+    """Percent of the bare session's time, the median of all turns."""
+    return statistics.median(100 * (turn[way] / turn["bare session"] - 1) for turn in turns)
 
 
 if __name__ == "__main__":
