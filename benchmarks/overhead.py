@@ -15,11 +15,11 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 if TYPE_CHECKING:
-    from chatapp.generation import Delta, Engine
+    from chatapp.generation import Delta, Engine, Options
 
 PROMPT = "The quick brown fox jumps over the lazy dog"
 GOAL = 5.0
@@ -61,7 +61,7 @@ def printed(engine: "Engine", count: int) -> float:
     came: list[tuple[float, int]] = []
     complete = engine.complete
 
-    def noted(text: str, options: Any) -> "Generator[Delta, None, None]":  # Any: Options, imported by others
+    def noted(text: str, options: "Options") -> "Generator[Delta, None, None]":
         for delta in complete(text, options):
             came.append((time.perf_counter(), len(delta.tokens)))
             yield delta

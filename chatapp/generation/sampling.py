@@ -109,13 +109,9 @@ def greedy(logits: np.ndarray, top: Top | None) -> int:
 
 def draw_one(logits: np.ndarray, options: Options, chance: float, top: Top | None) -> int:
     """One of the candidates, each as often as its weight says; `chance` is from [0, 1)."""
-    if 0 < options.top_k < logits.size:
-        ids, values = likeliest(logits, options.top_k, top)
-        _, ends = few(values.tolist(), options)
-        return int(ids[draw_few(ends, chance)])
-    every, weights = candidates(logits, options)
-    place = draw(weights, chance)
-    return place if every is None else int(every[place])
+    ids, weights = choices(logits, options, top)
+    place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
+    return place if ids is None else int(ids[place])
 
 
 def choices(
@@ -124,7 +120,7 @@ def choices(
     """The tokens that may be drawn (None: all; as many as have weights), with weights relative to the likeliest's 1."""
     if 0 < options.top_k < logits.size:
         ids, values = likeliest(logits, options.top_k, top)
-        return ids, few(values.tolist(), options)[0]
+        return ids, few(values.tolist(), options)
     return candidates(logits, options)
 
 
@@ -137,25 +133,25 @@ def likeliest(logits: np.ndarray, count: int, top: Top | None) -> Top:
     return ids, logits[ids]
 
 
-def few(logits: list[float], options: Options) -> tuple[list[float], list[float]]:
-    """Weights of those descending logits that top_p and min_p leave, and where they end when laid end to end.
+def few(logits: list[float], options: Options) -> list[float]:
+    """Weights, relative to the first one's 1, of those descending logits that top_p and min_p leave.
 
-    The first one's weight is 1. Plain numbers: for a few dozen they are several times quicker than arrays.
+    Plain numbers: for a few dozen they are several times quicker than arrays.
     """
     peak, temperature = logits[0] if logits else -inf, options.temperature
     check_peak(peak)
     weights = [exp((logit - peak) / temperature) for logit in logits]
-    ends = list(accumulate(weights))
     if options.top_p < 1:
-        count = bisect_left(ends, options.top_p * ends[-1]) + 1
-        weights, ends = weights[:count], ends[:count]
+        ends = list(accumulate(weights))
+        weights = weights[: bisect_left(ends, options.top_p * ends[-1]) + 1]
     if options.min_p:
         weights = [weight for weight in weights if weight >= options.min_p]
-    return weights, ends[: len(weights)]
+    return weights
 
 
-def draw_few(ends: list[float], chance: float) -> int:
-    """The same as `draw`, of weights that are laid end to end already."""
+def draw_few(weights: list[float], chance: float) -> int:
+    """The same as `draw`, of plain numbers."""
+    ends = list(accumulate(weights))
     return min(bisect_right(ends, chance * ends[-1]), bisect_left(ends, ends[-1]))
 
 
