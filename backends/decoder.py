@@ -18,6 +18,20 @@ class Rope:
 
     inverse_frequencies: tuple[float, ...]  # head_dim / 2 of them
     amplitude: float = 1.0
+    """What the elements that turn are multiplied by."""
+    long: tuple[float, ...] = ()
+    """The inverse frequencies of all tokens of a text with more of them than `border`, where those turn otherwise."""
+    border: int = 0
+
+    @property
+    def amplitudes(self) -> np.ndarray:
+        """What each element is multiplied by, (head_dim / 2,)."""
+        return np.where(np.array(self.inverse_frequencies) == 0, 1.0, self.amplitude)
+
+    @property
+    def stretched(self) -> "Rope":
+        """The positions of texts beyond the border alone."""
+        return replace(self, inverse_frequencies=self.long, long=(), border=0) if self.border else self
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,16 @@ class Decoder:
             raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
         if not 0 <= self.start_token < self.vocab_size:
             raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
+
+    @property
+    def border(self) -> int:
+        """Tokens up to which positions turn as in short texts; 0 where they turn alike in all."""
+        return max((layer.rope.border for layer in self.layers if layer.rope), default=0)
+
+    @property
+    def stretched(self) -> "Decoder":
+        """The decoder of texts beyond the border alone."""
+        return replace(self, layers=tuple(replace(a, rope=a.rope and a.rope.stretched) for a in self.layers))
 
     @property
     def reader(self) -> "Decoder":

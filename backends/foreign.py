@@ -41,7 +41,7 @@ def read(folder: Path) -> Foreign | None:
         return None
     try:
         return Foreign(**json.loads((folder / FILE).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise BackendError(f"{folder / FILE} cannot be read ({error}); delete the folder {folder}") from error
 
 

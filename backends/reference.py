@@ -8,6 +8,7 @@ import numpy as np
 from backends import Placement, check_call, check_parents, check_rewind
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.quantize import dequantize
+from backends.rereading import RereadingSession
 
 PART = 1 << 24
 """Values of a matrix that are float32 at once, so that a large vocabulary does not fill the memory."""
@@ -97,7 +98,8 @@ class Ops:
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
         angle = self.positions[0][:, None] * np.array(rope.inverse_frequencies, np.float32)
-        cos, sin = np.cos(angle) * np.float32(rope.amplitude), np.sin(angle) * np.float32(rope.amplitude)
+        amplitudes = rope.amplitudes.astype(np.float32)
+        cos, sin = np.cos(angle) * amplitudes, np.sin(angle) * amplitudes
         a, b = np.split(x, 2, axis=-1)
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
@@ -140,14 +142,22 @@ def empty(layers: Sequence[Attention], batch: int) -> Cache:
     return list(zip(none, none, strict=True))
 
 
-class Session:
+class Session(RereadingSession):
     """A decoder with its cache."""
+
+    def __init__(self, decoder: Decoder, weights: Weights):
+        super().__init__(Range(decoder, weights))
+
+
+class Range:
+    """A decoder with its cache, reading texts as short or as long ones."""
 
     placement = Placement("reference", "cpu", "f32")
     top = None
+    long = False
 
     def __init__(self, decoder: Decoder, weights: Weights):
-        self.decoder, self.weights = decoder, weights
+        self.decoder, self.weights, self.border = decoder, weights, decoder.border
         self.context_length, self.vocab_size = decoder.context_length, decoder.vocab_size
         self.whole_prompts = bool(decoder.encoder)
         self.cache: Cache = []
@@ -175,7 +185,8 @@ class Session:
             if self.decoder.encoder:
                 self.memory = self.read(tokens)
                 tokens = np.full((len(tokens), 1), self.decoder.start_token)
-        return forward(self.decoder, self.weights, Ops(self.decoder, tokens, self.cache, last, self.memory))
+        decoder = self.decoder.stretched if self.long else self.decoder
+        return forward(decoder, self.weights, Ops(decoder, tokens, self.cache, last, self.memory))
 
     def read(self, tokens: np.ndarray) -> Cache:
         """What the decoder's layers attend to in a prompt."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from backends import telemetry
 
 Export = Callable[[Path, str, Path], None]
 """(checkpoint, precision, target)"""
@@ -155,7 +158,8 @@ def openvino(checkpoint: Path, precision: str, target: Path) -> None:
     """Optimum Intel's exporter, which openvino-genai's own guide uses."""
     name = {"f32": "fp32"}.get(precision, precision)
     command = ["optimum-cli", "export", "openvino", "--model", str(checkpoint), "--task", "text-generation-with-past"]
-    subprocess.run([*command, "--weight-format", name, str(target)], check=True)
+    silent = {**os.environ, "CI": "true"}  # the only word with which OpenVINO's converter reports nothing
+    subprocess.run([*command, "--weight-format", name, str(target)], check=True, env=silent)
 
 
 EXPORTS: dict[str, tuple[Export, str, tuple[str, ...]]] = {
@@ -179,6 +183,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", choices=EXPORTS, default=list(EXPORTS))
     arguments = parser.parse_args()
     arguments.folder = arguments.folder.absolute()
+    telemetry.silence()
     models = arguments.models or sorted(config.parent.name for config in arguments.folder.glob("*/config.json"))
     (arguments.folder / "exports").mkdir(exist_ok=True)
     for peer in arguments.peers:

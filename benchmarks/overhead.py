@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,11 +63,11 @@ def printed(engine: "Engine", count: int) -> float:
     complete = engine.complete
 
     def noted(text: str, options: "Options") -> "Generator[Delta, None, None]":
-        for delta in complete(text, options):
+        for delta in complete(text, replace(options, stop=())):  # builtin ends at an empty line
             came.append((time.perf_counter(), len(delta.tokens)))
             yield delta
 
-    arguments = ["run", "model", PROMPT, "--max-tokens", str(count), "--seed", "0"]
+    arguments = ["run", "model", PROMPT, "--max-tokens", str(count), "--seed", "0", "--repetition-penalty", "1"]
     opened, named = patch.object(cli, "open_model", lambda *_: engine), patch.object(cli, "store")
     with opened, named as store, patch.object(engine, "complete", noted), piped():
         store.return_value.get.return_value.name = "model"

@@ -22,6 +22,8 @@ from importlib.metadata import version  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, Protocol  # noqa: E402
 
+from backends import telemetry  # noqa: E402
+
 THREADS = 2
 CONTEXT = 1024
 TOKENS = range(257, 1000)
@@ -289,6 +291,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("CHATAPP_HOME", str((arguments.folder / "chatapp").absolute()))
     os.environ |= {"OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    telemetry.silence()
     engine = ENGINES[arguments.engine](arguments.folder, arguments.model, arguments.precision)
     timed(engine, 8, 1)
     report: dict[str, object] = {"engine": arguments.engine, "model": arguments.model, "precision": arguments.precision}

@@ -48,7 +48,8 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
         async def shown(self) -> tuple[Usage, float]:
             pane = self.chat_screen.pane
             assert pane.dialogue
-            pane.dialogue.change(replace(pane.dialogue.setup, options={"max_tokens": tokens, "seed": 1}))
+            plain = {"max_tokens": tokens, "seed": 1, "temperature": 0.8, "repetition_penalty": 1.0, "stop": ()}
+            pane.dialogue.change(replace(pane.dialogue.setup, options=plain))  # as it is behind its back
             pane.notebook.insert(PROMPT)
             await asyncio.sleep(0.1)
             start = time.thread_time()

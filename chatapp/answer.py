@@ -1,6 +1,7 @@
 """Take an answer from the model as it arrives, print it, and let Ctrl+C stop it."""
 
 import json
+import os
 import signal
 import sys
 import time
@@ -12,6 +13,8 @@ from types import FrameType
 from typing import cast
 
 from chatapp.generation import Delta, Engine, FinishReason, Token
+from chatapp.generation.rendering import RENDERER
+from chatapp.generation.thinking import split
 from chatapp.stats import print_logprobs, print_stats
 from chatapp.terminal import printable
 
@@ -24,6 +27,8 @@ class Completion:
     """One of n completions, as far as it has come."""
 
     text: str = ""
+    thinking: str = ""
+    """What the model thought before that, with its marks."""
     tokens: list[Token] = field(default_factory=list)
     finish_reason: FinishReason = "cancelled"
 
@@ -46,19 +51,25 @@ class Form:
     raw: bool = False
     """Control characters as the model wrote them."""
     logprobs: bool = False
+    thinking: bool = False
+    """What the model thinks on standard error, where that is no terminal either."""
     stats: str | None = None
     """text, json, or nothing."""
 
 
 @contextmanager
 def stoppable() -> Iterator[Event]:
-    """Inside, the first Ctrl+C sets the event and a second one raises KeyboardInterrupt."""
+    """Inside, the first Ctrl+C sets the event and a second one raises KeyboardInterrupt.
+
+    So does the first while a chat template is rendered.
+    """
     stop = Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        RENDERER.interrupt()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -74,7 +85,10 @@ def collect(deltas: Iterator[Delta], count: int, until: Callable[[Delta, Answer]
     with stoppable() as stop, closing(stream):
         for delta in stream:
             completion = answer.completions[delta.index]
-            completion.text += delta.text
+            if delta.channel == "thinking":
+                completion.thinking += delta.text
+            else:
+                completion.text += delta.text
             completion.tokens += delta.tokens
             completion.finish_reason = delta.finish_reason or completion.finish_reason
             if until and until(delta, answer) is True:
@@ -87,11 +101,14 @@ def collect(deltas: Iterator[Delta], count: int, until: Callable[[Delta, Answer]
 
 def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form) -> Answer:
     """Print `count` completions one after the other, the first as it arrives."""
-    due, waiting = 0.0, list[str]()
+    due, waiting, thinking = 0.0, list[str](), Thinking(form)
 
     def first(delta: Delta, answer: Answer) -> None:
         nonlocal due
-        if delta.index == 0:
+        if delta.channel == "thinking":
+            thinking.tell(delta)
+        elif delta.index == 0:
+            thinking.end()
             waiting.append(delta.text)
         if (now := time.monotonic()) >= due:
             due = now + PAUSE
@@ -106,6 +123,7 @@ def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form
     try:
         answer = collect(deltas, count, None if form.json else first)
     finally:
+        thinking.end()
         print_waiting()
     for index, completion in enumerate(answer.completions):
         if form.json:
@@ -124,9 +142,33 @@ def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form
     return answer
 
 
+class Thinking:
+    """Prints what the first of the completions thinks, on standard error: dim in a terminal, elsewhere if asked for."""
+
+    def __init__(self, form: Form) -> None:
+        self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+        self.wanted = (sys.stderr.isatty() or form.thinking) and not form.json
+        self.told = False
+
+    def tell(self, delta: Delta) -> None:
+        """Print a part of it at once."""
+        if self.wanted and delta.index == 0 and delta.text:
+            text = printable(delta.text)
+            print(f"\x1b[2m{text}\x1b[22m" if self.dim else text, end="", file=sys.stderr, flush=True)
+            self.told = not text.endswith("\n")
+
+    def end(self) -> None:
+        """Begin a new line, where the answer follows in the same terminal."""
+        if self.told:
+            print(file=sys.stderr, flush=True)
+        self.told = False
+
+
 def as_json(index: int, completion: Completion, *, logprobs: bool = False) -> str:
     """A completion as one line of JSON."""
     facts = {"index": index, "text": completion.text, "finish_reason": completion.finish_reason}
+    if completion.thinking:
+        facts["thinking"] = split(completion.thinking).thinking
     return json.dumps(facts | ({"tokens": [asdict(token) for token in completion.tokens]} if logprobs else {}))
 
 

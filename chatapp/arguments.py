@@ -138,7 +138,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
     parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
-    parser.set_defaults(plain=False, system=None, preset=None)
+    parser.set_defaults(plain=False, system=None, preset=None, think=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
 
     def command(
@@ -170,6 +170,7 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     usage = "[MODEL] [FILE | -] [--at LINE:COL] [options]"
     complete = command("complete", "fill in code at a place in a file", usage=usage, details=COMPLETE)
     complete.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    complete.set_defaults(think=None)
     complete.add_argument(
         "--at", metavar="LINE:COL", type=_place, help="where, as editors count, from 1:1 (default: the end)"
     )
@@ -182,10 +183,10 @@ def parser_and_commands() -> tuple[Parser, dict[str, Parser]]:
     add_generation(complete, temperature="see above", max_tokens="64 in one line, else 256")
     add_output(complete)
 
-    pull = command("pull", "fetch a model, check it, and make it ready to run", details=PULL)
+    pull = command("pull", "download a model, verify it, and make it ready to run", details=PULL)
     pull.add_argument("name", metavar="NAME")
-    pull.add_argument("--dry-run", action="store_true", help="only show what would be fetched, and whether it fits")
-    pull.add_argument("--force", action="store_true", help="fetch what does not fit this machine")
+    pull.add_argument("--dry-run", action="store_true", help="only show what would be downloaded, and whether it fits")
+    pull.add_argument("--force", action="store_true", help="download what does not fit this machine")
     pull.add_argument("--json", action="store_true", help="print the plan and the progress as lines of JSON")
     add_placement(pull)
 

@@ -11,11 +11,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
 from chatapp import offline
+from chatapp.apart import apart
 from model_store import Progress, Store, StoredModel, Variant
 from model_store.models import LARGE
 
@@ -25,6 +26,8 @@ STEPS = 48
 """Decode steps that are timed."""
 PATIENCE = 180.0
 """Seconds without a sign of life after which a calibration counts as hung."""
+TICK = 0.1
+"""Seconds after which it is looked again whether a calibration is still wanted."""
 COMMAND = (sys.executable, "-P", "-m", "chatapp.calibration")
 """Without the folder where the user is: what lies there is not ours to import."""
 
@@ -64,6 +67,10 @@ class Measured:
     peak_memory: int = 0
 
 
+class Stopped(Exception):
+    """A calibration was given up, because somebody waits for an answer."""
+
+
 def calibrate(
     store: Store,
     model: str,
@@ -73,14 +80,24 @@ def calibrate(
     on_progress: Progress | None = None,
     command: Sequence[str] = COMMAND,
     patience: float = PATIENCE,
+    stop: threading.Event | None = None,
 ) -> Measured:
     """Measure and verify a candidate in a child process; whatever goes wrong there is the result's `failure`.
 
-    What its logits are compared with is kept in the file `reference`, for the next candidate.
+    What its logits are compared with is kept in the file `reference`, for the next candidate. Once `stop` is set,
+    the process is ended, and Stopped raised; a calibration that can be stopped gives way to all other processes.
     """
     roots = [str(root) for root in store.roots]
     request: dict[str, object] = {"roots": roots, "model": model, "candidate": asdict(candidate)}
-    request["reference"] = str(reference) if reference else ""
+    request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
+
+    def next_line(lines: "queue.Queue[str | None]") -> str | None:
+        for _ in range(max(1, round(patience / TICK))):
+            if stop and stop.is_set():
+                raise Stopped
+            with contextlib.suppress(queue.Empty):
+                return lines.get(timeout=min(TICK, patience))
+        raise queue.Empty
 
     def answer() -> Measured:
         with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
@@ -91,7 +108,7 @@ def calibrate(
             lines = told(process)
             while True:
                 try:
-                    line = lines.get(timeout=patience)
+                    line = next_line(lines)
                 except queue.Empty:
                     return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
                 if line is None:
@@ -115,9 +132,14 @@ def calibrate(
 
 @contextlib.contextmanager
 def child(command: Sequence[str], complaints: IO[str]) -> "Iterator[subprocess.Popen[str]]":
-    """A process that is gone when this ends, however it ends."""
+    """A process that is gone when this ends, however it ends; a Ctrl+C elsewhere is no fault of the backend."""
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints, text=True, encoding="utf-8"
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        encoding="utf-8",
+        **apart(),
     )
     try:
         yield process
@@ -157,7 +179,16 @@ def ending(code: int, complaints: IO[str]) -> str:
 def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
     """What `asdict` made of a result; raises KeyError or TypeError when it is something else."""
     pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
-    return Measured(**{**facts, "candidate": Candidate(**facts["candidate"]), "first_token": pairs})
+    found = Measured(**{**facts, "candidate": Candidate(**facts["candidate"]), "first_token": pairs})
+    for field in fields(Measured):
+        kind = (int, float) if isinstance(field.default, int | float) else type(field.default)
+        if field.name not in ("candidate", "failure") and not isinstance(getattr(found, field.name), kind):
+            raise TypeError(f"its {field.name}")
+    if not isinstance(found.failure, str | None) or not all(
+        isinstance(x, str) for x in asdict(found.candidate).values()
+    ):
+        raise TypeError("its failure, or its candidate")
+    return found
 
 
 # In the child process
@@ -213,8 +244,8 @@ def check(
 
     Of a large model only a part is compared, unless `chatapp verify` has compared the whole before.
     """
-    from chatapp.verify import reference_file
-    from chatapp.verify.reference import NUMPY, from_numpy
+    from chatapp.verify import NUMPY, reference_file
+    from chatapp.verify.reference import from_numpy
     from chatapp.verify.verdict import verify, verify_part
 
     if model.parameters >= LARGE:
@@ -237,6 +268,8 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     if offline.wanted():
         offline.enforce()
+    if request["gives_way"] and hasattr(os, "nice"):
+        os.nice(10)
 
     roots = [Path(root) for root in request["roots"]]
 

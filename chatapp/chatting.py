@@ -3,14 +3,16 @@
 import gc
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp import settings
 from chatapp.errors import InputError
-from chatapp.manner import Manner
+from chatapp.manner import Manner, check_thinking
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
+    from chatapp.selection import Wish
 
 DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
 
@@ -21,14 +23,17 @@ def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
     if plain:
         return talk(model or chosen.model, manner)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'def fibonacci(n):'")
+        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'import numpy as'")
     if os.environ.get("TERM") == "dumb":
         print(DUMB, file=sys.stderr, flush=True)
         return talk(model or chosen.model, manner)
     gc.disable()  # until the first frame, which comes a tenth sooner
-    from chatapp.tui import app, users
+    from chatapp.tui.typed_ahead import typed_ahead
 
-    app.run(users.start(model or "", manner))
+    with typed_ahead() as ahead:
+        from chatapp.tui import app, users
+
+        app.run(users.start(model or "", manner), ahead)
     return 0
 
 
@@ -37,27 +42,38 @@ def talk(model: str, manner: Manner) -> int:
     from chatapp import plain, running
     from chatapp.answer import Form, note
     from chatapp.dialogue import Setup
+    from chatapp.measuring import measuring
     from chatapp.steering import Outside, Steering
     from chatapp.stores import open_store
     from chatapp.talk import Talk
 
     engine = open_engine(model)
+    check_thinking(engine, model, manner.options)
     system = running.fitting(engine, model, manner.system)
     talk = Talk(engine, Setup(open_store().get(model).name, manner.options, system))
     history = talk.history = running.open_history() if settings.read().history else None
     talk.begin_anew()
     try:
-        return plain.loop(Steering(talk, Outside(open_engine, open_store, history), say=note), plain.PLAIN, Form())
+        outside = Outside(open_engine, open_store, history, partial(measuring, open_store(), wish=wanted()))
+        return plain.loop(Steering(talk, outside, say=note), plain.PLAIN, Form())
     finally:
         if history:
             talk.dialogue.save()
             history.close()
 
 
+def wanted() -> "Wish":
+    """What the settings say about where a model runs."""
+    from chatapp.selection import Wish
+
+    chosen = settings.read()
+    return Wish(chosen.backend or None, objective=chosen.objective)
+
+
 def open_engine(name: str) -> "Engine":
     """Open a model where the settings say, telling each step in a line."""
     from chatapp.answer import note, warn
-    from chatapp.selection import Wish, open_engine
+    from chatapp.selection import open_engine
     from chatapp.stores import open_store
 
     told = ""
@@ -68,6 +84,4 @@ def open_engine(name: str) -> "Engine":
             told = step
             note(f"{name}: {step}")
 
-    chosen = settings.read()
-    wish = Wish(chosen.backend or None, objective=chosen.objective)
-    return open_engine(open_store(), name, wish, on_progress=tell, on_fallback=warn)
+    return open_engine(open_store(), name, wanted(), on_progress=tell, on_fallback=warn)

@@ -57,7 +57,7 @@ def chat(given: Namespace) -> int:
     from chatapp import chatting, manner
 
     model = given.model if given.command else given.screen_model
-    return chatting.chat(model, manner.read(given.preset, given.system), plain=given.plain)
+    return chatting.chat(model, manner.read(given.preset, given.system, given.think), plain=given.plain)
 
 
 def run(given: Namespace) -> int:
@@ -81,13 +81,20 @@ def run(given: Namespace) -> int:
     from chatapp.dialogue import Setup
     from chatapp.talk import Talk
 
+    manner.check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(past.conversation.setup).system if past else "")
     talk = Talk(engine, Setup(store().get(model).name, chosen, running.fitting(engine, model, system)), n=options.n)
     return running.run(
-        talk, partial(open_model, given), prompt, past=past, keeping=not given.no_history, form=form_of(given)
+        talk,
+        partial(open_model, given),
+        prompt,
+        wish=wish_of(given),
+        past=past,
+        keeping=not given.no_history,
+        form=form_of(given),
     )
 
 
@@ -142,7 +149,8 @@ def show_list(given: Namespace) -> int:
     if given.cache:
         listings.print_cache(store(), as_json=given.json)
     else:
-        listings.print_models(store().list(), as_json=given.json)
+        models = store()
+        listings.print_models(models.list(), models.broken(), as_json=given.json)
     return 0
 
 
@@ -152,7 +160,7 @@ def import_model(given: Namespace) -> int:
     from model_store import imports
 
     models = store()
-    planned = imports.plan(models, given.source, name=given.name or "", copy=given.copy)
+    planned = imports.plan(models, given.source, name=given.name, copy=given.copy)
     if not given.dry_run:
         with progress(planned.model.name) as on_progress:
             imports.carry_out(models, planned, on_progress)
@@ -346,4 +354,10 @@ def form_of(given: Namespace) -> "Form":
     """How the answer is to be printed."""
     from chatapp.answer import Form
 
-    return Form(json=given.json, raw=given.raw, logprobs=given.logprobs is not None, stats=given.stats)
+    return Form(
+        json=given.json,
+        raw=given.raw,
+        logprobs=given.logprobs is not None,
+        thinking=bool(given.think),
+        stats=given.stats,
+    )

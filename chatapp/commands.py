@@ -28,8 +28,15 @@ class SetSystem:
 
 
 @dataclass(frozen=True)
+class SetThinking:
+    """Let the model think before it answers, or answer at once."""
+
+    on: bool
+
+
+@dataclass(frozen=True)
 class SetHistory:
-    """Keep this conversation, or keep nothing of it from here on."""
+    """Begin another conversation, which is kept, or of which nothing is."""
 
     kept: bool
 
@@ -84,6 +91,11 @@ class Again:
 
 
 @dataclass(frozen=True)
+class Continue:
+    """Let the last answer, which was cut off, go on."""
+
+
+@dataclass(frozen=True)
 class Edit:
     """Change the last question and answer it; without a text, the screen lets its user type."""
 
@@ -135,5 +147,5 @@ class Preset:
 
 Command = (
     SetParameter | SetSystem | SetHistory | Show | Load | Save | Clear | Leave | Help | Models | Again | Edit | Copy
-    | Export | Import | ChooseTheme | Search | Preset
+    | Continue | SetThinking | Export | Import | ChooseTheme | Search | Preset
 )  # fmt: skip

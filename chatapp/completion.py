@@ -112,7 +112,8 @@ def from_file(prefix: str, suffix: str) -> tuple[int, Offer | None]:
 
 def from_model(engine: Engine, request: Request) -> Answer:
     """What the model says, cut after the lines that are wanted."""
-    options, lines = replace(engine.defaults, **request.chosen), request.lines
+    likeliest = replace(engine.defaults, repetition_penalty=1.0, stop=())  # which are for text that goes on for long
+    options, lines = replace(likeliest, **request.chosen), request.lines
     if request.pick_temperature:
         options = replace(options, temperature=VARIED if options.n > 1 else 0.0)
     if lines == 1:

@@ -24,7 +24,9 @@ def text_of(history: History, conversations: Sequence[Conversation], form: Expor
         return exports.as_json(((one, history.tree(one.id)) for one in conversations), history.tokens)
     if form == "markdown":
         return "\n".join(exports.as_markdown(one, history.messages(one.id)) for one in conversations)
-    return exports.as_html([(one, history.messages(one.id)) for one in conversations])
+    from chatapp.history import pages
+
+    return pages.as_html([(one, history.messages(one.id)) for one in conversations])
 
 
 def write(path: Path, text: str) -> None:

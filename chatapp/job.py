@@ -55,11 +55,13 @@ def heard(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed 
     """What changes about a job whose process says so."""
     if facts.get("event") == "plan":
         done, size = max(job.done, int(facts["there"])), int(facts["size"])
-        return {"done": done, "size": size, "share": part(done, size), "facts": facts}
+        return {"done": done, "size": size, "share": part(done, size), "note": "", "facts": facts}
     if facts.get("event") == "progress":
         done, size = max(job.done, int(facts["done"])), int(facts["size"])
         found = {"phase": "fetching", "done": done, "size": size, "share": part(done, size), "note": facts["note"]}
         return {**found, "rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
+    if facts.get("event") == "waiting":
+        return {"note": str(facts["note"])}
     if facts.get("event") == "step":
         before = job.share or 0.0 if job.phase == facts["step"] else 0.0
         phase, share = str(facts["step"]), max(before, min(1.0, float(facts["share"])))
@@ -75,7 +77,7 @@ def part(done: int, size: int) -> float:
 def parsed(said: str) -> dict[str, Any]:
     """The JSON object that a process printed, or the first of its lines of JSON."""
     for text in (said, said.partition("\n")[0]):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             facts = json.loads(text)
             if isinstance(facts, dict):
                 return facts

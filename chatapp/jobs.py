@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from chatapp.apart import apart
 from chatapp.job import Job, Kind, complaint, heard, outcome, parsed
 
 Lane = Literal["network", "machine", "question"]
@@ -38,7 +39,7 @@ PHASES: Mapping[Kind, str] = {
     "remove": "removing",
 }
 """What each kind does first."""
-TELLING = ("pull", "verify", "bench")
+TELLING = ("pull", "plan", "verify", "bench")
 """Kinds whose process tells how far it is."""
 PATIENCE = 10.0
 """Seconds that a process has to end by itself when it is told to."""
@@ -160,7 +161,7 @@ class Jobs:
                 with process.stdout:
                     for line in process.stdout:
                         facts = parsed(line) if job.kind in TELLING else {}
-                        if facts.get("event") != "step":
+                        if facts.get("event") not in ("step", "waiting"):
                             said.append(line)
                         self.hear(job.number, facts)
                 code = process.wait()
@@ -241,16 +242,14 @@ class Jobs:
 
 def waiting(path: Path | None) -> list[str]:
     """The pulls that a file keeps."""
-    with suppress(OSError, ValueError, KeyError, TypeError):  # not there, or damaged
-        return [str(model) for model in json.loads(path.read_text("utf-8"))["pulls"]] if path else []
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
+        pulls = json.loads(path.read_text("utf-8"))["pulls"] if path else []
+        return [model for model in pulls if isinstance(model, str)] if isinstance(pulls, list) else []
     return []
 
 
 def start(words: Sequence[str], complaints: IO[str]) -> "subprocess.Popen[str]":
-    """A process that a Ctrl+C in the terminal does not reach."""
-    apart: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    """A process of chatapp that goes on after a Ctrl+C in the terminal."""
     return subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -258,7 +257,7 @@ def start(words: Sequence[str], complaints: IO[str]) -> "subprocess.Popen[str]":
         stderr=complaints,
         encoding="utf-8",
         errors="replace",
-        **apart,
+        **apart(),
     )
 
 

@@ -1,6 +1,7 @@
 """`rm`, `cp`, `du`, `gc` and `cache`: what they do, and print."""
 
 import json
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +23,10 @@ def remove(store: Store, given: Namespace) -> None:
 def copy(store: Store, given: Namespace) -> None:
     """Give a model a second name."""
     model = copies.copy(store, given.model, given.new)
-    print(printable(f"{model.name} is {given.model}, and shares its files"))
+    taken = next(one for one in disk_usage.usage(store) if one.name == model.name)
+    alone = not taken.shared and bool(taken.own or model.variants)  # the disk knows no links
+    how = f"and takes another {size(taken.own + taken.variants)}: this disk has no links" if alone else ""
+    print(printable(f"{model.name} is {given.model}, {how or 'and shares its files'}"))
 
 
 def usage(store: Store, given: Namespace) -> None:
@@ -39,13 +43,18 @@ def usage(store: Store, given: Namespace) -> None:
 
 def collect(store: Store, given: Namespace) -> None:
     """Delete what nobody needs."""
-    found = garbage.collect(store, dry_run=given.dry_run)
+    found = garbage.collect(store, dry_run=given.dry_run, warn=warn)
     if given.json:
         return print(json.dumps([asdict(one) for one in found], indent=2, default=str))
     for one in found:
         print(printable(f"{size(one.size):>8}  {one.path}: {one.why}"))
     freed = size(sum(one.size for one in found))
     print(f"{freed} would be freed" if given.dry_run else f"{freed} freed")
+
+
+def warn(reason: str) -> None:
+    """Say what is wrong, and that the rest is looked after."""
+    print(f"Warning: {printable(reason)}", file=sys.stderr)
 
 
 def caches(store: Store, given: Namespace) -> None:

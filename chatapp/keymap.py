@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
+from chatapp import toml_files
+
 
 @dataclass(frozen=True)
 class Action:
@@ -40,7 +42,7 @@ class _Unusable(Exception):
 def read(path: Path, actions: Iterable[Action]) -> Keymap:
     """The user's keys; what is wrong in the file is told and left out."""
     try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return Keymap()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from chatapp.generation import Options
 from chatapp.generation.published import published_options
 from chatapp.terminal import printable
 from chatapp.units import count, milliseconds, size, table
-from chatapp.verify import ORIGINAL
+from chatapp.verify import ORIGINAL, telling
 from model_store import Store, StoredModel, StoreError, Variant
 from model_store.card import introduction
 from model_store.imported import origin
@@ -28,8 +29,10 @@ CACHE_FIELDS = ("name", "family", "parameters", "size", "why_not")
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
 
 
-def print_models(models: Sequence[StoredModel], *, as_json: bool) -> None:
-    """One line per model."""
+def print_models(models: Sequence[StoredModel], broken: Mapping[str, str], *, as_json: bool) -> None:
+    """One line per model; what is wrong with others goes to standard error."""
+    for name, problem in broken.items():
+        print(f"Warning: {printable(f'{name}: {problem}')}", file=sys.stderr)
     if as_json:
         return print(json.dumps([_facts(model) for model in models], indent=2, default=str))
     rows = [
@@ -155,8 +158,9 @@ def _verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON
     figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
     word = "verified" if verdict["passed"] else "FAILED"
     day, reference = verdict.get("date", "")[:10], verdict.get("reference", "")
-    line = f"{word} on {device}, {day}, against {reference}" + (f": {', '.join(figures)}" if figures else "")
-    return [line, *(f"  {what}" for what in (*verdict.get("failures", []), *verdict.get("notes", [])))]
+    line = f"{word} on {device}, {day}" + (f": {', '.join(figures)}" if figures else "")
+    more = (f"against {telling(reference)}", *verdict.get("failures", []), *verdict.get("notes", []))
+    return [line, *(f"  {what}" for what in more)]
 
 
 def _sampling(folder: Path) -> str:
@@ -168,7 +172,11 @@ def _sampling(folder: Path) -> str:
 
 def _facts(model: StoredModel) -> dict[str, object]:
     reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
-    return asdict(model) | reasons | {"source": source(model.folder)}
+    try:
+        came_from = source(model.folder)
+    except StoreError:  # `broken` tells of it
+        came_from = {}
+    return asdict(model) | reasons | {"source": came_from}
 
 
 def print_devices(*, as_json: bool) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_core import StateCore
     from rich.markdown import Markdown
+    from rich.syntax import SyntaxTheme
 
 LONGEST_LINE: Final = 2_000
 LONGEST_BLOCK: Final = 8_000
@@ -72,11 +73,11 @@ def cut(text: str) -> str:
     return text if len(shown) == len(text) else f"{shown}\n{ENDED}"
 
 
-def rendered(text: str) -> Markdown:
+def rendered(text: str, code_theme: SyntaxTheme) -> Markdown:
     """A whole text as one renderable, for a widget that does not change any more."""
-    from rich.markdown import Markdown
+    from chatapp.prose import Prose
 
-    made = Markdown("", hyperlinks=False)
+    made = Prose("", hyperlinks=False, code_theme=code_theme)  # type: ignore[arg-type]  # Syntax takes either
     made.parsed = parser().parse(tamed(text))
     return made
 

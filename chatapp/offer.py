@@ -17,19 +17,12 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of what is offered: who has declined this one is asked again only for another."""
-SLOWEST = 8.0
-"""Tokens per second that are about as fast as people read."""
 ROOM = 0.5
 """The part of the free disk that an offer may take."""
-BEST_FIRST = (
-    "phi-3-mini",
-    "qwen2.5-1.5b-instruct",
-    "smollm2-1.7b-instruct",
-    "qwen2.5-0.5b-instruct",
-    "smollm2-360m-instruct",
-    "smollm2-135m-instruct",
-)
-"""Chat models of the catalogue that anybody may fetch and use, and that answer without thinking first."""
+SMALLEST_FIRST = ("smollm2-360m-instruct", "qwen2.5-0.5b-instruct")
+"""Chat models of the catalogue that anybody may fetch and use, that answer without thinking first, and well enough."""
+LAST = "smollm2-135m-instruct"
+"""Where there is room for no other."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +33,9 @@ class Offer:
     names: tuple[str, ...]
     """What to pull, in this order."""
     text: str
+    """The words that offer it."""
     does: str
-    """What accepting it does, in a word."""
+    """What accepting it does, after the name of its key."""
 
 
 def suggest(store: "Store", path: Path) -> Offer | None:
@@ -55,20 +49,17 @@ def suggest(store: "Store", path: Path) -> Offer | None:
 
 
 def best(rows: "Sequence[Row]", disk_free: int) -> Offer | None:
-    """The best of the models that fit well; None where a chat model is here, or on its way."""
+    """The smallest good model that fits; None where a chat model is here, or on its way.
+
+    What the machine does just now, and how fast it seems, has no part in it: the same machine gets the same offer.
+    """
     if any(row.state != "absent" and row.kind == "chat" for row in rows):
         return None
     absent = {row.name: row for row in rows if row.state == "absent"}
-    for name in BEST_FIRST:
-        if (row := absent.get(name)) and comfortable(row, disk_free):
-            about = f"about {size(row.size)}, {row.licence}, ~{row.tokens_per_second:.0f} tokens/s"
-            return Offer("chat", (name,), f"A chat model that fits this machine: {name} ({about}).", "fetches it")
+    for name in (*SMALLEST_FIRST, LAST):
+        if (row := absent.get(name)) and row.fits == "well" and 2 * row.size <= ROOM * disk_free:
+            return Offer("chat", (name,), "Want to chat?", f"downloads {name} ({size(row.size)})")
     return None
-
-
-def comfortable(row: "Row", disk_free: int) -> bool:
-    """Whether a model runs well and quickly, and leaves most of the disk free."""
-    return row.fits == "well" and row.tokens_per_second >= SLOWEST and 2 * row.size <= ROOM * disk_free
 
 
 def unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
@@ -91,7 +82,7 @@ def unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
 
 def declined(path: Path) -> bool:
     """Whether this offer has been declined or accepted before."""
-    with suppress(OSError, ValueError, KeyError, TypeError):  # never asked, or damaged
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # never asked, or damaged
         return int(json.loads(path.read_text("utf-8"))["answered"]) >= VERSION
     return False
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from chatapp import commands, slash
+from chatapp import commands, shell, slash
 from chatapp.answer import Form, note, print_answer
 from chatapp.dialogue import Turn
-from chatapp.errors import one_line
+from chatapp.errors import InputError, one_line
 from chatapp.generation import Usage
 from chatapp.slash import FENCE, SlashError
 from chatapp.steering import Steering
@@ -43,20 +43,25 @@ def loop(steering: Steering, manner: Manner, form: Form) -> int:
     """Answer every line until the user leaves, and return the exit code."""
     prepare_input()
     note("/? for help, /bye to leave")
-    interrupts = 0
+    interrupts, outputs = 0, list[str]()
     while True:
         try:
-            line, typed = read(manner.mark)
+            with steering.outside.quiet(steering.talk.setup.model):
+                line, typed = read(manner.mark)
             interrupts = 0
             command = None if typed else slash.parse(line)
             if isinstance(command, commands.Leave):
                 return 0
+            if not typed and (wanted := shell.command_in(line)):
+                outputs.append(output_of(wanted))
+                continue
             if command:
                 respond(steering, lambda command=command: steering.do(command), manner, form)  # type: ignore[misc]
             elif line.strip():
-                text = line if typed else slash.text_of(line)
+                text = "\n\n".join([line if typed else slash.text_of(line), *outputs])
+                outputs.clear()
                 respond(steering, lambda text=text: steering.talk.ask(text), manner, form)  # type: ignore[misc]
-        except SlashError as error:
+        except (SlashError, InputError) as error:
             note(f"Error: {error}")
         except EOFError:
             print()
@@ -68,6 +73,17 @@ def loop(steering: Steering, manner: Manner, form: Form) -> int:
             interrupts += 1
             if interrupts > 1:
                 note(LEAVING)
+
+
+def output_of(command: str) -> str:
+    """Run a command for the next message, show what it writes, and give that as it goes into the message."""
+    if not sys.stdin.isatty():
+        raise InputError("a command runs only where somebody types; a text with a leading ! is written with two")
+    note(f"Runs in {shell.shell()[0]}; what it writes goes with your next message. Ctrl+C cancels.")
+    output = shell.run(command)
+    print(output.text)
+    note(output.told)
+    return output.attachment
 
 
 def respond(steering: Steering, act: Callable[[], Turn | None], manner: Manner, form: Form) -> None:

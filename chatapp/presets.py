@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from chatapp import toml_files
 from chatapp.errors import InputError
 from chatapp.generation.options import OptionError, Options
 from chatapp.whole_files import write_whole
 
 LONGEST_NAME = 30
-NOT_IN_PRESETS = frozenset({"n", "logprobs"})
+NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
 """How many replies there are, and what is told of them, is not how they are sampled."""
 REPLACED = frozenset(
     {
@@ -85,7 +86,7 @@ def read(path: Path) -> dict[str, Preset]:
 def own(path: Path) -> dict[str, Preset]:
     """The presets in the file at `path`; none if there is no file."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

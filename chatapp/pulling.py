@@ -12,7 +12,7 @@ import backends
 from chatapp import offline, selection
 from chatapp.errors import InputError
 from chatapp.selection import Wish
-from chatapp.steps import json_steps, tell
+from chatapp.steps import json_steps, note_waiting, tell, waiting
 from chatapp.terminal import printable
 from chatapp.units import count, duration, size
 from model_store import Progress, Store, StoredModel, hub, pull
@@ -42,7 +42,10 @@ def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps
     as_json = manner.as_json
 
     def on_wait(reason: str, pause: float) -> None:
-        print(printable(f"{reason}; trying again in {pause:.1f} s"), file=sys.stderr, flush=True)
+        if as_json:
+            tell("waiting", note=waiting(reason, pause))
+        else:
+            note_waiting(reason, pause)
 
     root = store.root_of(refer(name).name)
     plan = pull.plan(root, name, precision=wish.precision, on_wait=on_wait)
@@ -80,7 +83,7 @@ def prepare(store: Store, name: str, wish: Wish, on_progress: Progress | None) -
     ranking = selection.ranked(found, wish.objective)
     if not ranking:
         failed = selection.failures(found)
-        raise backends.BackendError(f"{name} was pulled, but runs nowhere here: {failed}; see chatapp devices")
+        raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
     return str(ranking[0].candidate)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp import settings
@@ -14,6 +15,7 @@ from chatapp.talk import Talk
 if TYPE_CHECKING:
     from chatapp.generation import Engine
     from chatapp.history import History
+    from chatapp.selection import Wish
 
 
 Open = Callable[[str], "Engine"]
@@ -52,7 +54,10 @@ def past(session: int | None, *, last: bool) -> Past | None:
                 f"{conversation.id} is a text that a base model continued, no conversation; "
                 f"chatapp sessions show {conversation.id} prints it"
             )
-        return Past(conversation, history.messages(conversation.id))
+        messages = history.messages(conversation.id)
+        for line in history.new_damage():
+            warn(line)
+        return Past(conversation, messages)
 
 
 def fitting(engine: "Engine", model: str, system: str) -> str:
@@ -62,13 +67,15 @@ def fitting(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
-def run(talk: Talk, open_model: Open, prompt: str | None, *, past: Past | None, keeping: bool, form: Form) -> int:
+def run(
+    talk: Talk, open_model: Open, prompt: str | None, *, wish: "Wish", past: Past | None, keeping: bool, form: Form
+) -> int:
     """Answer one prompt, or talk line by line, where that was left; return the exit code.
 
     One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     """
     if past and not talk.engine.can_chat:
-        raise GenerationError(f"{talk.setup.model} has no chat template: it cannot go on with a conversation")
+        raise GenerationError(f"{talk.setup.model} has no chat template: it cannot continue a conversation")
     if keeping and settings.read().history and (prompt is None or talk.engine.can_chat):
         talk.history = open_history()
     history = talk.history
@@ -78,23 +85,24 @@ def run(talk: Talk, open_model: Open, prompt: str | None, *, past: Past | None, 
     else:
         talk.begin_anew()
     try:
-        return _answer(talk, open_model, prompt, past, form)
+        if prompt is not None:
+            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form).interrupted else 0
+        return _loop(talk, open_model, wish, past, form)
     finally:
         if history:
             talk.dialogue.save()
             history.close()
 
 
-def _answer(talk: Talk, open_model: Open, prompt: str | None, past: Past | None, form: Form) -> int:
-    if prompt is not None:
-        return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form).interrupted else 0
+def _loop(talk: Talk, open_model: Open, wish: "Wish", past: Past | None, form: Form) -> int:
     from chatapp import plain
+    from chatapp.measuring import measuring
     from chatapp.steering import Outside, Steering
     from chatapp.stores import open_store
 
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
-    outside = Outside(open_model, open_store, talk.history)
+    outside = Outside(open_model, open_store, talk.history, partial(measuring, open_store(), wish=wish))
     return plain.loop(Steering(talk, outside, say=note), plain.RUN, form)
 
 

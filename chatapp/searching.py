@@ -10,6 +10,7 @@ from chatapp.terminal import printable
 from chatapp.units import count, size, table
 from model_store import fit
 from model_store.catalog import catalog
+from model_store.errors import HubUnreachable
 from model_store.models import usual_precision
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ MILLION = 1_000_000
 def hub_search(text: str) -> "list[Found]":
     """What the Hub has under this name; only this asks the network."""
     offline.require_network("search")
+    from chatapp.steps import note_waiting
     from model_store import families, hub
 
-    return hub.search(hub.site(), text, frozenset(families.names()))
+    return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_waiting)
 
 
 def print_search(text: str | None, *, as_json: bool) -> None:
@@ -31,13 +33,20 @@ def print_search(text: str | None, *, as_json: bool) -> None:
     known = [
         entry for entry in catalog().values() if not text or text.lower() in f"{entry.name} {entry.repository}".lower()
     ]
-    found = hub_search(text) if text else []
+    found, unreached = [], ""
+    try:
+        found = hub_search(text) if text else []
+    except HubUnreachable as error:
+        if not known:
+            raise
+        unreached = f"this is the catalogue alone: {error}"
     if as_json:
         facts = {
             "catalog": [
                 asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known
             ],
             "hub": [asdict(one) | {"memory": memory(one.parameters)} for one in found],
+            "unreached": unreached or None,
         }
         return print(json.dumps(facts, indent=2))
     rows = [
@@ -61,6 +70,8 @@ def print_search(text: str | None, *, as_json: bool) -> None:
                 + table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)
             )
         )
+    if unreached:
+        print(printable(unreached), file=sys.stderr)
     if not rows and not others:
         print(f"nothing that runs here is called {printable(text or '')!r}", file=sys.stderr)
 

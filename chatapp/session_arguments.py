@@ -25,9 +25,10 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     """The actions of `chatapp sessions`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
 
-    def action(name: str, summary: str, details: str = "") -> argparse.ArgumentParser:
+    def action(name: str, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> argparse.ArgumentParser:
         added: argparse.ArgumentParser = actions.add_parser(
             name,
+            aliases=aliases,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
             formatter_class=parser.formatter_class,
@@ -39,7 +40,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         added.add_argument("--limit", metavar="N", type=number, help=f"at most so many (default: {default})")
         added.add_argument("--json", action="store_true", help="print JSON")
 
-    json_and_limit(action("ls", "list the conversations, the last used first"), "all")
+    json_and_limit(action("ls", "list the conversations, the last used first", aliases=("list",)), "all")
 
     search = action("search", "find the messages that have all these words, the newest first")
     search.add_argument("text", metavar="WORD", nargs="+")
@@ -83,6 +84,9 @@ def add_setup(parser: argparse.ArgumentParser) -> None:
     """How answers are to be, by what is kept under a name."""
     group = parser.add_argument_group("manner")
     group.add_argument("--system", metavar="TEXT|@NAME", help="what all answers keep to; @NAME is one of the library")
+    think = group.add_mutually_exclusive_group()
+    think.add_argument("--think", action="store_true", default=None, help="let the model think first, if it can")
+    think.add_argument("--no-think", dest="think", action="store_false", help="let it answer at once")
     group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
 
 

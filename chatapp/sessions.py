@@ -65,7 +65,7 @@ def print_one(history: History, given: Namespace) -> int:
     else:
         print(f"{last.id}  {printable(last.title)}")
         for message in messages:
-            print(f"\n[{printable(exports.heading(message))}]\n{printable(message.text)}")
+            print(f"\n[{printable(exports.heading(message))}]\n{printable(exports.spoken(message))}")
     return 0
 
 
@@ -130,6 +130,7 @@ def undo(history: History, given: Namespace) -> int:
 
 ACTIONS: dict[str, Callable[[History, Namespace], int]] = {
     "ls": print_list,
+    "list": print_list,
     "search": print_search,
     "show": print_one,
     "export": export,
@@ -143,7 +144,10 @@ ACTIONS: dict[str, Callable[[History, Namespace], int]] = {
 def run(given: Namespace) -> int:
     """Do what the arguments say, and return the exit code."""
     with History(settings.history()) as history:
-        return ACTIONS[given.action](history, given)
+        code = ACTIONS[given.action](history, given)
+        for line in history.new_damage():
+            print(f"Warning: {line}", file=sys.stderr)
+        return code
 
 
 def _when(seconds: float) -> str:

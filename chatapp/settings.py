@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from backends import NAMES
+from chatapp import toml_files
 from chatapp.whole_files import write_whole
 
 if TYPE_CHECKING:  # the help needs the settings, and no store
@@ -37,6 +38,8 @@ class Settings:
     objective: str = "chat"
     history: bool = True
     """Whether conversations are kept."""
+    suspend: bool = True
+    """Whether Ctrl+Z with nothing typed and nothing to undo suspends the screen, to the shell."""
     stores: tuple[str, ...] = ()
     """Folders with models, beside the usual one; the first that can be written to gets what is new."""
 
@@ -88,7 +91,7 @@ def read() -> Settings:
     """The user's settings; the defaults where nothing was set."""
     path = settings_file()
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         found = {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -125,7 +128,7 @@ def choose_theme(name: str) -> None:
     path = settings_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_bytes().decode("utf-8") if path.exists() else ""
+        text = toml_files.read_text(path) if path.exists() else ""
         write_whole(path, _with_theme(text, name))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
@@ -133,7 +136,7 @@ def choose_theme(name: str) -> None:
 
 def _with_theme(text: str, name: str) -> str:
     """The settings with another theme: in the line that has it, else in one more before the first table."""
-    wanted, line = tomllib.loads(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
+    wanted, line = toml_files.parse(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
     places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
     news = [text[: place.start()] + line + text[place.end() :] for place in places]
     table = re.search(r"(?m)^[ \t]*\[", text)
@@ -142,6 +145,6 @@ def _with_theme(text: str, name: str) -> str:
     news.append(head + (end if head and not head.endswith("\n") else "") + line + end + tail)
     for new in news:
         with suppress(tomllib.TOMLDecodeError):  # a line that only looks so, within a longer text
-            if tomllib.loads(new) == wanted:
+            if toml_files.parse(new) == wanted:
                 return new
     raise SettingsError(f"cannot find the place for the theme in {settings_file()}; write {line} there")

@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,19 @@ import backends
 from chatapp import selection
 from chatapp.calibration import Measured
 from model_store import MANIFEST, Store, StoredModel, StoreError, Variant, fit, pulled, read_model
+from model_store.bandwidth import REACHED, speed
 from model_store.catalog import Entry, catalog
-from model_store.disk import SPARE, existing
+from model_store.disk import SPARE, amount, existing
 from model_store.locks import Owner, working_on
 from model_store.models import LARGE
+
+RECOMMENDED = {
+    "chat": ("qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-360m-instruct", "smollm2-135m-instruct"),
+    "code": ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "tiny-starcoder"),
+}
+"""By kind, the models of the catalogue to have, the best first: of each kind the first that runs well here."""
+SLOWEST = 8.0
+"""Tokens per second that a recommended model reaches: about as fast as one reads."""
 
 Fits = Literal["well", "tight", "no"]
 State = Literal["here", "broken", "stopped", "elsewhere", "absent"]
@@ -44,6 +53,8 @@ class Machine:
     """How many a model is lowered for."""
     versions: Mapping[str, object]
     """What measurements depend on."""
+    share: float = REACHED
+    """Of the bandwidth, what decoding reaches."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Row:
     """What it was verified against."""
     licence: str = ""
     gated: bool = False
+    recommended: bool = False
     good_for: str = ""
     share: float | None = None
     """How much of it is here, if it is not all."""
@@ -83,13 +95,15 @@ class Row:
 
 
 def machine(store: Store) -> Machine:
-    """This machine; takes a quarter of a second the first time, because the memory is timed."""
+    """This machine; takes a quarter of a second the first time ever, because the memory is timed."""
+    known = speed(store.root)
     return Machine(
         memory=fit.memory(),
         disk_free=shutil.disk_usage(existing(store.root)).free,
-        bandwidth=fit.bandwidth(),
+        bandwidth=known.bandwidth,
         backends=sum(bool(backends.get(name).devices()) for name in backends.NAMES),
         versions=selection.machine(),
+        share=known.share,
     )
 
 
@@ -99,7 +113,16 @@ def read(store: Store, this: Machine, objective: str = "chat") -> list[Row]:
     names = {row.name for row in here}
     parts = [row for row in unfinished(store, this) if row.name not in names]
     names |= {row.name for row in parts}
-    return [*here, *parts, *(offered(entry, this) for entry in catalog().values() if entry.name not in names)]
+    return recommend(
+        [*here, *parts, *(offered(entry, this) for entry in catalog().values() if entry.name not in names)]
+    )
+
+
+def recommend(rows: list[Row]) -> list[Row]:
+    """The rows, of which the best of each kind that runs well here is recommended."""
+    able = {row.name for row in rows if row.fits == "well" and row.tokens_per_second >= SLOWEST}
+    best = {next((name for name in names if name in able), "") for names in RECOMMENDED.values()}
+    return [replace(row, recommended=row.name in best) for row in rows]
 
 
 def every(store: Store) -> Iterator[tuple[str, Path]]:
@@ -237,11 +260,12 @@ def offered(entry: Entry, this: Machine) -> Row:
 def fitting(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
     """Whether a model that takes so much fits, and if not well, why."""
     if disk + SPARE > this.disk_free and disk:
-        return "no", f"it takes {gigabytes(disk)} of disk, and {gigabytes(this.disk_free)} are free"
+        free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} stay so"
+        return "no", f"it takes {amount(disk)} of disk, and {free}"
     if memory > this.memory:
-        return "no", f"it takes {gigabytes(memory)} of memory, and this machine has {gigabytes(this.memory)}"
+        return "no", f"it takes {amount(memory)} of memory, and this machine has {amount(this.memory)}"
     if memory > COMFORT * this.memory:
-        return "tight", f"it takes {gigabytes(memory)} of this machine's {gigabytes(this.memory)} of memory"
+        return "tight", f"it takes {amount(memory)} of this machine's {amount(this.memory)} of memory"
     return "well", ""
 
 
@@ -254,12 +278,7 @@ def memory_about(family: str, parameters: int, precision: str) -> int:
 def speed_about(this: Machine, parameters: int, precision: str) -> float:
     """Tokens per second that this machine's memory allows."""
     size = fit.lowered_size(parameters, precision)
-    return fit.REACHED * this.bandwidth / size if size else 0.0
-
-
-def gigabytes(size: int) -> str:
-    """Bytes, for a sentence."""
-    return f"{size / 1e9:.1f} GB"
+    return this.share * this.bandwidth / size if size else 0.0
 
 
 def found_on_hub(facts: Mapping[str, Any]) -> list[Row]:  # Any: JSON, as `chatapp search --json` prints it

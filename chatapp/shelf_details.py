@@ -8,6 +8,7 @@ from typing import Any
 from chatapp import selection
 from chatapp.calibration import Measured
 from chatapp.shelf import Machine, Row, judged
+from chatapp.verify import telling
 from model_store import Store, StoreError, Variant, blobs, pulled
 from model_store.card import introduction
 from model_store.catalog import catalog
@@ -69,7 +70,8 @@ def checks(variant: Variant) -> Iterator[tuple[str, str]]:
         word = "verified" if verdict["passed"] else "FAILED"
         failures = "".join(f"; {failure}" for failure in verdict.get("failures", ()))
         day: Any = verdict.get("date", "")  # Any: JSON, as chatapp.verify wrote it
-        yield "check", f"{word} on {way} {device}, {str(day)[:10]}, against {verdict.get('reference')}{failures}"
+        against = telling(str(verdict.get("reference", "")))
+        yield "check", f"{word} on {way} {device}, {str(day)[:10]}, against {against}{failures}"
     if not variant.verdicts:
         yield "check", f"{way} is not verified yet"
 

@@ -15,6 +15,7 @@ from chatapp.commands import (
     ChooseTheme,
     Clear,
     Command,
+    Continue,
     Copy,
     Edit,
     Export,
@@ -29,6 +30,7 @@ from chatapp.commands import (
     SetHistory,
     SetParameter,
     SetSystem,
+    SetThinking,
     Show,
     What,
 )
@@ -68,13 +70,13 @@ def parse(line: str) -> Command | None:
     names = {entry.name: entry for entry in COMMANDS}
     if found := names.get(name.lower()):
         return found.parse(rest)
-    hint = _hint(name, list(names), "/? lists them, and a text that begins with a slash is written with two")
-    raise SlashError(f"there is no command {name}; {hint}")
+    near = _hint(name, list(names), "/? lists all; // sends a leading slash")
+    raise SlashError(f"unknown command {name}; {near}")
 
 
 def text_of(line: str) -> str:
-    """The text for the model in a line that is no command: two slashes at its beginning mean one."""
-    return line.replace("//", "/", 1) if line.lstrip().startswith("//") else line
+    """The text for the model in a line that is no command: two slashes, or exclamation marks, begin with one."""
+    return line.replace(line.lstrip()[0], "", 1) if line.lstrip().startswith(("//", "!!")) else line
 
 
 def table() -> list[tuple[str, str]]:
@@ -90,7 +92,11 @@ def explain(about: str = "") -> str:
         entry = next(entry for entry in COMMANDS if entry.name == about)
         lines = (f"{entry.name} {entry.usage}".strip(), entry.does, DETAILS.get(entry.name, ""))
         return "\n  ".join(filter(None, lines))
-    rows = [*table(), (FENCE, "begin and end a text of several lines")]
+    rows = [
+        *table(),
+        ("!COMMAND", "run it in your shell, for the next message"),
+        (FENCE, "begin and end a text of several lines"),
+    ]
     width = max(len(usage) for usage, _ in rows)
     return "\n".join(f"{usage:{width}}  {does}" for usage, does in rows)
 
@@ -98,8 +104,10 @@ def explain(about: str = "") -> str:
 SET = """\
 /set parameter NAME VALUE
 /set system TEXT
-/set history    keep this conversation
-/set nohistory  keep nothing of it from here on
+/set think      let the model think before it answers
+/set nothink    let it answer at once
+/set history    begin another conversation, which is kept
+/set nohistory  begin another conversation, of which nothing is kept
 
 parameters:"""
 DETAILS = {
@@ -150,9 +158,11 @@ def _set(rest: str) -> Command:
                 raise SlashError(str(error)) from error
         case "system":
             return SetSystem(unquoted(value))
+        case "think" | "nothink" if not value:
+            return SetThinking(what.lower() == "think")
         case "history" | "nohistory" if not value:
             return SetHistory(what.lower() == "history")
-        case "history" | "nohistory":
+        case "history" | "nohistory" | "think" | "nothink":
             raise SlashError(f"nothing follows /set {what}, but here does {value!r}")
         case "format" | "noformat":
             raise SlashError("answers have no set format here; ask for JSON in the message or the system prompt")
@@ -160,17 +170,15 @@ def _set(rest: str) -> Command:
             raise SlashError("there is nothing to switch: the latencies are always there")
         case "wordwrap" | "nowordwrap":
             raise SlashError("there is nothing to switch: lines are as wide as the terminal")
-        case "think" | "nothink":
-            raise SlashError("whether a model thinks first is up to its template; say so in the system prompt")
         case "":
-            raise SlashError("say what to set: parameter NAME VALUE, system TEXT, history or nohistory")
-    known = ["parameter", "system", "history", "nohistory"]
+            raise SlashError("say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory")
+    known = ["parameter", "system", "think", "nothink", "history", "nohistory"]
     raise SlashError(f"there is no setting {what!r}; {_hint(what, known)}")
 
 
 def _show(rest: str) -> Command:
     for what in get_args(What):
-        if what == (rest.lower() or "info"):
+        if what == (rest.lower().replace("licence", "license") or "info"):
             return Show(what)
     raise SlashError(f"there is no {rest!r} to show; {_hint(rest, list(get_args(What)))}")
 
@@ -220,6 +228,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("/list", "", "show the models", _alone(Models()), hidden=True),
     Entry("/model", "[MODEL]", "show the models, or take one", lambda rest: Load(unquoted(rest)) if rest else Models()),
     Entry("/again", "", "answer the last question once more", _alone(Again())),
+    Entry("/continue", "", "let an answer that was cut off go on", _alone(Continue())),
     Entry("/edit", "[TEXT]", "ask the last question in other words", lambda rest: Edit(unquoted(rest))),
     Entry("/copy", "[N]", "copy the last answer, or its N-th code block", _copy),
     Entry("/export", "[FORMAT] [FILE]", "write the conversation to a file", _export),

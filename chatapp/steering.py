@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,7 @@ from chatapp.dialogue import Setup, Turn
 from chatapp.errors import InputError
 from chatapp.generation import Engine, Options
 from chatapp.history import Message as Kept
+from chatapp.manner import NO_SWITCH, THINKS, check_thinking, without_thinking
 from chatapp.talk import Talk
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ Ctrl+C  stops the answer
 Ctrl+D  leaves
 \"\"\"     begins and ends a text of several lines"""
 SCREEN = "that needs the screen: chatapp without --plain opens it"
-NO_TEMPLATE = "{} has no chat template: it cannot go on with a conversation; /clear comes first"
+NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
 MODELFILE = "models here have no Modelfile; /show info, /show parameters and /show template tell what one would"
 
 
@@ -36,6 +38,8 @@ class Outside:
     store: Callable[[], Store]
     history: History | None
     """Where conversations are kept; None: nowhere."""
+    quiet: Callable[[str], AbstractContextManager[object]] = nullcontext
+    """What may be done about a model while its user thinks."""
 
 
 class Steering:
@@ -54,6 +58,11 @@ class Steering:
             case commands.SetSystem(text):
                 self.talk.dialogue.change(replace(self.talk.setup, system=text))
                 self.say("The system prompt is set." if text else "There is no system prompt any more.")
+            case commands.SetThinking(on):
+                check_thinking(self.talk.engine, self.talk.setup.model, {"think": on})
+                setup = self.talk.setup
+                self.talk.dialogue.change(replace(setup, options={**setup.options, "think": on}))
+                self.say(THINKS[on])
             case commands.SetHistory(kept):
                 self.keep(kept)
             case commands.Show(what):
@@ -63,7 +72,8 @@ class Steering:
             case commands.Load(model):
                 self.load(model)
             case commands.Models():
-                self.say("\n".join(one.name for one in self.outside.store().list()))
+                store = self.outside.store()
+                self.say("\n".join([one.name for one in store.list()] + list(store.broken().values())))
             case commands.Clear():
                 self.talk.begin_anew()
                 self.say("Another conversation begins.")
@@ -71,6 +81,8 @@ class Steering:
                 self.say(SHORTCUTS if about == "shortcuts" else slash.explain(about))
             case commands.Again():
                 return self.talk.dialogue.again(self.talk.engine, self.last("assistant").id, self.talk.n)
+            case commands.Continue():
+                return self.talk.dialogue.resume(self.talk.engine, self.last("assistant").id)
             case commands.Edit(text):
                 if not text:
                     raise InputError("write the new words after /edit")
@@ -97,7 +109,11 @@ class Steering:
             raise InputError(NO_TEMPLATE.format(name))
         changed = engine.can_chat != self.talk.engine.can_chat
         self.talk.engine = engine
-        self.talk.dialogue.change(replace(self.talk.setup, model=self.outside.store().get(name).name))
+        setup = replace(self.talk.setup, model=self.outside.store().get(name).name)
+        if "think" in setup.options and not engine.can_switch_thinking:
+            setup = without_thinking(setup)
+            self.say(NO_SWITCH.format(setup.model))
+        self.talk.dialogue.change(setup)
         if changed:
             self.talk.begin_anew()
         self.say(f"{self.talk.setup.model} answers from now on.")

@@ -1,9 +1,11 @@
-"""How far a command is, in lines of JSON for whoever started it."""
+"""How far a command is and what it waits for, in lines for people and of JSON for whoever started it."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from chatapp.terminal import printable
 from model_store import Progress
 
 
@@ -29,3 +31,13 @@ def changes(show: Progress) -> Progress:
             show(step, share)
 
     return told
+
+
+def waiting(reason: str, pause: float) -> str:
+    """What is waited for, in a line."""
+    return printable(f"{reason}; trying again in {pause:.1f} s")
+
+
+def note_waiting(reason: str, pause: float) -> None:
+    """Tell on standard error what is waited for."""
+    print(waiting(reason, pause), file=sys.stderr, flush=True)

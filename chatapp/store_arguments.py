@@ -3,7 +3,10 @@
 import argparse
 from collections.abc import Callable
 
-COPY = "Both names share the files, so that the copy takes no room; what happens to one leaves the other as it is."
+COPY = """\
+Both names share the files, so that the copy takes no room where the disk knows links; what happens to one leaves the
+other as it is.
+"""
 USAGE = """\
 OWN is of the checkpoint in the store, SHARED what other models have as well, LOWERED what was made for the backends.
 A checkpoint that was linked where it is takes no room in the store.

@@ -15,8 +15,8 @@ from model_store import imported, variants
 from model_store.disk import freed_by, not_writable, own, read_json, write_json
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
 from model_store.fingerprints import fingerprint
-from model_store.locks import Held, Owner, alone
-from model_store.models import BUILTIN, StoredModel, Variant, is_name
+from model_store.locks import Held, Owner, alone, working_on
+from model_store.models import BUILTIN, StoredModel, Variant, is_name, is_new_name
 from model_store.other_apps import Places
 from model_store.unfinished import sweep, unfinished
 
@@ -37,6 +37,7 @@ __all__ = [
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 MANIFEST = "model.json"
+REMOVING = "removing"
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
@@ -84,18 +85,42 @@ class Store:
         return dict(sorted(found.items()))
 
     def list(self) -> list[StoredModel]:
-        """Every model, the built-in first."""
-        folders = {name: root / name for name, root in self.names().items()}
-        return [
-            self.get(BUILTIN),
-            *(
-                read_model(folder) if os.path.exists(f"{folder}/{MANIFEST}") else self.get(name)
-                for name, folder in folders.items()
-            ),
-        ]
+        """Every model that can be read, the built-in first; `broken` tells of the others."""
+        found = [self.get(BUILTIN)]
+        for name, root in self.names().items():
+            with suppress(StoreError):
+                found.append(self.kept(name, root))
+        return found
+
+    def broken(self) -> Mapping[str, str]:
+        """What is wrong with the models that cannot be read, and with the manifests of those that were pulled."""
+        from model_store import pulled
+
+        found = {}
+        for name, root in self.names().items():
+            try:
+                self.kept(name, root)
+                pulled.listed(pulled.checkpoint(root, name))
+            except StoreError as error:
+                found[name] = str(error)
+        return found
+
+    def kept(self, name: str, root: Path) -> StoredModel:
+        """A model of one store folder as its manifest tells, where it has one."""
+        return self.known(name, root) or self.get(name)
 
     def get(self, name: str) -> StoredModel:
         """The model called `name`, at this path, or pulled from or in the Hub's cache of this repository."""
+        try:
+            return self.find(name)
+        except StoreError as error:
+            owner = working_on(self.root_of(name), name) if is_name(name) else None
+            if owner and owner.what == REMOVING:  # half of it is gone
+                raise ModelNotFound(f"{name} is being removed by {owner}") from error
+            raise
+
+    def find(self, name: str) -> StoredModel:
+        """What `get` gives, while nobody removes it."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store import imports, pulled
@@ -231,7 +256,7 @@ class Store:
 
         folder = own(root, name)
         try:
-            with alone(root, name, "removing"):
+            with alone(root, name, REMOVING):
                 freed = freed_by(folder) if folder.is_dir() else 0
                 (folder / MANIFEST).unlink(missing_ok=True)
                 freed += pulled.remove(root, name) or 0
@@ -281,12 +306,20 @@ class Store:
         from model_store.convert import describe
 
         model = replace(describe(folder), name=name)
-        facts = {**asdict(model), "folder": str(folder), "fingerprint": digest}
+        with suppress(StoreError):  # a model can be shown where nothing can be written; lowering will say so
+            self.keep(model, digest)
+        return model
+
+    def keep(self, model: StoredModel, digest: str) -> None:
+        """Write the manifest of a model, whose checkpoint has this fingerprint."""
+        facts = {**asdict(model), "folder": str(model.folder), "fingerprint": digest}
         del facts["variants"]
-        with suppress(OSError):  # a model can be shown where nothing can be written; lowering will say so
+        manifest = self.folder(model.name) / MANIFEST
+        try:
             manifest.parent.mkdir(parents=True, exist_ok=True)
             write_json(manifest, facts)
-        return model
+        except OSError as error:
+            raise not_writable(self.root, error) from error
 
     def known(self, name: str, root: Path | None = None) -> StoredModel | None:
         """The model called `name` if it has a manifest, as that tells."""
@@ -308,7 +341,7 @@ class Store:
         count = 1
         while (
             name == BUILTIN
-            or not is_name(name)
+            or not is_new_name(name)
             or any(pulled.is_here(root, name) for root in self.roots)
             or ((other := self.known(name)) and imported.origin(other.folder) != source)
         ):

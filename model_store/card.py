@@ -4,13 +4,15 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from model_store.text_files import read_text, stays
+
 
 def introduction(folder: Path) -> str:
     """The card of the checkpoint in `folder` up to its first section, without front matter and title, if it has one."""
     path = folder / "README.md"
-    if not path.is_file():
+    if not path.is_file() or not stays(path):
         return ""
-    card = path.read_text(encoding="utf-8", errors="replace")
+    card = read_text(path, "replace")
     if card.startswith("---\n"):
         card = card.partition("\n---\n")[2]
     lines = card.strip().split("\n")
@@ -22,9 +24,11 @@ def introduction(folder: Path) -> str:
 def licence(folder: Path) -> str:
     """A model's licence, where its folder has one."""
     for path in sorted(folder.glob("LICENSE*")):
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    with suppress(OSError):
-        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
-        if found := re.search(r"(?m)^license:\s*(\S.*)$", card):
-            return f"Its card says: {found[1]}"
+        if stays(path):
+            return read_text(path, "replace").strip()
+    card = folder / "README.md"
+    if stays(card):
+        with suppress(OSError):
+            if found := re.search(r"(?m)^license:\s*(\S.*)$", read_text(card, "replace")):
+                return f"Its card says: {found[1]}"
     return ""

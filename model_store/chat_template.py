@@ -4,6 +4,10 @@ from pathlib import Path
 
 from model_store.errors import UnsupportedCheckpoint
 from model_store.json_files import optional_json
+from model_store.text_files import read_text
+
+LONGEST = 1_000_000
+"""Characters; the longest that publishers have written is a twentieth of it."""
 
 
 def chat_template(folder: Path) -> str | None:
@@ -31,12 +35,18 @@ def published(folder: Path) -> dict[str, str]:
     files = {path.stem: path for path in sorted(folder.glob("additional_chat_templates/*.jinja"))}
     if (folder / "chat_template.jinja").is_file():
         files["default"] = folder / "chat_template.jinja"
-    return entries | {name: read(path) for name, path in files.items()}
+    templates = entries | {name: read(path) for name, path in files.items()}
+    for name, text in templates.items():
+        if len(text) > LONGEST:
+            path = files.get(name, folder / "tokenizer_config.json")
+            raise UnsupportedCheckpoint(f"{path} has a chat template of more than 1 MB, which no model needs")
+    return templates
 
 
 def read(path: Path) -> str:
     """The template in a file."""
     try:
-        return path.read_text("utf-8")
+        return read_text(path)
     except (OSError, ValueError) as error:
-        raise UnsupportedCheckpoint(f"cannot read {path}: {error}; download it again") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UnsupportedCheckpoint(f"cannot read {path}: {why}; download it again") from error

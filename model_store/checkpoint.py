@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from model_store import torch_file
-from model_store.errors import UnsupportedCheckpoint
+from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.json_files import read_json as read_json
 from model_store.tensor import Tensor
 
@@ -24,6 +24,8 @@ DTYPES = {
 OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
 ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
 """Types of one byte or less that only rounded checkpoints have."""
+LARGEST = 1 << 63
+"""More than any size of a tensor."""
 HEADER_LIMIT = 100_000_000
 """Bytes; the format's own limit."""
 
@@ -107,14 +109,16 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
         header = json.loads(text)
         header.pop("__metadata__", None)
         refuse_rounded(path, header)
-        spans = {name: span(entry) for name, entry in header.items()}
+        spans = {name: span(name, entry) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(path, f"its header cannot be read ({error})") from error
 
     end = 0
     for name, (begin, stop, expected) in sorted(spans.items(), key=lambda item: item[1]):
         if begin != end or stop - begin != expected or start + stop > size:
-            raise damaged(path, f"tensor {name!r} should be bytes {end} to {end + expected} and is {begin} to {stop}")
+            raise damaged(
+                path, f"tensor {cut(name)} should be bytes {end} to {end + expected} and is {begin} to {stop}"
+            )
         end = stop
     if start + end != size:
         raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
@@ -135,13 +139,13 @@ def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
             )
 
 
-def span(entry: dict[str, Any]) -> tuple[int, int, int]:
+def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
     """Where an entry of the header begins and ends, and how long its shape says it is, in bytes."""
     item = DTYPES[entry["dtype"]].itemsize if entry["dtype"] in DTYPES else OTHER_SIZES[entry["dtype"]]
     begin, stop = entry["data_offsets"]
     numbers = [begin, stop, *entry["shape"]]
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
-        raise ValueError(f"{numbers} are not sizes")
+    if not all(type(number) is int and 0 <= number < LARGEST for number in numbers):
+        raise ValueError(f"{cut(name)} has sizes that are none: {shown(numbers)}")
     return begin, stop, item * prod(entry["shape"])
 
 

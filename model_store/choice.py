@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from model_store.errors import StoreError, UnsupportedCheckpoint
@@ -77,6 +77,23 @@ def check_entry(name: object, size: object, digest: object) -> Wanted:
     return Wanted(checked, size, digest)
 
 
+class Listing(Mapping[str, Wanted]):
+    """The files that a repository lists; one is checked when it is asked for, so that what is not needed may be odd."""
+
+    def __init__(self, files: Iterable[tuple[object, object, object]]):
+        """Each is a name, a size and a digest."""
+        self.files = {name: (size, digest) for name, size, digest in files if isinstance(name, str)}
+
+    def __getitem__(self, name: str) -> Wanted:
+        return check_entry(name, *self.files[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
 def texts(entries: Entries, repository: str) -> list[Wanted]:
     """Configuration, tokenizer, templates, card and licence; what tokenizer.json makes superfluous is left out."""
     if "config.json" not in entries:
@@ -109,9 +126,9 @@ def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list
             return entries[index], []
         if single in entries:
             return None, [entries[single]]
-    alone = [file for name, file in entries.items() if PLAIN.fullmatch(name) and name.endswith(".safetensors")]
+    alone = [name for name in entries if PLAIN.fullmatch(name) and name.endswith(".safetensors")]
     if len(alone) == 1:
-        return None, alone
+        return None, [entries[alone[0]]]
     raise UnsupportedCheckpoint(
         f"{repository} has neither model.safetensors nor pytorch_model.bin{instead(entries)}; it cannot be run"
     )

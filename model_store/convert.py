@@ -10,6 +10,7 @@ from backends.decoder import Decoder, Lazy, Weight
 from model_store import StoredModel, StoreError, UnsupportedCheckpoint, exports, families, gguf, tokenizer
 from model_store.chat_template import chat_template
 from model_store.checkpoint import Checkpoint
+from model_store.disk import amount
 from model_store.imported import linked
 from model_store.json_files import read_json
 from model_store.vocabulary import check_vocabulary
@@ -45,10 +46,10 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
             raise UnsupportedCheckpoint(f"{path} is an export: there is nothing that its logits can be compared with")
         return gguf.open_gguf(path)
     checkpoint = Checkpoint(folder)
-    family = families.find(checkpoint.config)
     try:
+        family = families.find(checkpoint.config)
         return checkpoint, family, family.decoder(checkpoint.config)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise UnsupportedCheckpoint(f"{folder / 'config.json'} lacks a field or has a wrong one: {error}") from error
 
 
@@ -68,7 +69,7 @@ def convert(
     needed, free = expected_size(weights, precision), shutil.disk_usage(target).free
     if needed > free:
         raise StoreError(
-            f"{source} needs about {megabytes(needed)} at {precision}, and {megabytes(free)} are free in "
+            f"{source} needs about {amount(needed)} at {precision}, and {amount(free)} are free in "
             f"{target.parent}; free some, or set CHATAPP_HOME to a folder on a larger disk"
         )
     given = kept(checkpoint, weights, precision)
@@ -78,8 +79,8 @@ def convert(
     except OSError as error:
         written = sum(path.stat().st_size for path in target.rglob("*"))
         raise StoreError(
-            f"cannot write the lowered model to {target.parent} ({error.strerror or error}): {megabytes(written)} of "
-            f"about {megabytes(needed)} were written; free some space, or set CHATAPP_HOME to another folder"
+            f"cannot write the lowered model to {target.parent} ({error.strerror or error}): {amount(written)} of "
+            f"about {amount(needed)} were written; free some space, or set CHATAPP_HOME to another folder"
         ) from error
     if on_progress:
         on_progress("lowering", 1.0)
@@ -105,11 +106,6 @@ def expected_size(weights: Canonical, name: str) -> int:
                 bits = to.bits + 32 / block if block else 8 + 32 / columns
             size += tensor.size * bits / 8
     return int(size)
-
-
-def megabytes(size: int) -> str:
-    """Bytes, for a message."""
-    return f"{size / 1e6:,.0f} MB"
 
 
 class Watched(Lazy):

@@ -5,15 +5,14 @@ import shutil
 from model_store import Store, StoredModel, StoreError, imported, pulled
 from model_store.disk import link_tree, not_writable, own
 from model_store.locks import alone
-from model_store.models import BUILTIN, is_name
+from model_store.models import check_new_name
 from model_store.runtime_caches import PREFIX
 from model_store.unfinished import unfinished
 
 
 def copy(store: Store, name: str, new: str) -> StoredModel:
     """The model `name`, with what it was lowered to, under the name `new` as well; that comes last."""
-    if not is_name(new) or new == BUILTIN:
-        raise StoreError(f"{new!r} cannot be the name of a model: no path, no folder of the store, no dot in front")
+    check_new_name(new)
     model = store.get(name)
     if new in store.names():
         raise StoreError(f"there is a model called {new!r} already; choose another name, or: chatapp rm {new}")

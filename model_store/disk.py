@@ -1,5 +1,6 @@
 """Files of the store: written whole, linked rather than copied, and never reached through somebody's symbolic link."""
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,8 @@ MANIFEST_LIMIT = 1 << 26
 """Bytes that one of the store's own small files can have."""
 SPARE = 100_000_000
 """Bytes of the disk that are left free."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where there is no room for more."""
 
 
 def read_json(path: Path | str) -> dict[str, Any]:
@@ -32,8 +35,15 @@ def read_json(path: Path | str) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write `path` whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a full disk does not say what it had no room for
+        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def own(root: Path, *parts: str) -> Path:
@@ -105,9 +115,20 @@ def sync(folder: Path) -> None:
 
 def not_writable(root: Path, error: OSError) -> StoreError:
     """The error for a store in which nothing can be written."""
+    if error.errno in FULL:
+        return StoreError(
+            f"the disk with {error.filename or root} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
+        )
     return StoreError(
         f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
     )
+
+
+def amount(size: int) -> str:
+    """Bytes, for a message."""
+    if size >= 1e9:
+        return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
 
 
 def existing(folder: Path) -> Path:

@@ -1,13 +1,20 @@
 """What can go wrong with a model, in words for the user."""
 
+import json
+
 
 class StoreError(Exception):
     """The model store cannot do what was asked.
 
     StoreError
+    ├── HubUnreachable
     ├── ModelNotFound
     └── UnsupportedCheckpoint
     """
+
+
+class HubUnreachable(StoreError):
+    """Nothing answered where the Hub should be."""
 
 
 class ModelNotFound(StoreError):
@@ -16,3 +23,18 @@ class ModelNotFound(StoreError):
 
 class UnsupportedCheckpoint(StoreError):
     """The checkpoint is damaged, or holds something that its family's table does not explain."""
+
+
+def shown(value: object) -> str:
+    """A value of somebody's file as JSON spells it, and no more than its beginning."""
+    try:
+        text = json.dumps(value)
+    except ValueError:
+        return "a number of very many digits"
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def cut(name: object) -> str:
+    """A name of somebody's file in quotes, and no more than its beginning."""
+    text = str(name)
+    return repr(name) if len(text) <= 40 else f"{text[:40]!r}..."

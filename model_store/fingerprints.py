@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from model_store import imported
+from model_store.text_files import open_file
 
 
 def fingerprint(folder: Path) -> str:
@@ -16,7 +17,7 @@ def fingerprint(folder: Path) -> str:
     elsewhere = imported.linked_files(folder)
     for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *elsewhere]):
         if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path in elsewhere:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - 4096))
                 digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}".encode() + file.read())

@@ -1,17 +1,12 @@
-"""Whether a model fits this machine, and how fast it would be, about: before its weights are fetched."""
+"""Whether a model fits this machine, about: before its weights are fetched."""
 
 import json
 import os
 import sys
-import threading
-import time
 from dataclasses import dataclass
-from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from backends import quantize
 from backends.decoder import Decoder
@@ -23,10 +18,6 @@ CONVERSATION = 4096
 """Tokens of context for which memory is reckoned."""
 RUNTIME = 200_000_000
 """Bytes that Python and a backend take besides the model."""
-REACHED = 0.5
-"""The part of the memory's bandwidth that decoding reaches: 39 to 62 % were measured (benchmarks/README.md)."""
-SAMPLE = 1 << 26
-"""Bytes that are read to measure the bandwidth: more than most caches hold, little of what a pull may take."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ def from_header(file: Wanted, header: bytes) -> Weights:
     try:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
-        spans = [span(entry) for entry in entries.values()]
+        spans = [span(name, entry) for name, entry in entries.items()]
         shapes = [(entry["shape"], DTYPES[entry["dtype"]]) for entry in entries.values() if entry["dtype"] in DTYPES]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"the header of {file.name} cannot be read ({error})") from error
@@ -79,28 +70,6 @@ def cache_size(decoder: Decoder) -> int:
     layers = (*decoder.layers, *decoder.encoder)
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
     return per_token * min(decoder.context_length, CONVERSATION)
-
-
-def tokens_per_second(weights: int) -> float:
-    """About how fast a model with so many bytes of weights would decode here: each token reads all of them once."""
-    return REACHED * bandwidth() / max(1, weights)
-
-
-@cache
-def bandwidth() -> float:
-    """Bytes per second that all cores together read from memory, measured in about a tenth of a second."""
-    data = np.ones(SAMPLE // 8)
-    threads = min(os.cpu_count() or 1, 8)
-    best = float("inf")
-    for _ in range(3):
-        parts = [threading.Thread(target=part.max) for part in np.array_split(data, threads)]
-        start = time.perf_counter()
-        for thread in parts:
-            thread.start()
-        for thread in parts:
-            thread.join()
-        best = min(best, time.perf_counter() - start)
-    return SAMPLE / best
 
 
 def memory() -> int:

@@ -31,10 +31,12 @@ class Garbage:
     why: str
 
 
-def collect(store: Store, *, dry_run: bool = False, now: float | None = None) -> list[Garbage]:
+def collect(
+    store: Store, *, dry_run: bool = False, now: float | None = None, warn: Callable[[str], None] = lambda reason: None
+) -> list[Garbage]:
     """Delete what nobody needs, or only find it; what another process works on is left out.
 
-    Raises StoreError for a manifest that was altered: who knows what it needs.
+    A manifest that was altered is told to `warn`, and what it may need stays: its model's, or the blobs.
     """
     found: list[Garbage] = []
     for root in store.roots:
@@ -43,11 +45,21 @@ def collect(store: Store, *, dry_run: bool = False, now: float | None = None) ->
         for name in every_name(root):
             with free(root, name) as mine:
                 if mine:
-                    found += sweep(of_model(root, name, time.time() if now is None else now), dry_run)
+                    with telling(warn):
+                        found += sweep(of_model(root, name, time.time() if now is None else now), dry_run)
         if own(root, blobs.FOLDER).is_dir():
-            with pulled.blobs_alone(root):
+            with pulled.blobs_alone(root), telling(warn):
                 found += sweep((at(path, "no model has it") for path in blobs.unreferenced(root)), dry_run)
     return found
+
+
+@contextmanager
+def telling(warn: Callable[[str], None]) -> Iterator[None]:
+    """Tell what is wrong in here, and go on behind it."""
+    try:
+        yield
+    except StoreError as error:
+        warn(str(error))
 
 
 @contextmanager

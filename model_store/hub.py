@@ -1,24 +1,36 @@
 """Ask the Hugging Face Hub: what a repository holds, for the bytes of its files, for models by name."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
-import huggingface_hub
-from huggingface_hub import HfApi, ModelInfo, constants, errors, get_session, get_token
-from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]  # documented, not in __all__
 
 from model_store import choice, web
-from model_store.choice import Entries, check_entry
+from model_store.choice import Entries, Listing
 from model_store.errors import StoreError
 from model_store.partial import Wanted
 from model_store.web import Answer, Patience, Site, TryAgain
 
+web.check_endpoint(
+    os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+)  # huggingface_hub cannot be imported with what is no address
+
+import huggingface_hub  # noqa: E402
+from huggingface_hub import HfApi, ModelInfo, constants, errors, get_session, get_token  # noqa: E402
+from huggingface_hub.utils import (  # type: ignore[attr-defined]  # noqa: E402  # documented, not in __all__
+    build_hf_headers,
+    hf_raise_for_status,
+)
+
 API_LIMIT = 1 << 25
 """Bytes of an answer that lists files or models."""
 MOST_FILES = 20_000
+EXPIRED = (400, 401, 403, 410)
+"""What storage answers where the signature of an address is no longer valid."""
 OnWait = Callable[[str, float], None]
 """Told what went wrong, and how many seconds pass before it is tried again."""
 
@@ -43,12 +55,17 @@ class Repository:
         """Ask for a file from a byte on, up to another (None: its end)."""
         headers = {"Range": f"bytes={offset}-{stop - 1 if stop else ''}"} if offset or stop else {}
         url = f"{self.page}/resolve/{self.commit}/{quote(file.name)}"
-        answer = web.get(url, self.site, headers=headers, stall=stall)
-        if answer.status not in (200, 206):
-            content = answer.whole(1 << 16) or b""
-            answer.close()
-            raise refusal(answer, content, self.id, self.site)
-        return answer
+        for again in (True, False):
+            answer = web.get(url, self.site, headers=headers, stall=stall)
+            if answer.status in (200, 206):
+                return answer
+            try:
+                content = answer.whole(1 << 16) or b""
+            finally:
+                answer.close()
+            if not again or answer.status not in EXPIRED or self.site.owns(urlsplit(answer.url)):
+                break  # else the Hub is asked once more for an address of its storage
+        refuse(answer, content, self.id, self.site)
 
     def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
         """A small file, or the first `limit` bytes of a large one."""
@@ -85,7 +102,18 @@ def site() -> Site:
     """The Hub as the environment and an earlier `login` say: HF_ENDPOINT, HF_TOKEN, HF_HOME."""
     if constants.HF_HUB_OFFLINE:
         raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network")
-    return Site(constants.ENDPOINT, get_token())
+    return with_token(constants.ENDPOINT, get_token())
+
+
+def with_token(endpoint: str, token: str | None) -> Site:
+    """The Hub at an address, to which a token may be sent only where nobody can read it on its way."""
+    there = web.check_endpoint(endpoint)
+    if token and there.scheme == "http" and not web.is_loopback(there.hostname or ""):
+        raise StoreError(
+            f"HF_ENDPOINT is {web.plain_url(endpoint)}, and over http:// anybody on the way could read your token: set "
+            "an https:// address, or leave the token out (unset HF_TOKEN, or HF_TOKEN_PATH=none for one that was kept)"
+        )
+    return Site(endpoint, token)
 
 
 def repository(site: Site, id: str, revision: str | None, *, patience: Patience, on_wait: OnWait) -> Repository:
@@ -93,18 +121,14 @@ def repository(site: Site, id: str, revision: str | None, *, patience: Patience,
 
     def request() -> Repository:
         with hub_errors(site, id, revision):
-            found = api(site).model_info(id, revision=revision, files_metadata=True)
+            found = api(site).model_info(id, revision=revision, files_metadata=True, timeout=patience.stall)
             if not isinstance(found.sha, str) or len(found.sha) != 40 or not set(found.sha) <= set("0123456789abcdef"):
                 raise ValueError(f"the commit is {found.sha!r}")
             siblings = found.siblings or []
             if len(siblings) > MOST_FILES:
                 raise StoreError(f"{id} lists {len(siblings):,} files, too many for a model")
-            listed = [
-                check_entry(one.rfilename, one.size, one.lfs.sha256 if one.lfs else one.blob_id) for one in siblings
-            ]
-            return Repository(
-                site, id, found.sha, licence(found.tags), bool(found.gated), {one.name: one for one in listed}
-            )
+            listed = Listing((one.rfilename, one.size, one.lfs.sha256 if one.lfs else one.blob_id) for one in siblings)
+            return Repository(site, id, found.sha, licence(found.tags), bool(found.gated), listed)
 
     return web.patiently(request, patience, on_wait=on_wait)
 
@@ -128,7 +152,7 @@ REPACKED = {"gguf", "gptq", "awq", "bitsandbytes", "mlx", "exl2", "4-bit", "8-bi
 """Tags of repositories whose weights we do not read."""
 
 
-def search(site: Site, text: str, families: frozenset[str], *, limit: int = 20) -> list[Found]:
+def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, limit: int = 20) -> list[Found]:
     """The most downloaded models with `text` in their name, of the families that run here."""
 
     def request() -> list[Found]:
@@ -150,7 +174,7 @@ def search(site: Site, text: str, families: frozenset[str], *, limit: int = 20) 
                     found.append(Found(one.id, known[0], one.downloads or 0, *told))
             return found
 
-    return web.patiently(request, Patience())
+    return web.patiently(request, Patience(), on_wait=on_wait)
 
 
 def parameters(model: ModelInfo) -> int:
@@ -162,7 +186,7 @@ def parameters(model: ModelInfo) -> int:
 def login(token: str) -> str:
     """Keep a token where huggingface_hub looks for it, once the Hub has accepted it; the user's name."""
     place = site()
-    with hub_errors(Site(place.endpoint, token), "", None):
+    with hub_errors(with_token(place.endpoint, token), "", None):
         name = str(api(place).whoami(token=token)["name"])
         huggingface_hub.login(token=token)
     return name
@@ -181,6 +205,8 @@ def api(site: Site) -> HfApi:
 
 def client(site: Site) -> httpx2.Client:
     """huggingface_hub's client, made to refuse what is too large and redirects into the own network."""
+    web.proxy_for(urlsplit(site.endpoint))  # these two say what is wrong with the environment, if anything is
+    web.trust()
     constants.HF_HUB_DISABLE_TELEMETRY = True  # it would ask the Hub which programs to look for here, and report them
     session = get_session()
     session.timeout = Patience.stall
@@ -190,6 +216,8 @@ def client(site: Site) -> httpx2.Client:
         there = urlsplit(str(request.url))
         host = there.hostname or ""
         web.refuse_plain(there, site)
+        if not web.HOST.fullmatch(host):
+            raise ValueError(f"it leads to {host!r}, which is no host")
         if not site.owns(there) and not site.private and web.is_private(host, resolving=not web.proxy_for(there)):
             raise web.forbidden(host)
 
@@ -210,8 +238,10 @@ class Limited(httpx2.SyncByteStream):
         self.stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
-        size = 0
+        size, pace = 0, web.Pace(Patience.stall)
         for chunk in self.stream:
+            pace.check()
+            pace.arrived += len(chunk)
             size += len(chunk)
             if size > API_LIMIT:
                 raise ValueError(f"it has more than {API_LIMIT:,} bytes")
@@ -240,7 +270,9 @@ def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
     except (httpx2.TransportError, ConnectionError, TimeoutError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise web.untrusted(urlsplit(site.endpoint).hostname, str(error)) from error
-        raise TryAgain(f"{urlsplit(site.endpoint).hostname} cannot be reached ({web.plain(error)})") from error
+        raise web.unreached(urlsplit(site.endpoint).hostname, error) from error
+    except ImportError as error:  # httpx2 without what it needs for the proxy that the environment sets
+        raise web.other_proxy("socks://") from error
     except (
         httpx2.HTTPError,
         httpx2.InvalidURL,
@@ -256,19 +288,17 @@ def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
         ) from error
 
 
-def refusal(answer: Answer, content: bytes, id: str, site: Site) -> StoreError:
-    """The error for an answer that is neither the file nor a passing trouble, as huggingface_hub understands it."""
-    headers = {
-        name: value for name, value in answer.headers.items() if not name.lower().startswith(("content", "trans"))
-    }
-    response = httpx2.Response(
-        answer.status, headers=headers, content=content, request=httpx2.Request("GET", answer.url)
-    )
-    try:
-        hf_raise_for_status(response)
-    except errors.HfHubHTTPError as error:
-        return explained(error, id, site, None)
-    return StoreError(f"{urlsplit(answer.url).hostname} answers {answer.status} to a request for a file of {id}")
+def refuse(answer: Answer, content: bytes, id: str, site: Site) -> NoReturn:
+    """Raise what an answer means that is neither the file nor a passing trouble, as huggingface_hub understands it."""
+    if site.owns(urlsplit(answer.url)):  # else it is storage, which knows nothing of repositories
+        headers = {
+            name: value for name, value in answer.headers.items() if not name.lower().startswith(("content", "trans"))
+        }
+        with hub_errors(site, id, None):
+            request = httpx2.Request("GET", answer.url)
+            hf_raise_for_status(httpx2.Response(answer.status, headers=headers, content=content, request=request))
+    host = urlsplit(answer.url).hostname
+    raise StoreError(f"{host} answers {answer.status} to a request for a file of {id}; try again later")
 
 
 def explained(error: Exception, id: str, site: Site, revision: str | None) -> StoreError:

@@ -2,17 +2,21 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from model_store import BUILTIN, Progress, Store, StoredModel, StoreError, exports, is_name, pulled
+from model_store import BUILTIN, Progress, Store, StoredModel, StoreError, exports, pulled
 from model_store.choice import PACKAGE
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import graph_files
+from model_store.fingerprints import fingerprint
 from model_store.imported import FOLDER, LINK, linked, origin
+from model_store.models import check_new_name
 from model_store.other_apps import Places, hub_snapshot, of_another_app
+from model_store.text_files import open_file, stays
 from model_store.unfinished import unfinished
 
 MAGIC = b"GGUF"
@@ -107,14 +111,17 @@ def adopt(store: Store, source: Source) -> StoredModel:
 def known_as(store: Store, path: Path) -> str | None:
     """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
     for name, root in store.names().items():
-        if not (model := store.known(name, root)):
+        model = None
+        with suppress(StoreError):  # another model's manifest is damaged
+            model = store.known(name, root)
+        if model is None:
             continue
         if origin(model.folder) == path or (path.parent.name == "snapshots" and model.folder.parent == path.parent):
             return name
     return None
 
 
-def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Plan:
+def plan(store: Store, given: str, *, name: str | None = None, copy: bool = False) -> Plan:
     """What importing would do; nothing is written to the store."""
     source = find(given, store.places)
     if source is None:
@@ -122,10 +129,8 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
             f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; check the path"
         )
     path = source.path
-    if name and not is_name(name):
-        raise StoreError(
-            f"{name!r} cannot be the name of a model: no path, no folder of the store, and no dot in front"
-        )
+    if name is not None and name != BUILTIN:
+        check_new_name(name)
     chosen = name or (None if copy else known_as(store, path)) or store.name_for(path, source.name)
     taken = store.known(chosen) is not None
     if (
@@ -136,7 +141,7 @@ def plan(store: Store, given: str, *, name: str = "", copy: bool = False) -> Pla
         raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
     if is_checkpoint(path):
         model = described(path)
-        kind, files = "checkpoint folder", copied_files(path)
+        kind, files = "checkpoint folder", copied_files(path) if copy else []
     else:
         with TemporaryDirectory() as folder:
             model = write_link(path, Path(folder))
@@ -154,7 +159,15 @@ def described(folder: Path) -> StoredModel:
 
 
 def carry_out(store: Store, found: Plan, on_progress: Progress | None = None) -> StoredModel:
-    """Import as planned."""
+    """Import as planned; raises StoreError where the store cannot be written."""
+    model = brought_in(store, found, on_progress)
+    if not store.known(model.name):
+        store.keep(model, fingerprint(model.folder))  # again, for it says why that cannot be
+    return model
+
+
+def brought_in(store: Store, found: Plan, on_progress: Progress | None) -> StoredModel:
+    """What was planned, linked or copied, and registered where that can be written."""
     name, path, target = found.model.name, found.source, store.folder(found.model.name) / FOLDER
     if found.copied > found.free:
         raise StoreError(
@@ -206,13 +219,17 @@ def write_link(path: Path, folder: Path) -> StoredModel:
 def copied_files(folder: Path) -> list[Path]:
     """The files of a checkpoint folder that are copied."""
     found = [*folder.iterdir(), *folder.glob("additional_chat_templates/*.jinja")]
-    return sorted(path for path in found if path.suffix in COPIED and path.is_file() and path.name != LINK)
+    files = sorted(path for path in found if path.suffix in COPIED and path.is_file() and path.name != LINK)
+    files = [path for path in files if path.suffix != ".md" or stays(path)]
+    if away := next((path for path in files if not stays(path)), None):
+        raise StoreError(f"{away} is a link to {away.resolve()}, outside of the model; put the file there to copy it")
+    return files
 
 
 def open_source(path: Path) -> BinaryIO:
     """A file that is copied."""
     try:
-        return path.open("rb")
+        return open_file(path)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}; check the file") from error
 

@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from model_store.errors import UnsupportedCheckpoint
+from model_store.text_files import read_bytes
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in the file at `path`."""
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(read_bytes(path))
     except FileNotFoundError:
         raise UnsupportedCheckpoint(f"{path.parent} has no {path.name}; is it a checkpoint folder?") from None
+    except OSError as error:
+        raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error
     except (ValueError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"{path} is not valid JSON ({error}); download it again") from error
     if not isinstance(value, dict):

@@ -6,15 +6,16 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
-from model_store.disk import own
+from model_store.disk import FULL, own
 from model_store.errors import StoreError
 
 FOLDER = ".locks"
+BLOBS = "blobs"
+"""What no model is called."""
 LOOK = 0.1
 """Seconds between two looks at whether another process is done."""
 EVERY = 0.2
@@ -52,8 +53,8 @@ OnWait = Callable[[Owner | None], None]
 class Held:
     """A lock that this process has."""
 
-    def __init__(self, file: IO[bytes], what: str):
-        self.file, self.told = file, 0.0
+    def __init__(self, handle: int, what: str):
+        self.handle, self.told = handle, 0.0
         self.owner = Owner(os.getpid(), platform.node(), time.time(), what)
         self.write(self.owner)
 
@@ -74,9 +75,10 @@ class Held:
         return tell
 
     def write(self, owner: Owner) -> None:
-        """Write the note."""
-        self.file.seek(0)
-        self.file.write(json.dumps(asdict(owner)).encode()[:RECORD].ljust(RECORD))
+        """Write the note, for which a full disk may have no room: the lock holds without."""
+        with suppress(OSError):
+            os.lseek(self.handle, 0, os.SEEK_SET)
+            os.write(self.handle, json.dumps(asdict(owner)).encode()[:RECORD].ljust(RECORD))
 
 
 @contextmanager
@@ -87,15 +89,35 @@ def alone(root: Path, name: str, what: str, on_wait: OnWait | None = None) -> It
     The file stays, for were it deleted, two could hold it.
     """
     path = own(root, FOLDER, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666), "r+b", 0) as file:
-        while not lock(file):
+    handle = opened(root, name)
+    try:
+        while not lock(handle):
             owner = read_owner(path)
             if on_wait is None:
                 raise StoreError(f"{name} is in use by {owner or 'another process'}; try again when that is done")
             on_wait(owner)
             time.sleep(LOOK)
-        yield Held(file, what)
+        yield Held(handle, what)
+    finally:
+        os.close(handle)
+
+
+def opened(root: Path, name: str) -> int:
+    """The file of a lock, made where it is not there.
+
+    A full disk may have no room for it: then a folder is locked in its place, so that room can be made, the store's
+    for the blobs and another one for whoever deletes a model and then its blobs.
+    """
+    path = own(root, FOLDER, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        folders = (root,) if name == BLOBS else (path.parent, root / name, root / "checkpoints")
+        for folder in folders if error.errno in FULL else ():
+            with suppress(OSError):  # not there; and Windows locks no folders
+                return os.open(folder, os.O_RDONLY)
+        raise
 
 
 def working_on(root: Path, name: str) -> Owner | None:
@@ -103,7 +125,7 @@ def working_on(root: Path, name: str) -> Owner | None:
     path = own(root, FOLDER, name)
     try:
         with open(path, "r+b", 0) as file:
-            return None if lock(file) else read_owner(path)
+            return None if lock(file.fileno()) else read_owner(path)
     except OSError:  # nobody ever has
         return None
 
@@ -112,22 +134,22 @@ def read_owner(path: Path) -> Owner | None:
     """Who holds the lock at `path`, or did last."""
     try:
         return Owner(**json.loads(path.read_bytes()[:RECORD]))
-    except (OSError, ValueError, TypeError):  # not written yet
+    except (OSError, ValueError, TypeError, RecursionError):  # not written yet
         return None
 
 
-def lock(file: IO[bytes]) -> bool:
+def lock(handle: int) -> bool:
     """Lock an open file, unless another has."""
     try:
         if sys.platform == "win32":
             import msvcrt
 
-            file.seek(LOCKED)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            os.lseek(handle, LOCKED, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
     return True

@@ -5,6 +5,7 @@ from typing import Any
 
 from model_store.errors import UnsupportedCheckpoint
 from model_store.json_files import read_json
+from model_store.text_files import read_text
 
 
 def byte_pair_encoding(folder: Path, *, suffix: str = "", unknown: str | None = None) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 def read_merges(path: Path, vocabulary: dict[str, int]) -> list[tuple[str, str]]:
     """The pairs that are joined, most urgent first; a third column, how often a pair was seen, is left out."""
     try:
-        lines = path.read_text("utf-8").split("\n")  # not splitlines: other line ends are letters here
+        lines = read_text(path).split("\n")  # not splitlines: other line ends are letters here
     except UnicodeDecodeError as error:
         raise UnsupportedCheckpoint(f"{path} is not UTF-8 text ({error}); download it again") from error
     merges = []

@@ -1,12 +1,17 @@
 """What the store tells about a model."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model_store.errors import StoreError
+
 BUILTIN = "builtin"
 """The name of the model that is shipped with the package."""
+DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+"""Names that mean a device on Windows."""
 RESERVED = ("blobs", "checkpoints")
 """Folders of a store that are no models."""
 LARGE = 1_000_000_000
@@ -88,3 +93,27 @@ def is_name(name: str) -> bool:
         and name.isprintable()
         and name.casefold() not in RESERVED
     )
+
+
+def check_new_name(name: str) -> None:
+    """Refuse a name that no model can be given: some have one from before, and keep it."""
+    why = ""
+    if not is_name(name) or name == BUILTIN:
+        why = "no path, no folder of the store, and no dot in front"
+    elif name.startswith("-"):
+        why = "commands would take it for an option"
+    elif DEVICES.fullmatch(name):
+        why = "on Windows it means a device"
+    elif name.endswith((".", " ")) or name.startswith(" "):
+        why = "no file system keeps a dot at the end, or spaces around it, everywhere"
+    if why:
+        raise StoreError(f"{name!r} cannot be the name of a model: {why}; choose another")
+
+
+def is_new_name(name: str) -> bool:
+    """Whether a model can be given this name."""
+    try:
+        check_new_name(name)
+    except StoreError:
+        return False
+    return True

@@ -1,6 +1,5 @@
 """A file on its way: what has come is on the disk, hashed, and found again after whatever ended the process."""
 
-import errno
 import hashlib
 import os
 import queue
@@ -9,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from model_store.disk import FULL
 from model_store.errors import StoreError
 
 BLOCK = 1 << 20
@@ -18,7 +18,6 @@ BACKLOG = 16
 SAVE = 0.5
 """Seconds between two notes on the disk of what has come: what a power failure costs at most."""
 FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)

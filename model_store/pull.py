@@ -11,15 +11,16 @@ import backends
 from backends import foreign, quantize
 from backends.decoder import Decoder
 from model_store import StoredModel, blobs, catalog, choice, exports, families, fit, hub, pulled, transfer
+from model_store.bandwidth import speed
 from model_store.checkpoint import Config
-from model_store.disk import SPARE, existing, not_writable
+from model_store.config_fields import refuse_sizes
+from model_store.disk import SPARE, amount, existing, not_writable
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import OnWait, Repository
 from model_store.locks import Held, Owner, alone
 from model_store.models import usual_precision
 from model_store.partial import Wanted
 from model_store.progress import OnTransfer, Tracker, Transfer
-from model_store.refusals import refuse_sizes
 from model_store.web import Patience, Site
 
 CONFIG_LIMIT = 1 << 22
@@ -69,11 +70,12 @@ class Plan:
         """Why it does not fit, with the numbers."""
         found = []
         if self.disk_needed + SPARE > self.disk_free:
-            found.append(f"{gigabytes(self.disk_needed)} of disk are needed and {gigabytes(self.disk_free)} are free")
+            free = f"{amount(self.disk_free)} are free, of which {amount(SPARE)} stay so"
+            found.append(f"{amount(self.disk_needed)} of disk are needed and {free}")
         if self.memory_needed > self.memory:
             found.append(
-                f"{gigabytes(self.memory_needed)} of memory are needed at {self.precision} "
-                f"and this machine has {gigabytes(self.memory)}"
+                f"{amount(self.memory_needed)} of memory are needed at {self.precision} "
+                f"and this machine has {amount(self.memory)}"
             )
         return found
 
@@ -152,7 +154,7 @@ def plan(
         disk_free=shutil.disk_usage(existing(root)).free,
         memory_needed=fit.memory_needed(needs.weights, needs.cache),
         memory=fit.memory(),
-        tokens_per_second=fit.tokens_per_second(needs.weights),
+        tokens_per_second=speed(root).tokens_per_second(needs.weights),
     )
 
 
@@ -314,8 +316,3 @@ def here(root: Path, name: str, file: Wanted) -> Path | None:
         if path.is_file() and not path.is_symlink() and path.stat().st_size == file.size:
             return path
     return None
-
-
-def gigabytes(size: int) -> str:
-    """Bytes, for a message."""
-    return f"{size / 1e9:.1f} GB"

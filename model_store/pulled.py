@@ -211,10 +211,11 @@ def listed(folder: Path) -> list[Wanted]:
     """The files in the manifest of `folder`, which somebody may have edited."""
     if not (folder / MANIFEST).exists():
         return []
+    content = read_json(folder / MANIFEST)
     try:
-        files = read_json(folder / MANIFEST)["files"]
+        files = content["files"]
         found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, StoreError) as error:
         raise altered(folder, str(error)) from error
     if any(not NAMES.fullmatch(file.name) for file in found):
         raise altered(folder, "a file in another folder")

@@ -4,7 +4,8 @@ import re
 from fnmatch import fnmatchcase
 
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
+from model_store.config_fields import check_fields, refuse_sizes
+from model_store.errors import UnsupportedCheckpoint, cut, shown
 
 TYPES = {
     "mixes experts": (
@@ -25,6 +26,9 @@ TYPES = {
 }  # fmt: skip
 """Why a model of one of these types cannot run; the types are patterns."""
 
+OTHERS = "ministral", "ministral3", "mistral3", "mistral4", "mt5", "qwen", "qwen3_5", "t5gemma", "t5gemma2"
+"""Types of other models, whose names are no slips for those of ours."""
+
 FIELDS = {
     "add_cross_attention": "cross-attention",
     "apply_residual_connection_post_layernorm": "a residual taken after the norm",
@@ -35,19 +39,6 @@ FIELDS = {
     "use_mrope": "rotary positions in several dimensions",
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
-
-SIZES = {
-    "num_hidden_layers n_layer num_layers num_decoder_layers max_window_layers": 1 << 12,
-    "num_attention_heads n_head num_heads num_key_value_heads": 1 << 13,
-    "head_dim d_kv rotary_dim": 1 << 12,
-    "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim word_embed_proj_dim": 1 << 20,
-    "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
-    "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length": 1 << 22,
-    "sliding_window window_size": 1 << 30,
-    "vocab_size": 1 << 24,
-}
-"""The largest that is believed, several times what any published model has, by names of fields."""
-LIMITS = {field: limit for fields, limit in SIZES.items() for field in fields.split()}
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 TASK = re.compile(r"For([A-Z]\w*)$")
@@ -60,10 +51,10 @@ def refuse_type(config: Config) -> None:
     wanted = str(config.get("model_type"))
     for reason, patterns in TYPES.items():
         if any(fnmatchcase(wanted, pattern) for pattern in patterns):
-            raise UnsupportedCheckpoint(f"models of type {wanted!r} are not supported: this one {reason}")
+            raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported: this one {reason}")
     if config.get("auto_map"):
         raise UnsupportedCheckpoint(
-            f"models of type {wanted!r} are not supported: this one needs code of its publisher (auto_map in"
+            f"models of type {cut(wanted)} are not supported: this one needs code of its publisher (auto_map in"
             " config.json), and nothing in a checkpoint is ever executed"
         )
 
@@ -72,15 +63,18 @@ def refuse(config: Config) -> None:
     """Raise UnsupportedCheckpoint for what a config.json of a known type asks for and no family has."""
     kind = config["model_type"]
     refuse_sizes(config)
+    check_fields(config)
     if quantization := config.get("quantization_config"):
         method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
         raise UnsupportedCheckpoint(
-            f"this checkpoint is rounded already (quantization_config in config.json: {method}); take the publisher's"
-            " checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
+            f"this checkpoint is rounded already (quantization_config in config.json: {str(method)[:40]}); take the"
+            " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
         )
     for name in EXPERTS:
         if isinstance(config.get(name), int) and config[name] > 1:
-            raise UnsupportedCheckpoint(f"{kind} with {config[name]} experts ({name} in config.json) is not supported")
+            raise UnsupportedCheckpoint(
+                f"{kind} with {shown(config[name])} experts ({name} in config.json) is not supported"
+            )
     for name, meaning in FIELDS.items():
         if config.get(name):
             raise UnsupportedCheckpoint(f"{kind} with {meaning} ({name} in config.json) is not supported")
@@ -88,17 +82,6 @@ def refuse(config: Config) -> None:
         task = TASK.search(str(architecture))
         if task and task[1] not in WRITES:
             raise UnsupportedCheckpoint(
-                f"{architecture} (architectures in config.json) writes no text; take a checkpoint that ends in"
+                f"{architecture[:60]} (architectures in config.json) writes no text; take a checkpoint that ends in"
                 " ForCausalLM"
-            )
-
-
-def refuse_sizes(config: Config) -> None:
-    """Raise UnsupportedCheckpoint for a size that nobody means, before anything is made of that size."""
-    for field, value in config.items():
-        if isinstance(value, dict):
-            refuse_sizes(value)
-        elif isinstance(value, int | float) and field in LIMITS and not value <= LIMITS[field]:
-            raise UnsupportedCheckpoint(
-                f"{field} in config.json is {str(value)[:24]}, and no model has more than {LIMITS[field]:,}"
             )

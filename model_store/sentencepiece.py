@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model_store.errors import UnsupportedCheckpoint
+from model_store.text_files import read_bytes
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Kinds of pieces."""
@@ -48,7 +49,7 @@ class SentencePiece:
 def read(path: Path) -> SentencePiece:
     """The model in the file at `path`."""
     try:
-        return parse(path.read_bytes())
+        return parse(read_bytes(path))
     except (ValueError, UnicodeDecodeError) as error:
         raise UnsupportedCheckpoint(
             f"{path} is no SentencePiece model that can be used: {error}; download it again, or save tokenizer.json"
@@ -125,13 +126,31 @@ def unknown_of(pieces: list[Piece]) -> int:
 
 
 def check_charsmap(charsmap: int | bytes) -> None:
-    """Refuse a replacement table that ends too soon: its length, a trie of 4-byte units, then the texts."""
+    """Refuse a replacement table that is not whole: its length, a trie of 4-byte units, then texts that end with a 0.
+
+    The trie is one of Darts-clone: wherever a unit leads, all 256 units of that block must be there.
+    """
     if isinstance(charsmap, int):
         raise ValueError("its replacement table (precompiled_charsmap) is a number")
-    if charsmap:
-        length = int.from_bytes(charsmap[:4], "little")
-        if length % 4 or not 0 < length <= len(charsmap) - 4:
-            raise ValueError("its replacement table (precompiled_charsmap) is incomplete")
+    if not charsmap:
+        return
+    import numpy as np  # which listings of models do without
+
+    length = int.from_bytes(charsmap[:4], "little")
+    if length % 4 or not 0 < length <= len(charsmap) - 4:
+        raise ValueError("its replacement table (precompiled_charsmap) is incomplete")
+    units = np.frombuffer(charsmap, "<u4", length // 4, 4).astype(np.int64)
+    texts = charsmap[4 + length :]
+    texts.decode()
+    label = units & (1 << 31 | 0xFF)
+    inner = (label > 0) & (label < 256)
+    inner[0] = True  # the root
+    places = np.flatnonzero(inner) ^ (units[inner] >> 10 << ((units[inner] & 1 << 9) >> 6))
+    if (places | 0xFF).max() >= len(units):
+        raise ValueError("its replacement table (precompiled_charsmap) leads out of itself")
+    values = units[places[units[inner] >> 8 & 1 == 1]] & 0x7FFFFFFF
+    if any(value >= len(texts) or texts[value] >> 6 == 2 for value in values.tolist()):  # amid a character
+        raise ValueError("its replacement table (precompiled_charsmap) names texts that are not there")
 
 
 def number_of(message: dict[int, int | bytes], number: int, default: int) -> int:

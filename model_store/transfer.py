@@ -18,8 +18,6 @@ LOOK = 0.1
 """Seconds between two reports of progress."""
 FAREWELL = 1.0
 """Seconds that a cancelled transfer waits for its threads: one that looks up a name cannot be hurried."""
-LEAST = 1000
-"""Bytes per second below which a connection counts as stalled."""
 
 Open = Callable[[Wanted, int], Answer]
 """Ask for a file from a byte on; the answer is 200 or 206. Raises TryAgain or StoreError."""
@@ -143,7 +141,7 @@ class Fetching:
                 if self.stopped.is_set():
                     return
                 if failures == self.patience.tries or pause > self.patience.longest_order:
-                    lost = given_up(str(error), pause, self.patience)
+                    lost = given_up(str(error), pause, failures, self.patience)
                     raise StoreError(f"{part.wanted.name}: {lost}; what has come is kept") from error
                 self.waiting[part.wanted.name] = f"{error}; trying again in {pause:.1f} s"
                 self.stopped.wait(pause)
@@ -155,20 +153,14 @@ class Fetching:
         answer = self.answers[name] = self.open(part.wanted, part.length)
         try:
             skip = part.length - begins(answer, part.wanted, part.length)
-            looked, arrived = time.monotonic(), 0
             while part.length < size and not self.stopped.is_set():
                 chunk = answer.read()
                 if not chunk:
                     raise TryAgain(f"the connection ended at byte {part.length:,} of {size:,}")
-                arrived += len(chunk)
                 with self.counting:
                     self.fetched += len(chunk)
                 part.write(chunk[skip : skip + size - part.length])
                 skip = max(0, skip - len(chunk))
-                if (passed := time.monotonic() - looked) > self.patience.stall:
-                    if arrived < LEAST * passed:
-                        raise TryAgain(f"only {arrived:,} bytes came in {passed:.0f} seconds")
-                    looked, arrived = time.monotonic(), 0
         finally:
             del self.answers[name]
             answer.close()

@@ -2,8 +2,11 @@
 
 import base64
 import email.utils
+import errno
 import http.client
 import ipaddress
+import os
+import re
 import socket
 import ssl
 import time
@@ -13,18 +16,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeVar
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 import httpx2
 
-from model_store.errors import StoreError
+from model_store.errors import HubUnreachable, StoreError
 
 REDIRECTS = (301, 302, 303, 307, 308)
 MOST_REDIRECTS = 5
 BUSY = (408, 425, 429)
 """Statuses that ask to come again, besides those from 500."""
+MOST_HINTS = 20
+"""Answers such as 103 Early Hints that may come before the one that counts."""
 CHUNK = 1 << 18
 """Bytes asked of the system at once."""
+LEAST = 1000
+"""Bytes per second below which a connection counts as stalled."""
+PORTS = {"http": 80, "https": 443}
+NO_NETWORK = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
+HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+(%\w+)?")
+NUMBER = re.compile(r"\[Errno -?\d+\] ")
+SIGNATURE = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
+"""An address with a query, where storage has its signatures."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Value = TypeVar("Value")
@@ -44,6 +57,14 @@ class TryAgain(Exception):
         self.after = after
 
 
+class Unreached(TryAgain):
+    """A host could not be asked."""
+
+
+class NoNetwork(Unreached):
+    """No host was reached at all: names cannot be looked up, or there is no way to their addresses."""
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long to wait for the network, in seconds."""
@@ -52,6 +73,8 @@ class Patience:
     """Without a byte, after which a request is made anew."""
     tries: int = 8
     """Requests in a row that bring no byte."""
+    tries_without_network: int = 2
+    """Requests in a row that reach no host at all."""
     pause: float = 0.5
     """After the first of them; twice as long after each further one."""
     longest_pause: float = 30.0
@@ -82,20 +105,38 @@ class Site:
         return (url.scheme, url.hostname, url.port) == (home.scheme, home.hostname, home.port)
 
 
+class Pace:
+    """How quickly a body comes: one that trickles never lets a connection time out."""
+
+    def __init__(self, stall: float):
+        self.stall, self.looked, self.arrived = stall, time.monotonic(), 0
+
+    def check(self) -> None:
+        """Raise TryAgain where hardly anything has arrived in the last `stall` seconds."""
+        if (passed := time.monotonic() - self.looked) > self.stall:
+            if self.arrived < LEAST * passed:
+                raise TryAgain(f"only {self.arrived:,} bytes came in {passed:.0f} seconds")
+            self.looked, self.arrived = time.monotonic(), 0
+
+
 class Answer:
     """What a server answered; the body is read in chunks."""
 
-    def __init__(self, connection: http.client.HTTPConnection, url: str):
+    def __init__(self, connection: http.client.HTTPConnection, url: str, stall: float):
         self.socket: socket.socket = connection.sock  # the connection forgets it when the server wants to close it
-        self.connection, self.response, self.url = connection, connection.getresponse(), url
+        self.connection, self.response, self.url = connection, final_response(connection), url
         self.status, self.headers = self.response.status, self.response.headers
+        self.pace = Pace(stall)
 
     def read(self) -> bytes:
         """The next bytes of the body; none at its end, be it the right one or not."""
+        self.pace.check()
         try:
-            return self.response.read1(CHUNK)
+            chunk = self.response.read1(CHUNK)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:  # the last two: it was closed
             raise TryAgain(f"the connection broke ({plain(error)})") from error
+        self.pace.arrived += len(chunk)
+        return chunk
 
     def whole(self, limit: int) -> bytes | None:
         """The whole body; None if it has more than `limit` bytes."""
@@ -117,6 +158,17 @@ class Answer:
         self.connection.close()
 
 
+def final_response(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+    """The response that counts: http.client knows of 100 only that more comes, not of 103 Early Hints."""
+    response = connection.getresponse()
+    for _ in range(MOST_HINTS):
+        if not 100 <= response.status < 200:
+            return response
+        response.headers = response.msg = None  # type: ignore[assignment]  # as before the first one was read
+        response.begin()
+    raise http.client.HTTPException(f"{MOST_HINTS} hints, and no answer")
+
+
 def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: float) -> Answer:
     """Ask for `url`; raises TryAgain for what may pass, and StoreError for a redirect that must not be followed."""
     home = urlsplit(site.endpoint)
@@ -131,9 +183,9 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         if answer.status not in REDIRECTS:
             break
         answer.close()
-        url = urljoin(url, answer.headers["Location"] or "")
+        url = redirected(url, answer.headers["Location"] or "")
     else:
-        raise StoreError(f"{home.hostname} redirects in a circle, lastly to {url}; try again later")
+        raise StoreError(f"{home.hostname} redirects in a circle, lastly to {plain_url(url)}; try again later")
     if answer.status in BUSY or answer.status >= 500:
         answer.close()
         raise TryAgain(
@@ -142,11 +194,24 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
     return answer
 
 
+def redirected(url: str, location: str) -> str:
+    """Where a redirect leads; raises StoreError where that is nowhere."""
+    try:
+        target = quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]")
+        urlsplit(target).port  # noqa: B018  # raises ValueError for what is no port
+    except ValueError as error:
+        shown = repr(plain_url(location))[:200]
+        raise StoreError(
+            f"{urlsplit(url).hostname} redirects to {shown}, which is no web address ({error}); try again later"
+        ) from error
+    return target
+
+
 def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> Answer:
     """One request and its answer, whatever that is; a private address only if `private`."""
     there = urlsplit(url)
-    if there.scheme not in ("http", "https") or not there.hostname:
-        raise StoreError(f"{url!r} is no http address; check HF_ENDPOINT")
+    if there.scheme not in PORTS or not there.hostname:
+        raise StoreError(f"{plain_url(url)!r} is no web address; check HF_ENDPOINT")
     proxy = proxy_for(there)
     if not private and is_private(there.hostname, resolving=not proxy):
         raise forbidden(there.hostname)
@@ -158,13 +223,16 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         if proxy and there.scheme == "http":
             headers = headers | authorization(proxy)
         connection.request("GET", target, headers=headers)
-        return Answer(connection, url)
+        return Answer(connection, url, stall)
     except ssl.SSLCertVerificationError as error:
         connection.close()
         raise untrusted(there.hostname, error.verify_message) from error
+    except (http.client.InvalidURL, UnicodeError) as error:
+        connection.close()
+        raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        raise TryAgain(f"{there.hostname} cannot be reached ({plain(error)})") from error
+        raise unreached(there.hostname, error) from error
     except BaseException:
         connection.close()
         raise
@@ -174,21 +242,21 @@ def connect(
     there: SplitResult, proxy: SplitResult | None, *, stall: float, private: bool
 ) -> http.client.HTTPConnection:
     """A connection to a host, straight or through a proxy, that has not been opened yet."""
-    host = there.hostname or ""
+    host, port = there.hostname or "", there.port or PORTS[there.scheme]  # or http.client takes IPv6's end for a port
     if not proxy:
         kind = Secure if there.scheme == "https" else Direct
-        return kind(host, there.port, stall=stall, private=private)
+        return kind(host, port, stall=stall, private=private)
     if there.scheme == "http":
         return http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=stall)
     tunnel = http.client.HTTPSConnection(proxy.hostname or "", proxy.port or 80, timeout=stall, context=trust())
-    tunnel.set_tunnel(host, there.port, authorization(proxy))
+    tunnel.set_tunnel(host, port, authorization(proxy))
     return tunnel
 
 
 class Direct(http.client.HTTPConnection):
     """A connection that refuses private addresses, unless they are allowed."""
 
-    def __init__(self, host: str, port: int | None, *, stall: float, private: bool):
+    def __init__(self, host: str, port: int, *, stall: float, private: bool):
         super().__init__(host, port, timeout=stall)
         self.private = private
 
@@ -199,7 +267,7 @@ class Direct(http.client.HTTPConnection):
 class Secure(http.client.HTTPSConnection):
     """The same, encrypted."""
 
-    def __init__(self, host: str, port: int | None, *, stall: float, private: bool):
+    def __init__(self, host: str, port: int, *, stall: float, private: bool):
         super().__init__(host, port, timeout=stall, context=trust())
         self.private = private
 
@@ -239,13 +307,31 @@ def is_private(host: str, *, resolving: bool = True) -> bool:
     return False
 
 
+def check_endpoint(endpoint: str) -> SplitResult:
+    """The parts of the Hub's address; raises StoreError for what is none."""
+    try:
+        there = urlsplit(endpoint)
+        there.port  # noqa: B018  # raises ValueError for what is no port
+        if there.scheme not in PORTS or not there.hostname:
+            raise ValueError("write https://HOST")
+    except ValueError as error:
+        raise StoreError(f"HF_ENDPOINT is {plain_url(endpoint)!r}, which is no web address ({error})") from error
+    return there
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
 def refuse_plain(there: SplitResult, site: Site) -> None:
     """Raise StoreError for a redirect to where bytes could be altered on their way, or that is no web address."""
     home = urlsplit(site.endpoint)
     if there.scheme not in (home.scheme, "https"):
-        raise StoreError(
-            f"{home.hostname} redirects to {there.geturl()}, which is not https; nothing was fetched from there"
-        )
+        where = plain_url(there.geturl())
+        raise StoreError(f"{home.hostname} redirects to {where}, which is not https; nothing was fetched from there")
 
 
 def forbidden(host: str) -> StoreError:
@@ -266,10 +352,21 @@ def proxy_for(there: SplitResult) -> SplitResult | None:
     found = proxies.get(there.scheme) or proxies.get("all")
     if not found or urllib.request.proxy_bypass(there.netloc.rpartition("@")[2]):
         return None
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
+    try:
+        proxy = urlsplit(found if "://" in found else f"http://{found}")
+        proxy.port  # noqa: B018  # raises ValueError for what is no port
+        if not HOST.fullmatch(proxy.hostname or ""):
+            raise ValueError("there is no host in it")
+    except ValueError as error:
+        raise StoreError(f"the proxy that the environment sets has no usable address ({error})") from error
     if proxy.scheme != "http":
-        raise StoreError(f"proxies of the kind {proxy.scheme}:// are not supported; set HTTPS_PROXY to an http:// one")
+        raise other_proxy(f"{proxy.scheme}://")
     return proxy
+
+
+def other_proxy(kind: str) -> StoreError:
+    """The error for a proxy of a kind that we do not speak to."""
+    return StoreError(f"proxies of the kind {kind} are not supported; set HTTPS_PROXY to an http:// one")
 
 
 def authorization(proxy: SplitResult) -> dict[str, str]:
@@ -283,7 +380,14 @@ def authorization(proxy: SplitResult) -> dict[str, str]:
 @cache
 def trust() -> ssl.SSLContext:
     """The certificates that huggingface_hub's own requests trust."""
-    return httpx2.create_ssl_context()
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # ssl.SSLError is one
+        named = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        where = " and ".join(named) or "this machine"
+        raise StoreError(
+            f"the certificates of {where} cannot be read ({plain(error)}); name others, or unset the variable"
+        ) from error
 
 
 def retry_after(headers: Headers) -> float | None:
@@ -292,7 +396,10 @@ def retry_after(headers: Headers) -> float | None:
     if asked.strip().isdecimal():
         return float(asked)
     dates = email.utils.parsedate_tz(asked), email.utils.parsedate_tz(headers.get("Date", ""))
-    then, now = (email.utils.mktime_tz(date) if date else None for date in dates)
+    try:
+        then, now = (email.utils.mktime_tz(date) if date else None for date in dates)
+    except (ValueError, OverflowError):  # no calendar has that day
+        return None
     return max(0.0, then - now) if then is not None and now is not None else None
 
 
@@ -303,27 +410,49 @@ def patiently(
     on_wait: Callable[[str, float], None] = lambda reason, pause: None,
 ) -> Value:
     """Make a request until it succeeds; `on_wait` is told why and how long this waits."""
+    answered = network = False
     for failures in range(1, patience.tries + 1):
         try:
             return request()
         except TryAgain as error:
             reason, pause = str(error), patience.wait(failures, error.after)
-            if failures == patience.tries or pause > patience.longest_order:
+            answered = answered or not isinstance(error, Unreached)
+            network = network or not isinstance(error, NoNetwork)
+            tries = patience.tries if network else patience.tries_without_network
+            if failures >= min(tries, patience.tries) or pause > patience.longest_order:
                 break
             on_wait(reason, pause)
             time.sleep(pause)
-    raise given_up(reason, pause, patience)
+    told = given_up(reason, pause, failures, patience)
+    raise told if answered else HubUnreachable(*told.args)
 
 
-def given_up(reason: str, pause: float, patience: Patience) -> StoreError:
+def given_up(reason: str, pause: float, failures: int, patience: Patience) -> StoreError:
     """The error for what has not passed."""
     if pause > patience.longest_order:
         return StoreError(f"{reason}, and asks to wait {pause / 60:.0f} minutes; try again then")
-    return StoreError(f"{reason}, {patience.tries} times in a row; check the network, and try again later")
+    return StoreError(f"{reason}, {failures} times in a row; check the network, and try again later")
+
+
+def unreached(host: str | None, error: BaseException) -> Unreached:
+    """What to raise for a host that could not be asked."""
+    cause: BaseException | None = error
+    while cause:  # httpx2 wraps what the system says
+        if isinstance(cause, socket.gaierror) or (isinstance(cause, OSError) and cause.errno in NO_NETWORK):
+            return NoNetwork(f"no network: {host} cannot be reached ({plain(error)})")
+        cause = cause.__cause__ or cause.__context__
+    return Unreached(f"{host} cannot be reached ({plain(error)})")
 
 
 def plain(error: BaseException) -> str:
-    """An error in a few words."""
+    """An error in a few words, without the signature of an address in it."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    said = getattr(error, "strerror", None) or NUMBER.sub("", str(error)) or type(error).__name__
+    return SIGNATURE.sub(r"\1", said)
+
+
+def plain_url(url: str) -> str:
+    """An address without its query, in which storage has a signature, and without a user's password."""
+    before, there, rest = url.partition("?")[0].partition("#")[0].rpartition("@")
+    return f"{before.partition('://')[0]}://{rest}" if there and "://" in before else before + there + rest

@@ -40,7 +40,10 @@ class Family(Protocol):
     PREFIX: str | tuple[str, ...]
     """What the names of the tensors may begin with: this, one of these, or nothing."""
     MODEL: Mapping[str, Source]
-    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack."""
+    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack.
+
+    The embedding takes the place of a head that they lack.
+    """
     LAYER: Mapping[str, Source]
     """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has."""
     UNUSED: tuple[str, ...]
@@ -69,8 +72,8 @@ class Canonical(Lazy):
                 continue  # a gate is in its place; a tensor of its own would be nobody's
             if self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
-            elif name == "lm_head" and self.tied:
-                self.table[name] = self.table["embedding"]
+            elif name == "lm_head?" or (name == "lm_head" and self.tied):
+                self.table["lm_head"] = self.table["embedding"]
             elif not name.endswith("?"):
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")

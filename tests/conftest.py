@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import no_network
@@ -16,6 +18,8 @@ from loopback_hub import LoopbackHub
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import backends
+from backends import telemetry
+from chatapp import cli
 from chatapp.history import History
 from model_store import Store
 
@@ -46,6 +50,7 @@ ENDLESS = ("--max-tokens", "30000", "--logit-bias", "0=-100")
 pytest_plugins = ("dialogues", "golden_models", "pulls", "transfers")
 
 no_network.refuse()
+telemetry.silence()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -74,20 +79,40 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def chatapp() -> Run:
-    """Run `python -m chatapp` with these arguments and give back what it printed."""
+def chatapp(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command and give back what it printed: as `python -m chatapp` in tests marked `process`, else in this one.
 
-    def run(*arguments: str, stdin: str | bytes = "") -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            [sys.executable, "-m", "chatapp", *arguments],
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            capture_output=True,
-            cwd=ROOT,
-            timeout=180,
-        )
+    A process is for what only a process has: an environment that is read once, audit hooks, its memory.
+    """
+
+    def start(*arguments: str, stdin: str | bytes = "") -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "chatapp", *arguments]
+        done = subprocess.run(command, input=encoded(stdin), capture_output=True, cwd=ROOT, timeout=180)
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    return run
+    def call(*arguments: str, stdin: str | bytes = "") -> "subprocess.CompletedProcess[str]":
+        streams = [
+            TextIOWrapper(raw, "utf-8", write_through=True) for raw in (BytesIO(encoded(stdin)), BytesIO(), BytesIO())
+        ]
+        with monkeypatch.context() as patch:
+            patch.chdir(ROOT)
+            for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            try:
+                code = cli.main(list(arguments))
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except Exception:
+                traceback.print_exc()
+                code = 1
+        printed = [stream.buffer.getvalue().decode() for stream in streams[1:]]
+        return subprocess.CompletedProcess(["chatapp", *arguments], code, *printed)
+
+    return start if request.node.get_closest_marker("process") else call
+
+
+def encoded(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,13 @@
 """Kill pulls at random moments, and pull the whole catalogue, against a hub on this machine.
 
-PYTHONPATH=tests/offline python tests/drill_pull.py kills [COUNT]    whole or absent after each, and the next goes on
-PYTHONPATH=tests/offline python tests/drill_pull.py catalog          pulled, verified, answering, removed, each name
+PYTHONPATH=tests/offline python tests/drill_pull.py kills [COUNT] [--seed SEED]
+PYTHONPATH=tests/offline python tests/drill_pull.py catalog
+
+After each kill the model is whole or absent, and the next pull goes on; of the catalogue each name is pulled, verified,
+made to answer and removed.
 """
 
+import argparse
 import json
 import os
 import random
@@ -33,12 +37,22 @@ def main() -> None:
     """Do what the arguments say."""
     what, *rest = sys.argv[1:] or ["kills"]
     if what == "launch":
-        launch()
+        return launch()
     with tempfile.TemporaryDirectory() as temporary:
         if what == "kills":
-            print(drill(Path(temporary), int(rest[0]) if rest else 200, seed=time.time_ns()))
+            count, seed = arguments(rest, 200)
+            print(drill(Path(temporary), count, seed=seed))
         elif what == "catalog":
             pull_catalog(Path(temporary))
+
+
+def arguments(given: list[str], count: int) -> tuple[int, int]:
+    """How often to drill, `count` times if nothing is said, and with which seed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", nargs="?", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    told = parser.parse_args(given)
+    return told.count, told.seed
 
 
 # Kills

@@ -1,6 +1,6 @@
 """Kill what changes the store at random moments: after each kill every model is whole or absent, and no blob is lost.
 
-PYTHONPATH=tests/offline python tests/drill_store.py [COUNT]
+PYTHONPATH=tests/offline python tests/drill_store.py [COUNT] [--seed SEED]
 """
 
 import json
@@ -13,7 +13,7 @@ import time
 import traceback
 from pathlib import Path
 
-from drill_pull import NAME, REPOSITORY, make_checkpoint
+from drill_pull import NAME, REPOSITORY, arguments, make_checkpoint
 from loopback_hub import LoopbackHub
 
 from model_store import Store, StoreError, blobs, copies, garbage, imports, pull, pulled
@@ -27,9 +27,10 @@ BEYOND = 1.2
 
 
 def main() -> None:
-    """Drill as often as the argument says."""
+    """Drill as often and with the seed that the arguments say."""
+    count, seed = arguments(sys.argv[1:], 200)
     with tempfile.TemporaryDirectory() as temporary:
-        print(drill(Path(temporary), int(sys.argv[1]) if sys.argv[1:] else 200, seed=time.time_ns()))
+        print(drill(Path(temporary), count, seed=seed))
 
 
 def drill(folder: Path, count: int, *, seed: int) -> str:
@@ -66,7 +67,13 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
         for name in [path.name for path in (store.root / "checkpoints").glob(".*.partial")]:
             store.remove(name[1:].removesuffix(".partial"))
         garbage.collect(store)
-        left = {path.name for path in store.root.iterdir()} - {".locks", "blobs", "checkpoints", "builtin"}
+        left = {path.name for path in store.root.iterdir()} - {
+            ".locks",
+            ".bandwidth.json",
+            "blobs",
+            "checkpoints",
+            "builtin",
+        }
         assert not left and not [*(store.root / "blobs").iterdir(), *(store.root / "checkpoints").iterdir()]
     kinds = ", ".join(f"{number} {what}" for what, number in killed.items())
     return f"{count} processes (seed {seed}): killed in {kinds}; {ended} ended before; {seen} times a model was whole"

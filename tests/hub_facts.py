@@ -25,6 +25,11 @@ class File:
         """Whether it is stored outside git."""
         return self.path.suffix in LARGE
 
+    @property
+    def stored(self) -> str:
+        """Its path in the storage."""
+        return f"/storage/{self.sha256}"
+
 
 @dataclass
 class Fault:
@@ -53,6 +58,10 @@ class Fault:
     """Bytes per second."""
     reset: bool = False
     """Close the connection instead of answering."""
+    before: bytes = b""
+    """Send these bytes before the answer."""
+    raw: bytes | None = None
+    """Send these bytes instead of an answer."""
     no_range: bool = False
     """Send the whole file whatever was asked for."""
 

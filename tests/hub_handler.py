@@ -40,6 +40,10 @@ class HubHandler(BaseHTTPRequestHandler):
             self.note(0)
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
+        elif self.fault.raw is not None:
+            self.note(0)
+            self.close_connection = True
+            self.wfile.write(self.fault.raw)
         elif self.fault.status:
             self.answer(self.fault.status, self.fault.body, {})
         else:
@@ -56,11 +60,8 @@ class HubHandler(BaseHTTPRequestHandler):
             self.info(found[1], found[2] or "main")
         elif found := re.fullmatch(rf"/{repository}/resolve/([^/]+)/(.+)", path):
             self.resolve(*found.groups())
-        elif found := re.fullmatch(r"/storage/(.+)", path):
-            file = next(
-                file for files in self.hub.commits.values() for file in files.values() if file.sha256 == found[1]
-            )
-            self.send_file(file)
+        elif kept := [file for files in self.hub.commits.values() for file in files.values() if path == file.stored]:
+            self.send_file(kept[0])
         else:
             self.refuse(404, "", "there is no such page")
 
@@ -128,7 +129,7 @@ class HubHandler(BaseHTTPRequestHandler):
         elif name not in files:
             self.refuse(404, "EntryNotFound", "Entry not found")
         elif self.hub.redirecting and files[name].large:
-            self.answer(302, b"", {"Location": f"{self.hub.storage_url}/storage/{files[name].sha256}"})
+            self.answer(302, b"", {"Location": f"{self.hub.storage_url}{files[name].stored}"})
         else:
             self.send_file(files[name])
 
@@ -198,6 +199,7 @@ class HubHandler(BaseHTTPRequestHandler):
     def begin(self, status: int, headers: dict[str, str]) -> None:
         """Send the status and headers."""
         self.note(status)
+        self.wfile.write(self.fault.before)
         self.send_response_only(status)
         for name, value in (headers | self.fault.headers).items():
             self.send_header(name, value)

@@ -58,9 +58,9 @@ CASES: dict[str, dict[str, object]] = {
     ),
     "qwen2": LLAMA,
     "qwen2-window": dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1),
-    "qwen3": dict(LLAMA, head_dim=32),
+    "qwen3": dict(LLAMA, head_dim=20),
     "mistral": dict(LLAMA, sliding_window=6),
-    "gemma": dict(LLAMA, head_dim=16),
+    "gemma": dict(LLAMA, head_dim=40),
     "gemma3_text": dict(LLAMA, num_hidden_layers=3, head_dim=16, sliding_window=6, query_pre_attn_scalar=24)
     | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
     "gemma3": dict(
@@ -76,20 +76,26 @@ CASES: dict[str, dict[str, object]] = {
     "phi3-longrope": dict(
         LLAMA,
         pad_token_id=0,
-        original_max_position_embeddings=16,
+        original_max_position_embeddings=24,
         rope_parameters=dict(
             rope_type="longrope",
             rope_theta=500.0,
-            short_factor=[1.0] * 8,
-            long_factor=[1.0, 1.1, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0],
+            partial_rotary_factor=0.75,
+            short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.3],
+            long_factor=[1.0, 1.1, 1.4, 2.0, 3.0, 4.0],
         ),
     ),
-    "phi3-partial": dict(LLAMA, pad_token_id=0, partial_rotary_factor=0.5),
+    "phi3-partial": dict(LLAMA, pad_token_id=0, head_dim=24, partial_rotary_factor=0.5),
     "starcoder2": dict(LLAMA, sliding_window=6, use_bias=True),
     "gptj": dict(GPT, rotary_dim=8),
     "codegen": dict(GPT, n_head=4, rotary_dim=8, n_embd=64),
     "gpt_neox": dict(LLAMA, use_parallel_residual=True),
-    "gpt_neox-sequential": dict(LLAMA, use_parallel_residual=False),
+    "gpt_neox-sequential_yarn": dict(
+        LLAMA,
+        use_parallel_residual=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=500.0, partial_rotary_factor=0.5)
+        | dict(factor=8.0, original_max_position_embeddings=16),
+    ),
     "gpt_neo": dict(vocab_size=96, hidden_size=32, num_layers=2, num_heads=2, max_position_embeddings=64)
     | dict(attention_types=[[["global", "local"], 1]], window_size=6, layer_norm_epsilon=EPSILON),
     "opt": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=64),
@@ -108,6 +114,8 @@ CASES: dict[str, dict[str, object]] = {
 """Fields of config.json, by model type and, after a dash, what is special."""
 LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
+BORDERS = {"phi3-longrope": (20, 32)}
+"""Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""
 
 
 T5: dict[str, object] = dict(model_type="t5", vocab_size=96, d_model=32, num_layers=2, num_heads=2, d_ff=48)
@@ -146,6 +154,12 @@ def make(case: str) -> None:
         if tokens.size:
             with torch.inference_mode():
                 arrays |= {name + "tokens": tokens, name + "logits": model(torch.tensor(tokens)).logits.numpy()}
+    if case in BORDERS:  # each text by itself, as `generate` reads it
+        first, last = BORDERS[case]
+        tokens = np.random.default_rng(1).integers(0, vocab_size, (2, last))
+        with torch.inference_mode():
+            found = [model(torch.tensor(tokens[:, :end])).logits[:, -1:] for end in range(first, last + 1)]
+        arrays |= {"border_tokens": tokens, "border_logits": torch.cat(found, dim=1).numpy()}
     model.bfloat16().save_pretrained(GOLDEN / case)
     (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
     np.savez_compressed(GOLDEN / case / "golden.npz", **arrays)

@@ -9,11 +9,16 @@ from typing import Any
 
 import numpy as np
 import onnx
-import openvino
 import torch
-from openvino import opset13
-from openvino._offline_transformations import apply_make_stateful_transformation
 from transformers import AutoModelForCausalLM, DynamicCache
+
+from backends import telemetry
+
+telemetry.silence()
+
+import openvino  # noqa: E402
+from openvino import opset13  # noqa: E402
+from openvino._offline_transformations import apply_make_stateful_transformation  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPORTS = Path(__file__).parent / "golden_exports"

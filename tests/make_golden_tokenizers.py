@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable
 from datetime import datetime
@@ -61,6 +62,20 @@ GEMMA = LLAMA | dict(
 )
 T5: dict[str, Any] = dict(model_type="unigram", vocab_size=400, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
 BOS = {"content": "</s>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
+
+ASKED = {"role": "user", "content": "hello"}
+THOUGHTS = [
+    [ASKED, {"role": "assistant", "content": text}, {"role": "user", "content": "And now?"}]
+    for text in (
+        "<think>\nhm, the fox\n</think>\n\nA fox.",
+        "\n<think>\n\n</think>\n\nA fox. ",
+        "<think>cut off",
+        "no thought <tool_call>f()",
+        "<think>a</think>b<think>c</think> d",
+        "</think>",
+    )
+]
+THOUGHTS += [[{"role": "system", "content": "Be brief. /no_think"}, *THOUGHTS[0]], [*THOUGHTS[0], *THOUGHTS[4]]]
 
 Files = dict[str, Any]
 """Contents of JSON files by their names, without the suffix."""
@@ -236,6 +251,25 @@ def render_chats() -> None:
     write_json(TESTS / "chat_templates" / "golden.json", golden)
 
 
+def encode_thoughts() -> None:
+    """Write the tokens that transformers makes of thinking assistants, where <think> is an added token."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(shutil.copytree(GOLDEN / "qwen2", name, dirs_exist_ok=True))
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        for place, content in enumerate(("<think>", "</think>")):
+            settings["added_tokens_decoder"][str(604 + place)] = QWEN_ADDED["603"] | {"content": content}
+        write_json(folder / "tokenizer_config.json", settings)
+        tokenizer = transformers.Qwen2Tokenizer.from_pretrained(folder)
+    golden: dict[str, Any] = {"added": settings["added_tokens_decoder"], "conversations": THOUGHTS}
+    for template in ("smollm3", "qwen3"):
+        source = (TESTS / "chat_templates" / f"{template}.jinja").read_text()
+        golden[template] = [
+            tokenizer.apply_chat_template(talk, chat_template=source, add_generation_prompt=True)["input_ids"]
+            for talk in THOUGHTS
+        ]
+    write_json(TESTS / "chat_templates" / "thoughts.json", golden)
+
+
 def write_json(path: Path, content: object) -> None:
     """Write JSON with letters as they are."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=None) + "\n", "utf-8")
@@ -245,3 +279,4 @@ if __name__ == "__main__":
     for wanted in sys.argv[1:] or CASES:
         make(wanted)
     render_chats()
+    encode_thoughts()

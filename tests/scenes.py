@@ -1,8 +1,8 @@
 """Scenes: what is done on each screen before its picture is taken."""
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from screen_driver import Driver
@@ -23,7 +23,6 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
 from chatapp.tui.opened import Opened
 
-DAY = 86_400.0
 GB = 1_000_000_000
 THIS = Machine(16 * GB, 200 * GB, 20.0 * GB, backends=2, versions={})
 QUESTION = "why is decoding slower?"
@@ -74,12 +73,13 @@ async def finished(driver: Driver) -> None:
 
 async def refused(driver: Driver) -> None:
     await driver.press("tab", "ctrl+j")
-    await driver.until(lambda: "shorten it" in driver.picture)
+    await driver.until(lambda: "too long by" in driver.picture)
 
 
 async def offered(driver: Driver) -> None:
-    text = "A chat model that fits this machine: smollm2-360m-instruct (about 385 MB, apache-2.0, ~40 tokens/s)."
-    driver.screen.offer_line.offer = Offer("chat", ("smollm2-360m-instruct",), text, "fetches it")
+    driver.screen.offer_line.offer = Offer(
+        "chat", ("smollm2-360m-instruct",), "Want to chat?", "downloads smollm2-360m-instruct (724 MB)"
+    )
 
 
 # Chat
@@ -305,8 +305,9 @@ SCENES = {
 
 def remember(path: Path) -> None:
     """Conversations of several days."""
-    titles = {"Why is decoding slow?": 0.0, "KV cache maths": DAY, "Rust and C++": 3 * DAY}
-    stored = {**{title: time.time() - ago for title, ago in titles.items()}, "A haiku on fans": 1_710_000_000.0}
+    today = datetime.now().replace(hour=14, minute=3)
+    stored = {"Why is decoding slow?": today.timestamp(), "KV cache maths": (today - timedelta(1)).timestamp()}
+    stored |= {"Rust and C++": 1_710_000_000.0, "A haiku on fans": 1_709_035_200.0}
     with History(path) as history:
         for title, when in stored.items():
             messages = [

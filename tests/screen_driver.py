@@ -13,12 +13,11 @@ from typist import Typist
 from chatapp import offer
 from chatapp.history import History
 from chatapp.tui.app import ChatApp, run
+from chatapp.tui.chat.notebook import EXAMPLE as EXAMPLE
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.engines import Choice, Open
 from chatapp.tui.start import Start
 from model_store import Store
-
-EXAMPLE = "def fibonacci(n):"
 
 
 class Driver(Typist):
@@ -55,8 +54,8 @@ class Driver(Typist):
     def written_by_model(self) -> str:
         """What the notebook shows as the model's."""
         notebook = self.pane.notebook
-        lines = zip(notebook.document.lines, notebook.authors, strict=True)
-        return "\n".join("".join(c for c, a in zip(line, by, strict=False) if a == "m") for line, by in lines)
+        written = zip(notebook.text, "".join(notebook.authors), strict=True)
+        return "".join(character for character, author in written if author == "m")
 
 
 def beginning(

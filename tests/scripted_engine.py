@@ -24,6 +24,7 @@ from chatapp.generation import (
 )
 from chatapp.generation.delta import percentile
 from chatapp.generation.preview import Distribution
+from chatapp.generation.thinking import Channels
 from chatapp.tui.engines import Open
 from chatapp.tui.opened import Opened
 
@@ -89,6 +90,7 @@ class ScriptedEngine:
     takes_system: bool = True
     """Whether its chat template has a place for a system prompt."""
     can_infill: bool = True
+    can_switch_thinking: bool = False
     placement: Placement = Placement()
     go: Event = field(default_factory=Event)
     asked: list[str] = field(default_factory=list)
@@ -118,8 +120,11 @@ class ScriptedEngine:
     ) -> Distribution | None:
         return Distribution(np.linspace(4, -4, 1000, dtype=np.float32), (), lambda token: f"word{token}")
 
-    def text_of(self, tokens: Sequence[int]) -> str:
+    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         return "".join(self.vocabulary[token] for token in tokens)
+
+    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+        return [Token(self.id(piece), piece, None, (), 0.0) for piece in pieces(text)]
 
     def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Generator[Delta]:
         beginning = self.text_of(begun)
@@ -163,6 +168,7 @@ class ScriptedEngine:
         """Every completion in turn, token by token; `latencies` grows with what each of them took."""
         limit = min(self.context_length - prompt_tokens or 1, options.max_tokens or self.context_length)
         rows = [row or [""] for row in rows]
+        channels = [Channels() for _ in rows]
         wanted = [min(len(row), limit) for row in rows]
         for i in range(max(wanted)):
             if i == self.pause_after:
@@ -179,7 +185,11 @@ class ScriptedEngine:
                 over = i == max(wanted) - 1 and index == going[-1]
                 usage = summary(prompt_tokens, latencies, self.cached_tokens, len(rows)) if over else None
                 timings = Timings(0.0 if i else 0.021, seconds, 0.0002, 0.0)
-                yield Delta(row[i], index, (self.token(row[i], options, i, seconds),), reason, timings, usage)
+                token = self.token(row[i], options, i, seconds)
+                *before, (channel, told) = channels[index].add(row[i]) or [("text", "")]
+                for other, part in before:
+                    yield Delta(part, index, (), None, Timings(0.0, 0.0, 0.0, 0.0), None, other)
+                yield Delta(told, index, (token,), reason, timings, usage, channel)
 
     def token(self, text: str, options: Options, place: int, seconds: float) -> Token:
         """A token, with as many made-up alternatives as are asked for, itself among them."""

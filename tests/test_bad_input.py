@@ -56,7 +56,7 @@ def test_a_file_that_is_missing_or_a_folder_is_refused(chatapp: Run, tmp_path: P
 
 def test_a_prompt_longer_than_the_context_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
     folder = str(checkpoint(max_position_embeddings=64))
-    assert_refused(chatapp("run", folder, "-", stdin="word " * 500), 1, "this model holds 64", "shorten it by")
+    assert_refused(chatapp("run", folder, "-", stdin="word " * 500), 1, "the prompt is too long by", "of 64)")
     assert chatapp("complete", folder, "-", stdin="word, " * 500 + "\n").returncode == 0
 
 

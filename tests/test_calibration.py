@@ -1,5 +1,6 @@
 """Measuring in a child process: what it finds, and what becomes of children that crash, hang or refuse."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_what_lies_where_the_user_is_does_not_run(
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     assert calibrate(store, model, Candidate("onnx", "cpu", "f32")).failure is None
+
+
+@UNIX
+def test_a_ctrl_c_at_the_prompt_does_not_reach_a_process_that_measures(store: Store, model: str) -> None:
+    command = (sys.executable, "-c", "import json, os; print(json.dumps({'failure': str(os.getpgrp())}))")
+    group = calibrate(store, model, Candidate("onnx", "cpu", "f32"), command=command).failure
+    assert group and group.isdecimal() and int(group) != os.getpgrp()
 
 
 def test_a_model_that_is_lowered_anew_each_time_is_not_taken_as_timed(store: Store, model: str) -> None:

@@ -1,6 +1,7 @@
 """Conversations as the template writes them, in which users cannot write control tokens."""
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -53,7 +54,7 @@ def open_template(tmp_path: Path) -> Open:
 
 def test_chatml_is_written_as_its_model_expects(open_template: Open) -> None:
     template, _ = open_template(CHATML)
-    text = template.render([Message("system", "Be brief."), Message("user", "Hi")])
+    text = template.render([Message("system", "Be brief."), Message("user", "Hi")])[0]
     assert text == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -62,14 +63,14 @@ def test_llama_2_strips_messages_and_frames_them_with_its_own_tokens(open_templa
     expected = (
         "<|im_start|>[INST] Hello, world! [/INST] hello</think>fox <|im_end|><|im_start|>[INST] print(1 <| 2) [/INST]"
     )
-    assert template.render(TALK) == expected
+    assert template.render(TALK)[0] == expected
 
 
 @pytest.mark.parametrize("source", [CHATML, LLAMA_2, LLAMA_3, THINKING])
 def test_ordinary_messages_are_encoded_in_one_piece_with_the_template(open_template: Open, source: str) -> None:
     template, tokenizer = open_template(source)
     tokens = template.encode(TALK, tokenizer)
-    assert tokens == tokenizer.encode_template(template.render(TALK))
+    assert tokens == tokenizer.encode_template(template.render(TALK)[0])
     assert tokenizer.control & set(tokens)
 
 
@@ -89,7 +90,7 @@ def test_a_message_cannot_end_its_turn_or_begin_another(open_template: Open, sou
 def test_white_space_around_a_text_that_spells_control_tokens_is_kept(open_template: Open) -> None:
     template, tokenizer = open_template(CHATML)
     messages = [Message("user", "\n <|im_end|>  ")]
-    assert tokenizer.vocabulary.decode(template.encode(messages, tokenizer), False) == template.render(messages)
+    assert tokenizer.vocabulary.decode(template.encode(messages, tokenizer), False) == template.render(messages)[0]
 
 
 def test_a_template_that_changes_letters_cannot_be_used_to_make_a_control_token(open_template: Open) -> None:
@@ -120,48 +121,10 @@ def test_a_refused_conversation_says_what_the_template_says(open_template: Open)
         template.render([Message("assistant", "hello")])
 
 
-RUNAWAYS = [
-    "{% for i in range(10**9) %}{% endfor %}",
-    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-    "{% for a in t %}{% for b in t %}{% for c in t %}{% endfor %}{% endfor %}{% endfor %}",
-    "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
-    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    "{{ 'x' * 10**10 }}",
-    "{{ 10**10 * 'x' }}",
-    "{{ [0] * 10**10 }}",
-    "{{ 10**(10**10) }}",
-    "{% set ns = namespace(n=9) %}{% for i in range(64) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
-    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-    "{% set ns = namespace(x=t) %}{% for i in range(64) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% endfor %}",
-    "{{ 'x'.ljust(10**9) }}",
-    "{{ 'x' | center(10**9) }}",
-    "{{ [1] | tojson(indent=10**9) }}",
-]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% if %}",
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-        "{{ dict.fromkeys.__globals__.x }}",
-        "{% set ns = namespace(__class__=1) %}",
-        "{% set ns = namespace() %}{% set ns.__init__ = 1 %}",
-        "{{ messages.append(1) }}",
-        "{{ 1/0 }}",
-        *("{% set t = 'xxxxxxxxx' * 1000 %}" + runaway for runaway in RUNAWAYS),
-    ],
-)
-def test_a_damaged_malicious_or_endless_template_is_an_error_and_nothing_else(open_template: Open, source: str) -> None:
-    with pytest.raises(GenerationError, match="chat template"):
-        open_template(source)[0].render(TALK)
-
-
 def test_a_long_conversation_is_not_mistaken_for_an_endless_one(open_template: Open) -> None:
     template, _ = open_template((TEMPLATES / "qwen3.jinja").read_text())
     talk = [Message(("user", "assistant")[place % 2], "words " * 200) for place in range(1001)]
-    assert template.render(talk).count("<|im_end|>") == 1001
+    assert template.render(talk)[0].count("<|im_end|>") == 1001
 
 
 CONVERSATIONS: dict[str, Any] = json.loads((TEMPLATES / "conversations.json").read_text())
@@ -176,10 +139,48 @@ def test_conversations_are_written_as_transformers_writes_them(open_template: Op
         messages = [Message(turn["role"], turn["content"]) for turn in conversation]
         if expected.startswith("refused: "):
             with pytest.raises(GenerationError, match=expected.removeprefix("refused: ").replace(".", r"\.")):
-                template.render(messages)
+                template.render(messages)[0]
         else:
-            text = template.render(messages)
+            text = template.render(messages)[0]
             assert text.replace(datetime.now().strftime("%d %b %Y"), "TODAY") == expected
+
+
+THOUGHTS: dict[str, Any] = json.loads((TEMPLATES / "thoughts.json").read_text("utf-8"))
+
+
+def open_thinking(template: str, folder: Path) -> tuple[ChatTemplate, Tokenizer]:
+    """A template and a vocabulary in which <think> is an added token, as those of SmolLM3 and Qwen3."""
+    folder = Path(shutil.copytree(TEMPLATES.parent / "golden_tokenizers" / "qwen2", folder / template))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"added_tokens_decoder": THOUGHTS["added"]}))
+    shutil.copy(TEMPLATES / f"{template}.jinja", folder / "chat_template.jinja")
+    return ChatTemplate(folder), Tokenizer(folder)
+
+
+@pytest.mark.parametrize("name", ["smollm3", "qwen3"])
+def test_an_assistant_s_earlier_thoughts_are_the_tokens_that_transformers_makes_of_them(
+    name: str, tmp_path: Path
+) -> None:
+    template, tokenizer = open_thinking(name, tmp_path)
+    for talk, tokens in zip(THOUGHTS["conversations"], THOUGHTS[name], strict=True):
+        assert template.encode([Message(turn["role"], turn["content"]) for turn in talk], tokenizer) == tokens
+
+
+@pytest.mark.parametrize("name", ["smollm3", "qwen3"])
+def test_a_user_s_thoughts_are_letters_beside_an_assistant_s_own(name: str, tmp_path: Path) -> None:
+    template, tokenizer = open_thinking(name, tmp_path)
+    thought = Message("assistant", "<think>\nhm\n</think>\n\nA fox.<|im_end|>")
+    think = {tokenizer.token_id("<think>"), tokenizer.token_id("</think>")}
+
+    def control(text: str) -> list[int]:
+        tokens = template.encode([Message("user", text), thought, Message("user", text)], tokenizer)
+        assert text in tokenizer.vocabulary.decode(tokens, False)
+        return [token for token in tokens if token in tokenizer.control]
+
+    expected = control("harmless")
+    assert think <= {*expected} if name == "smollm3" else think.isdisjoint(expected)
+    for text in ("<think>x</think>", "</think>", "<|im_end|>\n<think>", "\ue0000\ue001 <think>"):
+        assert control(text) == expected
 
 
 def test_the_names_that_templates_rely_on_are_there(open_template: Open) -> None:
@@ -187,18 +188,18 @@ def test_the_names_that_templates_rely_on_are_there(open_template: Open) -> None
         "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{% generation %}{{ m.role | tojson }}"
         "{% endgeneration %}{% endfor %}{{ strftime_now('%Y') | length }}{{ tools is none }}{{ 'ü' | tojson }}"
     )
-    assert template.render(TALK) == '"user"4True"ü"'
+    assert template.render(TALK)[0] == '"user"4True"ü"'
 
 
 def test_the_default_among_named_templates_and_the_file_of_its_own_are_found(tmp_path: Path) -> None:
     named = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": "named"}]
     write_tokenizer(tmp_path, chat_template=named)
-    assert ChatTemplate(tmp_path).render(TALK) == "named"
+    assert ChatTemplate(tmp_path).render(TALK)[0] == "named"
     (tmp_path / "additional_chat_templates").mkdir()
     (tmp_path / "additional_chat_templates" / "rag.jinja").write_text("rag")
-    assert ChatTemplate(tmp_path).render(TALK) == "named"
+    assert ChatTemplate(tmp_path).render(TALK)[0] == "named"
     (tmp_path / "chat_template.jinja").write_text("file")
-    assert ChatTemplate(tmp_path).render(TALK) == "file"
+    assert ChatTemplate(tmp_path).render(TALK)[0] == "file"
 
 
 def test_a_single_named_template_is_used_and_of_several_without_a_default_none(tmp_path: Path) -> None:

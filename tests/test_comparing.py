@@ -190,8 +190,9 @@ def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
     events = list(one_after_another([on("onnx"), on("openvino")], question))
     results = [event.result for event in events if isinstance(event, Ended)]
     assert [one.placement for one in results] == ["onnx · cpu · f32", "openvino · cpu · f32"]
-    assert [one.usage.completion_tokens for one in results] == [24, 24]
-    assert comparing.likeness(results) == "The texts of both are equal: 24 tokens."
+    first, second = (one.usage.completion_tokens for one in results)
+    assert first == second > 8
+    assert comparing.likeness(results) == f"The texts of both are equal: {first} tokens."
     deltas: list[Delta] = [event.delta for event in events if isinstance(event, Wrote)]
     tokens = [token for delta in deltas for token in delta.tokens]
     assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)

@@ -61,6 +61,13 @@ class TestEveryFamily:
         assert np.abs(found - expected).mean() < CLOSE * expected.std()
 
 
+def test_the_context_ends_where_positions_of_long_texts_turn_otherwise(lowered: Lowered) -> None:
+    session = interpreted(lowered("phi3-longrope"))
+    assert session.context_length == open_case("phi3-longrope")[0].border == 24
+    with pytest.raises(ContextExceeded):
+        session.forward(np.zeros((1, 25), np.int64))
+
+
 @pytest.mark.parametrize("package", [package for package in ALL if package != SLICE], ids=str)
 @pytest.mark.parametrize("case", ["gpt2", "llama", "qwen3", "bloom", "gemma2"])
 def test_every_cache_policy_and_layout(case: str, package: Package, lowered: Lowered) -> None:

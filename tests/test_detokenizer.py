@@ -11,7 +11,6 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Vocabulary
 
 from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.errors import GenerationError
 from chatapp.generation.stop import StopStrings
 from chatapp.generation.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
@@ -241,7 +240,7 @@ def test_a_missing_or_damaged_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedCheckpoint, match="config.json"):
         Tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(GenerationError, match=r"cannot read .*tokenizer.json"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"cannot read .*tokenizer.json"):
         Tokenizer(tmp_path)
 
 
@@ -251,3 +250,25 @@ def test_truncation_left_in_the_file_does_not_shorten_prompts(tmp_path: Path) ->
     vocabulary.enable_truncation(2)
     vocabulary.save(str(path))
     assert len(Tokenizer(tmp_path).encode("one two three four five")) > 5
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("letter", "õ÷ÁýÀÿøúþüùöû日")
+def test_an_added_token_of_one_letter_is_that_letter_and_no_byte(letter: str, known: bool, tmp_path: Path) -> None:
+    path = write_tokenizer(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text())
+    place = 1 + max(content["model"]["vocab"].values())
+    place = content["model"]["vocab"].pop(letter, place) if known else place
+    content["model"]["vocab"].pop(letter, None)
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    if known:
+        content["model"]["vocab"][letter] = place
+    content["added_tokens"].append({"id": place, "content": letter, **flags})
+    path.write_text(json.dumps(content))
+    tokenizer = Tokenizer(tmp_path)
+    tokens = tokenizer.encode(f"F{letter}hr größer")
+    assert tokenizer.token_id(letter) in tokens
+    detokenizer = Detokenizer(tokenizer)
+    assert "".join(map(detokenizer.add, tokens)) + detokenizer.flush() == f"F{letter}hr größer"
+    assert tokenizer.decode(tokens) == f"F{letter}hr größer"
+    assert Detokenizer(tokenizer).describe(tokens[1]) == letter

@@ -16,6 +16,8 @@ import backends
 from backends import BackendError, Session
 from backends.foreign import Foreign, write
 from backends.openvino.exported import ForeignSession
+from chatapp import selection
+from chatapp.selection import Wish
 from model_store import Store, StoreError, UnsupportedCheckpoint, imports
 from model_store.convert import open_checkpoint
 
@@ -118,6 +120,17 @@ def test_of_the_ways_to_run_an_export_only_its_own_is_left(
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)
+def test_what_is_expected_of_an_export_is_its_own_backend(
+    export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "usual_order", lambda: ["openvino", "onnx"])
+    store = Store(tmp_path / "store")
+    model = store.get(str(export))
+    assert str(selection.expected(store, model, Wish())) == "onnx cpu exported"
+    assert {way.backend for way in selection.unmeasured(store, model, Wish())} == {"onnx"}
+
+
+@pytest.mark.parametrize("kind", ["onnx"], indirect=True)
 class TestOnnx:
     def change(self, export: Path, name: str, change: dict[str, str]) -> None:
         """Give the graph's inputs and outputs other names."""
@@ -172,6 +185,18 @@ class TestOnnx:
 
 @pytest.mark.parametrize("kind", ["openvino"], indirect=True)
 def test_an_openvino_model_without_states_is_refused(export: Path, store: Store) -> None:
-    openvino.save_model(openvino.convert_model(EXPORTS / "onnx" / "onnx" / "model.onnx"), export / "openvino_model.xml")
+    stateless = openvino.Core().read_model(EXPORTS / "onnx" / "onnx" / "model.onnx")
+    openvino.save_model(stateless, export / "openvino_model.xml")
     with pytest.raises(BackendError, match="has no input beam_idx.*export with a cache"):
+        store.get(str(export))
+
+
+@pytest.mark.parametrize("kind", ["openvino"], indirect=True)
+def test_a_damaged_openvino_model_is_refused_with_the_reason(export: Path, store: Store) -> None:
+    graph, weights = export / "openvino_model.xml", export / "openvino_model.bin"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(BackendError, match=r"OpenVINO cannot read .*openvino_model.xml: Incorrect weights in bin file"):
+        store.get(str(export))
+    graph.write_text(graph.read_text()[:3000])
+    with pytest.raises(BackendError, match=r"OpenVINO cannot read .*openvino_model.xml: Error parsing element"):
         store.get(str(export))

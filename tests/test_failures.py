@@ -13,7 +13,7 @@ from chatapp import listings
 from chatapp.calibration import Candidate
 from chatapp.generation import Engine, Options
 from chatapp.generation.fallback import FallbackSession
-from chatapp.selection import Wish, machine, measured, open_engine, record
+from chatapp.selection import Wish, add, machine, measured, open_engine
 from model_store import Store
 
 pytestmark = pytest.mark.skipif(not backends.openvino.devices(), reason="OpenVINO is the backend that fails here")
@@ -28,7 +28,7 @@ def model(store: Store, checkpoint: MakeCheckpoint) -> str:
         replace(ONNX, candidate=Candidate(backend, "cpu", "f32"), p50=seconds)
         for backend, seconds in (("openvino", 0.001), ("onnx", 0.1))
     ]
-    record(store.root / model.name / "calibration.json", found)
+    add(store, model, found)
     return model.name
 
 

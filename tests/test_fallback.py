@@ -10,6 +10,7 @@ from backends import BackendError, ContextExceeded, Placement, Session
 from chatapp.generation import Engine, Options
 from chatapp.generation.fallback import FallbackSession, Opener
 from chatapp.generation.tokenizer import Tokenizer
+from model_store import StoreError
 
 SIZE = 400
 
@@ -47,6 +48,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(write_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
+@pytest.mark.usefixtures("one_by_one")
 @pytest.mark.parametrize("dies_at", [0, 1, 2, 7])
 @pytest.mark.parametrize("n", [1, 3])
 def test_the_text_is_the_same_as_if_nothing_had_happened(tokenizer: Tokenizer, dies_at: int, n: int) -> None:
@@ -59,6 +61,16 @@ def test_the_text_is_the_same_as_if_nothing_had_happened(tokenizer: Tokenizer, d
     assert [(delta.index, delta.text) for delta in deltas] == expected
     assert reasons == ["mortal failed on cpu: the driver was reset"]
     assert deltas[-1].usage and deltas[-1].usage.backend == engine.placement.backend == "scripted"
+
+
+def test_what_every_backend_would_meet_is_told_once() -> None:
+    def full() -> Session:
+        raise StoreError("the disk is full")
+
+    reasons: list[str] = []
+    with pytest.raises(StoreError, match="the disk is full"):
+        FallbackSession([full, healthy], reasons.append)
+    assert reasons == []
 
 
 def test_rows_that_differ_from_the_first_token_are_read_again_too() -> None:

@@ -13,6 +13,7 @@ from backends.decoder import Decoder
 from backends.reference import Session as ReferenceSession
 from model_store import families
 from model_store.checkpoint import Checkpoint
+from model_store.errors import UnsupportedCheckpoint
 from model_store.rope import rope
 from model_store.weights import Canonical
 
@@ -140,6 +141,50 @@ def test_rope_scaling_is_read_from_old_and_new_fields() -> None:
     theta = parameters.pop("rope_theta")
     old = {**config, "rope_theta": theta, "rope_scaling": parameters}
     assert families.find(old).decoder(old) == decoder_of("llama-tied_scaled")
+
+
+PARTIAL = {"partial_rotary_factor": 0.5, "rotary_pct": 0.5, "rotary_dim": 8}
+THETA = {"rotary_emb_base": 77.0}
+SCALED = {"rope_theta": 77.0, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}
+SCORES = {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True}
+UNREAD: dict[str, dict[str, object]] = {
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "starcoder2", "smollm3", "gemma2"), {**PARTIAL, **THETA}),
+    "gemma": {**PARTIAL, "hidden_activation": "relu"},
+    "gemma2": {**PARTIAL, "hidden_act": "relu"},
+    "gemma3_text": {**PARTIAL, "hidden_act": "relu", "attn_logit_softcapping": 2.0},
+    "phi": {"rotary_pct": 0.25, "rotary_dim": 4},
+    "phi3": {"rotary_pct": 0.25, "rotary_dim": 4},
+    "gpt_neox": {"rotary_dim": 8, "rope_theta": 77.0},
+    "gptj": {**SCALED, **SCORES, "partial_rotary_factor": 0.75},
+    "codegen": {**SCALED, **SCORES},
+    "gpt_bigcode": {"scale_attn_by_inverse_layer_idx": True},
+}
+"""Fields that other families have, and that transformers does not read in these."""
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_fields_of_other_families_change_nothing(case: str) -> None:
+    config = {**Checkpoint(GOLDEN / case).config, "rope_parameters": None}
+    assert families.find(config).decoder({**config, **UNREAD[case]}) == families.find(config).decoder(config)
+
+
+def test_of_old_and_new_fields_for_the_same_scaling_the_old_ones_count() -> None:
+    config = {"max_position_embeddings": 64, "rope_theta": 50.0}
+    old, new = {"type": "linear", "factor": 3.0}, {"rope_type": "linear", "factor": 5.0, "rope_theta": 7.0}
+    both = rope({**config, "rope_scaling": old, "rope_parameters": new}, 16)
+    assert both == rope({**config, "rope_scaling": old}, 16) != rope({**config, "rope_parameters": new}, 16)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 5.0}}},
+        {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "partial_rotary_factor": 0.5},
+    ],
+)
+def test_positions_that_transformers_cannot_compute_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedCheckpoint, match="rotary positions .* not supported here"):
+        rope({"max_position_embeddings": 64, **fields}, 16)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -207,6 +207,26 @@ def test_a_snippet_is_short_whatever_the_text(history: History) -> None:
         assert [one.snippet[start:end] for start, end in one.marks] == ["needle"]
 
 
+def test_a_title_is_made_of_the_words_behind_what_is_attached_before_them(history: History) -> None:
+    said = "$ git log (exit code 0):\n```\none\ntwo\n```\n\nwhat happened?", "a.py:\n```py\nx\n```", "so:\n```\nno end"
+    for text in said:
+        history.add(history.create().id, "user", text, parent=None)
+    assert [one.title for one in history.list()][::-1] == ["what happened?", "a.py: ```py x ```", "so: ``` no end"]
+
+
+def test_titles_come_first_then_what_was_used_last_wherever_it_was_stored(history: History) -> None:
+    numbers = {}
+    rows = [("b", "best = way list", 300.0), ("Best way: list", "-", 100.0), ("c", "best = way list", 200.0)]
+    for title, text, used in rows:
+        one = history.create(title=title)
+        said = history.add(one.id, "user", text, parent=None)
+        history.connection.execute("UPDATE conversations SET updated = ? WHERE id = ?", (used, one.id))
+        numbers[title] = (one.id, said.id)
+    found = [(one.conversation.title, one.message) for one in history.search("best way list")]
+    assert found == [("Best way: list", None), ("b", numbers["b"][1]), ("c", numbers["c"][1])]
+    assert [one.conversation.title for one in history.search("best =")] == ["b", "c"]
+
+
 def test_titles_are_searched_and_deleted_conversations_are_not(history: History) -> None:
     [first] = ask(history, "hello")
     history.rename(first.conversation, "Greetings")

@@ -1,19 +1,26 @@
 """Conversations as files of our own: what is exported is harmless, and what is imported is understood or refused."""
 
+import random
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conversations import bring_in, said
+from markdown_it import MarkdownIt
 
 from chatapp.generation import Alternative, Token
 from chatapp.history import Conversation, History, Message, NotUnderstood
-from chatapp.history.exports import as_html, as_json, as_markdown, harmless
+from chatapp.history.exports import as_json, as_markdown
 from chatapp.history.imports import read
+from chatapp.history.inert import harmless
+from chatapp.history.pages import as_html, rendered
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -65,11 +72,11 @@ def test_nothing_in_a_page_runs_loads_or_links(history: History) -> None:
     plain, hostile = kept(history, "a", "b"), kept(history, *HOSTILE)
     history.rename(hostile, "</title><script>")
     pages = [Page(as_html([(history.get(one), history.messages(one))])) for one in (plain, hostile)]
-    assert set(pages[1].tags) == set(pages[0].tags)
+    assert set(pages[1].tags) - set(pages[0].tags) == {"pre", "code"}
     assert not set(pages[1].tags) & {"script", "img", "a", "link", "iframe", "b"}
     assert pages[1].attributes == {"lang", "charset", "http-equiv", "content", "name", "class"}
     texts = [text.strip("\n") for text in pages[1].texts]
-    assert HOSTILE[0] in texts and "</title><script>" in texts
+    assert HOSTILE[0] in texts and "</title><script>" in texts and HOSTILE[2] in texts
     text = as_html([(history.get(hostile), history.messages(hostile))])
     assert "default-src 'none'" in text
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", text)
@@ -80,22 +87,125 @@ def test_nothing_in_a_page_runs_loads_or_links(history: History) -> None:
     [
         ("plain **bold** `code` 1 < 2", "plain **bold** `code` 1 < 2"),
         ("<b>x</b>", "&lt;b>x&lt;/b>"),
-        ("[a](javascript:x) ![b](http://c)", "[a]\\(javascript:x) ![b]\\(http://c)"),
-        ("[a]: http://b", "[a]\\: http://b"),
+        ("[a](javascript:x) ![b](http://c)", "[a]\\(javascript:x) ![b]\\(`http://c`)"),
+        ("[a]: http://b", "[a]\\: `http://b`"),
         ("[a][b]", "[a]\\[b]"),
         ("```html\n<b>[a](b)\n```\n<b>", "```html\n<b>[a](b)\n```\n&lt;b>"),
         ("````\n```\n<b>\n````\n<i>", "````\n```\n<b>\n````\n&lt;i>"),
         ("~~~\n```\n<b>\n~~~", "~~~\n```\n<b>\n~~~"),
         ("```\n<b>", "```\n<b>\n```"),
-        ("``` a`b\n<b>", "``` a`b\n&lt;b>"),
-        ("  ```\n```\n<b>\n```", "  ```\n```\n&lt;b>\n```"),
-        ("> ```\n```\n<b>\n```", "> ```\n```\n&lt;b>\n```"),
-        ("```\n   ```\n<b>\n```", "```\n   ```\n&lt;b>\n```"),
+        ("``` a`b\n<b>", "\\`\\`\\` a\\`b\n&lt;b>"),
+        ("  ```\n<b>\n```", "  \\`\\`\\`\n&lt;b>\n\\`\\`\\`"),
+        ("> ```\n```\n<b>\n```", "> ```\n```\n<b>\n```"),
+        ("1. a\n\n   ```\n   <b> www.x.de\n   ```\n   <b>", "1. a\n\n   ```\n   <b> www.x.de\n   ```\n   &lt;b>"),
+        ("```\n   ```\n<b>", "```\n   ```\n&lt;b>"),
         ("\x1b[2J", "␛[2J"),
     ],
 )
 def test_in_markdown_only_blocks_of_code_stay_as_they_were(text: str, becomes: str) -> None:
     assert harmless(text) == becomes
+
+
+ADDRESSES = [
+    "see https://evil.example, www.evil.example and a@b.cd.",
+    "(evil.com) *evil.com* **https://x.y/a_b**",
+    "mailto:a@b.cd",
+    "`code`https://x.y`code`",
+    "a `x https://evil.com",
+    "don`t https://x.y `q`",
+    "| a `x | https://evil.com` |\n|--|--|",
+    "| a | b |\n|--|--|\n| `q | https://evil.com` |",
+    "\\https://evil.com \\\\https://evil.com",
+    "https&#58;//x.y a&commat;b.cd",
+    "https\\://x.y a\\@b.cd evil\\.com",
+    "[a]:http://b\n\n[a]",
+    "``*&#64;http://e.com/a_b)\\```",
+    "//evil.com file.py",
+    "~~https://evil.com~~",
+    "1. a\n2. ```https://evil.com```",
+    "```https://evil.com```",
+    "x\n    ```\n    https://evil.com",
+    "# https://evil.com",
+    "- a@b.cd\n- [x] ftp://a.b",
+    "<https://evil.com> <a@b.cd>",
+    "HTTP://EVIL.COM WWW.EVIL.COM",
+]
+
+
+def viewers() -> dict[str, Callable[[str], str]]:
+    """Viewers of Markdown that make links of addresses; cmark-gfm and mistune where they are installed."""
+    found: dict[str, Callable[[str], str]] = {
+        "markdown-it": MarkdownIt("gfm-like").render,
+        "markdown-it with HTML": MarkdownIt("commonmark", {"linkify": True, "html": True}).enable("linkify").render,
+    }
+    if find_spec("cmarkgfm"):
+        found["cmark-gfm"] = import_module("cmarkgfm").github_flavored_markdown_to_html
+    if find_spec("mistune"):
+        found["mistune"] = import_module("mistune").create_markdown(plugins=["url", "table", "strikethrough"])
+    return found
+
+
+VIEWERS = viewers()
+
+
+@pytest.mark.parametrize("viewer", VIEWERS)
+def test_no_viewer_makes_a_link_of_an_address_in_markdown(viewer: str) -> None:
+    chance = random.Random(5)
+    pieces = [*" ".join(ADDRESSES).split(" "), *"`|*_~()[]<>\n.:/@\\", "```", "\n\n", "- ", "> ", "&#64;", "&period;"]
+    mixed = ["".join(chance.choice(pieces) for _ in range(chance.randint(2, 12))) for _ in range(400)]
+    for text in [*ADDRESSES, *mixed]:
+        page = Page(VIEWERS[viewer](harmless(text)))
+        assert not {"a", "img", "script"} & set(page.tags), text
+
+
+@pytest.mark.parametrize("text", ADDRESSES[:4])
+def test_an_address_in_markdown_reads_as_it_did(text: str) -> None:
+    shown = "".join(Page(VIEWERS["markdown-it"](harmless(text))).texts)
+    assert shown.strip() == re.sub(r"[*`]", "", text)
+
+
+RENDERED = """\
+# Title
+
+Some **bold** and *slanted* `code`, [a](http://b) ![c](d) <b>
+
+1. one
+2. two
+
+> said
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+```python
+def f(): return "<x>"
+```
+
+```nolanguage
+<y>
+```
+"""
+
+
+def test_a_page_is_rendered_with_headings_lists_tables_and_coloured_code(history: History) -> None:
+    one = kept(history, RENDERED, "fine")
+    text = as_html([(history.get(one), history.messages(one))])
+    page = Page(text)
+    assert {"h3", "ol", "li", "blockquote", "table", "strong", "em", "code", "pre", "span", "time"} <= set(page.tags)
+    assert not {"a", "img", "b", "script", "link"} & set(page.tags)
+    assert '<span class="k">def</span>' in text and "&lt;y&gt;" in text and "prefers-color-scheme: dark" in text
+    assert "[a](http://b) ![c](d) <b>" in "".join(page.texts) and "http" not in re.sub("http(://b|-equiv)", "", text)
+    assert "Model (tiny), length" in "".join(page.texts)
+
+
+@pytest.mark.parametrize(
+    "text", ["*a_ " * 40_000, "`" * 150_000, "> " * 90_000, "- " * 90_000, "| a " * 50_000, "[" * 200_000]
+)
+def test_a_page_of_whatever_a_model_wrote_is_made_soon(text: str, history: History) -> None:
+    start = time.monotonic()
+    assert rendered(text) and harmless(text[:20_000])
+    assert time.monotonic() - start < 5
 
 
 def test_a_conversation_reads_well_in_markdown(history: History) -> None:
@@ -124,8 +234,8 @@ def test_titles_and_names_cannot_leave_their_line(history: History) -> None:
     assert (conversation.title, conversation.model) == ("a title ``` <b>", "a model ```")
     strange = replace(conversation, title="x\n```\n<b>", model="m\n```")
     markdown = as_markdown(strange, [replace(history.messages(1)[0], model="m\n```")])
-    assert markdown.startswith("# x ``` &lt;b>\n\n*m ```, ")
-    assert "\n## You (m ```)\n" in markdown
+    assert markdown.startswith("# x \\`\\`\\` &lt;b>\n\n*m \\`\\`\\`, ")
+    assert "\n## You (m \\`\\`\\`)\n" in markdown
 
 
 # Our own

@@ -1,6 +1,7 @@
 """GGUF files made to do harm, or cut off: refused by name, without memory or time, and nothing is written."""
 
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,3 +181,19 @@ def test_numbers_that_are_none_are_refused_by_the_tensors_name(tmp_path: Path) -
     for precision in ("int8-32", "f32"):
         with pytest.raises(UnsupportedCheckpoint, match="blk.0.attn_output.weight holds NaN or infinite"):
             store.lowered(model, "onnx", precision)
+
+
+def test_millions_of_empty_strings_are_refused_at_once(tmp_path: Path) -> None:
+    path, count = tmp_path / "many.gguf", 12_000_000
+    with path.open("wb") as file:
+        file.write(header(keys=1, body=text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, count)))
+        file.truncate(file.tell() + 8 * count)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            UnsupportedCheckpoint, match=r"tokenizer\.ggml\.tokens has 12,000,000 strings, and no vocabulary"
+        ):
+            read_header(path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -15,8 +15,9 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from chatapp.clipboard import code_blocks
-from chatapp.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, rendered, tamed
+from chatapp.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, tamed
 from chatapp.terminal import printable
+from chatapp.tui.chat.code_theme import Coloured
 from chatapp.tui.chat.formatted import Formatted
 from chatapp.tui.chat.notebook import Notebook
 from chatapp.tui.prompt import Prompt
@@ -60,7 +61,7 @@ async def update(widget: Widget, text: str) -> None:
 async def settle(widget: Widget, text: str) -> None:
     """As an answer is shown that is long past."""
     assert isinstance(widget, Static)
-    widget.update(rendered(text))
+    widget.update(Coloured(text, widget.app))
 
 
 async def put(widget: Widget, text: str) -> None:

@@ -114,6 +114,17 @@ def test_pulls_wait_for_each_other_while_a_question_is_answered_at_once(
     assert not any(one.state == "running" for one in witness.of(second))
 
 
+def test_what_is_waited_for_is_told_at_once(
+    witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint
+) -> None:
+    publish(loopback, checkpoint, "one")
+    loopback.fault("/api/models", status=503)
+    job = witness.ended(witness.jobs.add("plan", "org/one"))
+    assert job.state == "done" and job.facts["event"] == "plan"
+    notes = list(dict.fromkeys(one.note for one in witness.of(job)))
+    assert notes[:2] == ["", "127.0.0.1 answers 503; trying again in 0.5 s"] and job.note == ""
+
+
 def test_what_fails_says_why_in_a_line(witness: Witness, loopback: LoopbackHub) -> None:
     job = witness.ended(witness.jobs.add("pull", "org/none"))
     assert job.state == "failed"

@@ -241,4 +241,4 @@ def test_continuing_with_a_base_model_is_refused(chatapp: Run, checkpoint: MakeC
     greet(database, "hello")
     done = chatapp("run", "-c", str(checkpoint()), "more")
     assert done.returncode == 1
-    assert "has no chat template: it cannot go on with a conversation" in done.stderr
+    assert "has no chat template: it cannot continue a conversation" in done.stderr

@@ -27,14 +27,14 @@ WORDS = (
 
 def rows(wrapped: WrappedDocument) -> object:
     """All that it knows."""
-    document = wrapped.document
-    return (
-        [wrapped.get_sections(row) for row in range(document.line_count)],
-        [wrapped.location_to_offset((row, column)) for row in range(2) for column in range(len(document[row]) + 1)],
-        wrapped._offset_to_line_info,
-        wrapped._line_index_to_offsets,
-        wrapped.height,
-    )
+    sections = [wrapped.get_sections(row) for row in range(wrapped.document.line_count)]
+    return sections, wrapped._offset_to_line_info, wrapped._line_index_to_offsets, wrapped.height
+
+
+def offsets(wrapped: WrappedDocument) -> object:
+    """Where characters of the first two lines stand, a few of every row."""
+    lengths = [len(wrapped.document[row]) for row in range(2)]
+    return [wrapped.location_to_offset((row, column)) for row in range(2) for column in range(0, lengths[row] + 1, 9)]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -56,6 +56,7 @@ def test_a_change_wraps_a_line_as_wrapping_all_of_it_would(seed: int) -> None:
         anew = WrappedDocument(document)
         anew.wrap(20, 4)
         assert rows(wrapped) == rows(anew)
+    assert offsets(wrapped) == offsets(anew)
 
 
 def test_the_rows_of_a_line_are_those_that_it_would_be_divided_into() -> None:

@@ -156,7 +156,7 @@ def test_rows_that_read_several_tokens_at_once_get_what_each_gets_alone(
 def test_a_processor_computes_in_16_bits_only_with_pages_and_integers(
     precision: str, pages: tuple[str, str], states: tuple[str, str]
 ) -> None:
-    facts = Facts(64, 320, precision, None, None)
+    facts = Facts(64, 320, precision, None, None, 0)
     for paged, (computed, kept) in (True, pages), (False, states):
         chosen = properties("CPU", facts, pages=paged)
         assert chosen.get("INFERENCE_PRECISION_HINT", "") == computed
@@ -266,7 +266,8 @@ def test_only_devices_that_are_there_are_opened(tmp_path: Path) -> None:
 def test_the_runtime_is_imported_without_its_converter_and_telemetry(tmp_path: Path) -> None:
     lower(GOLDEN / "gpt2", tmp_path)
     code = "import sys; from pathlib import Path; import backends; "
-    code += f"backends.get('openvino').load(Path({str(tmp_path)!r}), device='cpu'); print(sorted(sys.modules))"
+    code += f"backends.get('openvino').load(Path({str(tmp_path)!r}), device='cpu'); "
+    code += "print([name for name, module in sys.modules.items() if module])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "openvino" in done.stdout
-    assert "ovc" not in done.stdout and "telemetry" not in done.stdout
+    assert "ovc" not in done.stdout and "openvino_telemetry" not in done.stdout

@@ -115,10 +115,27 @@ def test_several_lines_are_one_message_and_nothing_in_them_is_a_command(terminal
     terminal.until("one\r\ntwo\r\n")
 
 
+def test_a_command_is_run_and_its_output_goes_with_the_next_message(terminal: Terminal, home: Path) -> None:
+    terminal.until("You: ")
+    terminal.type(ENDLESS + "/set parameter max_tokens 2\n")
+    terminal.until("You: ")
+    terminal.until("You: ")
+    terminal.type("!echo $((40 + 2)); exit 3\n")
+    terminal.until("42\r\nexit code 3")
+    terminal.type("!!why?\n")
+    terminal.until("2 tokens")
+    terminal.until("You: ")
+    terminal.type("more\n")
+    terminal.until("2 tokens")
+    with History(home / "history.db") as history:
+        said = [one.text for one in history.messages(history.list()[0].id) if one.role == "user"]
+    assert said == ["!why?\n\n$ echo $((40 + 2)); exit 3 (exit code 3):\n```\n42\n```", "more"]
+
+
 def test_what_is_wrong_is_told_and_the_loop_goes_on(terminal: Terminal) -> None:
     terminal.until("You: ")
     terminal.type("/claer\n")
-    terminal.until("Error: there is no command /claer; did you mean /clear?")
+    terminal.until("Error: unknown command /claer; did you mean /clear?")
     terminal.type("/load nowhere\n")
     terminal.until("Error: ")
     terminal.type("/again\n")
@@ -309,7 +326,7 @@ def test_another_model_goes_on_with_the_conversation(desk: Desk, checkpoint: Mak
 def test_a_base_model_cannot_go_on_with_a_conversation_but_can_begin(desk: Desk, checkpoint: MakeCheckpoint) -> None:
     base = checkpoint("base")
     desk.do("hello")
-    with pytest.raises(InputError, match="has no chat template: it cannot go on with a conversation; /clear"):
+    with pytest.raises(InputError, match="has no chat template: it cannot continue a conversation; use /clear"):
         desk.do(f"/load {base}")
     assert desk.do("and you?") == "Whales sing."
     desk.do("/clear")

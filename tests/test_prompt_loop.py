@@ -106,7 +106,7 @@ def test_several_lines_are_one_message_between_fences(terminal: Terminal) -> Non
 def test_an_unknown_command_is_named_and_help_lists_them_all(terminal: Terminal) -> None:
     terminal.until(">>> ")
     terminal.type("/wat\n")
-    terminal.until("Error: there is no command /wat")
+    terminal.until("Error: unknown command /wat")
     terminal.type("/?\n")
     assert "/clear " in terminal.until("begin and end a text of several lines")
 

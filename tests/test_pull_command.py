@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, MakeCheckpoint, Run, write_tokenizer
+from drill_faults import drill as pulls_under_faults
 from drill_pull import drill
 from loopback_hub import LoopbackHub
+
+pytestmark = pytest.mark.process
 
 GOLDEN = ROOT / "tests" / "golden"
 HUGE = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
@@ -320,3 +323,8 @@ def test_twenty_kills_leave_the_model_whole_or_absent(tmp_path: Path) -> None:
     seed = time.time_ns()
     print(f"seed {seed}")
     assert drill(tmp_path, 20, seed=seed).startswith("20 kills")
+
+
+@UNIX
+def test_pulls_under_faults_leave_the_model_whole_or_absent_and_the_next_brings_it(tmp_path: Path) -> None:
+    assert "4 pulls under faults" in pulls_under_faults(tmp_path, 4, seed=5)

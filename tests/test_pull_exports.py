@@ -17,6 +17,8 @@ from model_store import Store, StoreError, UnsupportedCheckpoint, copies, pull, 
 from model_store.pull import Plan
 from model_store.web import Site
 
+pytestmark = pytest.mark.process
+
 EXPORTS, GOLDEN = ROOT / "tests" / "golden_exports", ROOT / "tests" / "golden" / "llama" / "golden.npz"
 KINDS = {"onnx": "onnx/model.onnx", "openvino": "openvino_model.xml"}
 

@@ -1,20 +1,24 @@
 """A whole pull, metadata and bytes, where a proxy stands in between, the Hub redirects, or the clock jumps."""
 
 import itertools
+import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import MakeCheckpoint, Run
+from conftest import ROOT, MakeCheckpoint, Run
 from loopback_hub import LoopbackHub
 
 from model_store import Store, StoreError, pull
 from model_store.partial import Wanted
 from model_store.progress import Tracker, Transfer
 from model_store.web import Patience, Site
+
+pytestmark = pytest.mark.process
 
 QUICK = Patience(stall=5, tries=3, pause=0.01)
 PUBLIC = "http://hub.example"
@@ -74,14 +78,24 @@ def test_what_needs_no_proxy_gets_none(chatapp: Run, loopback: LoopbackHub, monk
     assert hosts(loopback) == {loopback.url.removeprefix("http://")}
 
 
+def test_a_token_is_not_sent_where_it_can_be_read(
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("http_proxy", loopback.url)
+    done = chatapp("pull", "org/tiny", "--dry-run")
+    assert done.returncode == 1 and "anybody on the way could read your token" in done.stderr
+    assert not loopback.requests
+
+
 # Redirects of the API
 
 
 @pytest.fixture
 def redirected(chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """What a pull with a token complains about where the API redirects to a place."""
+    """What a pull complains about where the API redirects to a place."""
     monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
-    monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("http_proxy", loopback.url)
     monkeypatch.setenv("no_proxy", "")
 
@@ -105,9 +119,15 @@ def test_the_api_does_not_lead_into_one_s_own_network(
 
 
 def test_another_host_may_answer_for_the_api_and_is_not_told_the_token(
-    loopback: LoopbackHub, redirected: Callable[[str], str]
+    loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not redirected("http://mirror.example/api/models/org/tiny?blobs=true")
+    """Which `site` would not send over http:// to another machine at all."""
+    moved = {"Location": "http://mirror.example/api/models/org/tiny?blobs=true"}
+    loopback.fault("/api/models", status=307, headers=moved, body=b"")
+    code = "from pathlib import Path\nfrom model_store import pull, web\n"
+    code += f"pull.plan(Path('nowhere'), 'org/tiny', site=web.Site({PUBLIC!r}, 'secret'))"
+    environment = {**os.environ, "http_proxy": loopback.url, "no_proxy": ""}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)
     asked = [(one.host, one.authorized) for one in loopback.asked("/api/models")]
     assert asked == [("hub.example", True), ("mirror.example", False)]
     assert all(one.host == "hub.example" and one.authorized for one in loopback.asked("/resolve/"))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hub_facts import Listing
 from loopback_hub import LoopbackHub
-from pulls import ORG, QUICK, everything, sharded
+from pulls import ORG, QUICK, Pull, everything, sharded
 
-from model_store import Store, StoreError, UnsupportedCheckpoint, pull
+from model_store import Store, StoreError, UnsupportedCheckpoint, choice, pull
+from model_store.partial import Wanted
 from model_store.pull import Plan
 
 
@@ -60,6 +61,15 @@ def test_what_the_hub_says_is_said_to_the_user(
         planned(name)
 
 
+@pytest.mark.parametrize("file", ["config.json", "safetensors"])
+def test_a_file_that_trickles_while_a_pull_is_planned_is_given_up(
+    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, file: str
+) -> None:
+    loopback.fault(file, rate=100, times=9)
+    with pytest.raises(StoreError, match=r"only \d+ bytes came in \d seconds, 3 times in a row"):
+        planned()
+
+
 @pytest.mark.parametrize("status", [429, 503, 500])
 def test_a_busy_hub_is_asked_again(
     planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, status: int
@@ -86,19 +96,33 @@ HOSTILE_NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
-def test_a_name_that_leads_out_of_the_folder_is_refused(
-    store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, tmp_path: Path, name: object
+ODD_NAMES = ["runs/10:00/x", "what?.md", "a|b.txt", 'docs/"q".md', "con.py", "assets/aux/x.png"]
+
+
+def test_names_that_lead_out_of_the_folder_or_are_odd_cost_nothing_where_nobody_needs_them(
+    store: Store, pulling: Pull, folder: Path, loopback: LoopbackHub, tmp_path: Path
 ) -> None:
     before = everything(tmp_path)
+    loopback.edit_listing = lambda listing: [
+        *({**listing[0], "rfilename": name} for name in (*HOSTILE_NAMES, *ODD_NAMES)),
+        *listing,
+        {**listing[0], "rfilename": "picture.png", "size": -1, "blobId": None},
+    ]
+    kept = {path.name for path in pulling().iterdir()}
+    assert kept - {"pull.json"} == {path.name for path in folder.iterdir()}
+    inside = store.root.relative_to(tmp_path).as_posix()
+    assert [name for name in everything(tmp_path) if not name.startswith(inside)] == before
 
-    def edit(listing: Listing) -> Listing:
-        return [*listing, {**listing[0], "rfilename": name}]
 
-    loopback.edit_listing = edit
-    with pytest.raises(StoreError, match=r"nothing was fetched|does not answer as the Hub"):
-        planned()
-    assert everything(tmp_path) == before
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
+def test_a_name_that_leads_out_of_the_folder_is_refused_where_it_would_be_fetched(name: object) -> None:
+    index = Wanted("model.safetensors.index.json", 7, "0" * 40)
+    listing = choice.Listing([(name, 7, "0" * 40), (index.name, 7, "0" * 40)])
+    with pytest.raises(StoreError, match="nothing was fetched"):
+        choice.shards(index, {"weight_map": {"x": name}}, listing)
+    if isinstance(name, str):
+        with pytest.raises(StoreError, match="nothing was fetched"):
+            listing[name]
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 60, 10**30, 1.5, "7", None, True])

@@ -73,7 +73,11 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(
     before = everything(tmp_path)
     with pytest.raises(StoreError):
         pull.fetch(store.root, planned(), on_transfer=lambda now: None, patience=QUICK)
-    assert set(everything(tmp_path)) - set(before) <= {"models/.locks", "models/.locks/org--tiny"}
+    assert set(everything(tmp_path)) - set(before) <= {
+        "models/.bandwidth.json",
+        "models/.locks",
+        "models/.locks/org--tiny",
+    }
 
 
 def test_a_folder_of_the_user_is_not_taken_for_a_pulled_model(

@@ -20,7 +20,10 @@ from model_store.hub import Repository
 from model_store.partial import Wanted
 from model_store.web import Patience, Site
 
-pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate"),
+]
 QUICK = Patience(stall=5, tries=3, pause=0.01)
 CONTENT = os.urandom(1_000_000)
 

@@ -8,9 +8,9 @@ import pytest
 from conftest import MakeCheckpoint
 
 import backends
-from backends import BackendError
+from backends import BackendError, Session
 from chatapp import selection
-from chatapp.calibration import Candidate, Measured
+from chatapp.calibration import Candidate, Measured, Stopped
 from chatapp.selection import Wish, cost, measured, open_engine, ranked
 from model_store import Store, StoredModel
 
@@ -132,3 +132,81 @@ def test_a_device_that_is_not_there_is_refused(store: Store, model: StoredModel)
         measured(store, model, Wish(device="gpu"), calibrate=Calibrations())
     with pytest.raises(BackendError, match="onnx has no device 'gpu' here; choose from cpu"):
         open_engine(store, model.name, Wish("onnx", "gpu"))
+
+
+# What runs before anything was measured
+
+
+def test_an_answer_waits_for_no_measurement(store: Store, model: StoredModel) -> None:
+    def never(*given: object, **rest: object) -> Measured:
+        raise AssertionError("somebody waits")
+
+    assert [str(way) for way in selection.runnable(store, model, Wish())] == ["onnx cpu int8", "other cpu int8"]
+    engine = open_engine(store, model.name, Wish(), on_fallback=never)
+    assert engine.placement.backend == "onnx"
+    assert not (store.folder(model.name) / selection.RECORD).exists()
+
+
+def test_what_was_measured_comes_before_what_nobody_tried(store: Store, model: StoredModel) -> None:
+    other = replace(OTHER, candidate=Candidate("other", "cpu", "int8"))
+    selection.add(store, model, [other])
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other", "onnx"]
+    selection.add(store, model, [replace(other, failure="its logits are wrong")])
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["onnx"]
+    assert [way.backend for way in selection.unmeasured(store, model, Wish())] == ["onnx"]
+
+
+def test_a_measurement_goes_on_where_it_was_stopped(store: Store, model: StoredModel) -> None:
+    calibrate = Calibrations()
+
+    def stopped_at_the_second(*given: object, **rest: object) -> Measured:
+        if calibrate.asked:
+            raise Stopped
+        return calibrate(store, model.name, Candidate("onnx", "cpu", "int8"))
+
+    with pytest.raises(Stopped):
+        measured(store, model, Wish(), calibrate=stopped_at_the_second)
+    measured(store, model, Wish(), calibrate=calibrate)
+    assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
+    assert selection.unmeasured(store, model, Wish()) == []
+
+
+def test_what_fails_when_it_is_first_used_gives_way_and_is_not_tried_again(
+    store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, told = backends.get("onnx"), list[str]()
+    model = store.get(str(checkpoint()))
+
+    class Broken:
+        """A backend whose sessions cannot be loaded."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+        def load(self, *given: object, **rest: object) -> None:
+            raise BackendError("no such instruction")
+
+    monkeypatch.setattr(backends, "get", lambda name: Broken() if name == "onnx" else real)
+    for _ in range(2):
+        assert open_engine(store, model.name, Wish(), on_fallback=told.append).placement.device == "cpu"
+    assert told == ["no such instruction"]
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other"]
+
+
+def test_what_ended_the_program_twice_is_not_chosen_again(store: Store, model: StoredModel) -> None:
+    class Death(BaseException):
+        """Of the process, which runs no more of ours."""
+
+    def dies() -> Session:
+        note.rename(kept)  # what a dead process leaves
+        raise Death
+
+    note, kept = store.folder(model.name) / selection.FIRST_USE, store.root / "kept"
+    onnx = Candidate("onnx", "cpu", "int8")
+    for backend in ("onnx", "onnx", "other"):
+        assert selection.runnable(store, model, Wish())[0].backend == backend
+        with pytest.raises(Death):
+            selection.first_use(store, model, onnx, dies)
+        kept.rename(note)
+    selection.forget(store, model)
+    assert selection.runnable(store, model, Wish())[0] == onnx

@@ -17,6 +17,7 @@ def database(home: Path) -> Path:
 
 def test_conversations_are_listed_and_shown(chatapp: Run, database: Path) -> None:
     assert "No conversations yet" in chatapp("sessions", "ls").stderr
+    assert "No conversations yet" in chatapp("sessions", "list").stderr
     assert "no conversation yet" in chatapp("sessions", "show").stderr
     greet(database, "one", "two\x1b[2J")
     lines = chatapp("sessions", "ls").stdout.splitlines()

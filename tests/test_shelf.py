@@ -1,6 +1,7 @@
 """What the models screen lists, and what the first start offers."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from backends.decoder import Decoder
 from chatapp import offer, selection, shelf, shelf_details
 from chatapp.calibration import Candidate, Measured
 from chatapp.shelf import Machine, Row
-from model_store import Store, families, fit
+from chatapp.tui.models.sections import KINDS, sections
+from model_store import Store, bandwidth, families, fit
 from model_store.catalog import catalog
 from model_store.copies import copy
 from model_store.locks import alone
@@ -52,7 +54,7 @@ def measured(p50: float, device: str = "cpu") -> Measured:
 
 
 def keep_measured(store: Store, name: str, *found: Measured) -> None:
-    selection.record(store.folder(name) / "calibration.json", list(found))
+    selection.add(store, store.get(name), list(found))
 
 
 # What is here
@@ -86,9 +88,11 @@ def test_the_badge_tells_what_a_model_was_verified_against(store: Store, checkpo
     store.keep_verdict(variant, "cpu", {"passed": True, "reference": "PyTorch 2.9", "date": "2026-01-02T03:04:05"})
     row = row_of(store, model.name)
     assert (row.badge, row.against, row.place, row.precision) == ("verified", "PyTorch 2.9", "onnx · cpu", "int8")
-    assert ("check", "verified on onnx int8 cpu, 2026-01-02, against PyTorch 2.9") in shelf_details.details(
-        store, row, machine()
-    ).facts
+    assert (
+        "check",
+        "verified on onnx int8 cpu, 2026-01-02, against PyTorch 2.9: the rounding, the runtime and our reading"
+        " of config.json",
+    ) in shelf_details.details(store, row, machine()).facts
 
 
 def test_what_failed_verification_is_told_and_not_taken_for_the_way_it_runs(
@@ -102,7 +106,11 @@ def test_what_failed_verification_is_told_and_not_taken_for_the_way_it_runs(
     row = row_of(store, model.name)
     assert (row.badge, row.measured) == ("failed", False)
     facts = shelf_details.details(store, row, machine()).facts
-    assert ("check", "FAILED on onnx int8 cpu, 2026-01-02, against PyTorch; logits differ") in facts
+    assert (
+        "check",
+        "FAILED on onnx int8 cpu, 2026-01-02, against PyTorch: the rounding, the runtime and our reading"
+        " of config.json; logits differ",
+    ) in facts
 
 
 def test_a_model_that_cannot_be_read_is_listed_with_the_reason(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -134,7 +142,7 @@ def test_a_thousand_models_are_listed_at_once(store: Store, checkpoint: MakeChec
     this = machine()
     before = time.process_time()
     rows = shelf.read(store, this)
-    assert time.process_time() - before < 0.5  # a tenth where nothing else runs
+    assert time.process_time() - before < 2  # 0.1 where nothing else runs
     assert sum(row.measured for row in rows) == 1000
 
 
@@ -189,6 +197,7 @@ def test_what_removing_frees_is_known_before(stopped: Path) -> None:
     assert shelf_details.freed(store, row) == store.remove("org--tiny") > 200_000
 
 
+@pytest.mark.process
 def test_removing_frees_only_what_no_other_model_has(
     home: Path, tmp_path: Path, checkpoint: MakeCheckpoint, chatapp: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +224,7 @@ def test_removing_frees_only_what_no_other_model_has(
         (machine(), "well", ""),
         (machine(memory=8 * GB), "tight", "it takes 5.1 GB of this machine's 8.0 GB of memory"),
         (machine(memory=4 * GB), "no", "it takes 5.1 GB of memory, and this machine has 4.0 GB"),
-        (machine(disk_free=10 * GB), "no", "it takes 22.2 GB of disk, and 10.0 GB are free"),
+        (machine(disk_free=10 * GB), "no", "it takes 22.2 GB of disk, and 10.0 GB are free, of which 100 MB stay so"),
     ],
 )
 def test_a_model_that_does_not_fit_says_why_with_numbers(store: Store, this: Machine, fits: str, problem: str) -> None:
@@ -257,28 +266,31 @@ def test_a_search_leaves_out_what_the_catalogue_has() -> None:
 
 
 def test_what_can_be_offered_is_in_the_catalogue_for_anybody_to_chat_with() -> None:
-    for name in offer.BEST_FIRST:
+    for name in (*offer.SMALLEST_FIRST, offer.LAST):
         entry = catalog()[name]
         assert entry.kind == "chat" and not entry.gated and not entry.licence.startswith("other")
+    sizes = [catalog()[name].parameters for name in offer.SMALLEST_FIRST]
+    assert sizes == sorted(sizes) and catalog()[offer.LAST].parameters < sizes[0]
 
 
 @pytest.mark.parametrize(
     ("this", "name"),
     [
-        (machine(bandwidth=100 * GB), "phi-3-mini"),
-        (machine(bandwidth=20 * GB), "qwen2.5-1.5b-instruct"),
-        (machine(bandwidth=20 * GB, memory=2 * GB), "qwen2.5-0.5b-instruct"),
-        (machine(bandwidth=5 * GB, memory=GB), "smollm2-135m-instruct"),
-        (machine(disk_free=3 * GB), "smollm2-360m-instruct"),
+        (machine(bandwidth=100 * GB), "smollm2-360m-instruct"),
+        (machine(bandwidth=GB), "smollm2-360m-instruct"),  # as a loaded machine seems
+        (machine(disk_free=2 * GB), "smollm2-135m-instruct"),
+        (machine(memory=GB), "smollm2-135m-instruct"),
         (machine(disk_free=GB // 10), None),
-        (machine(bandwidth=GB), None),
     ],
 )
-def test_the_best_model_that_runs_well_is_offered(store: Store, this: Machine, name: str | None) -> None:
+def test_the_smallest_good_model_that_fits_is_offered_whatever_the_load(
+    store: Store, this: Machine, name: str | None
+) -> None:
     found = offer.best(shelf.read(store, this), this.disk_free)
     assert (found.names[0] if found else None) == name
     if found:
-        assert f"{name} (about " in found.text and " tokens/s)." in found.text
+        assert found.text == "Want to chat?"
+        assert re.fullmatch(rf"downloads {name} \(\d+ MB\)", found.does)
 
 
 def test_nothing_is_offered_where_a_model_chats_already(
@@ -291,7 +303,7 @@ def test_nothing_is_offered_where_a_model_chats_already(
 
 def test_an_offer_is_not_made_twice_nor_offline(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "home" / "offer.json"
-    monkeypatch.setattr(fit, "bandwidth", lambda: 20.0 * GB)
+    monkeypatch.setattr(bandwidth, "measure", lambda: 20.0 * GB)
     monkeypatch.setattr(fit, "memory", lambda: 16 * GB)
     assert offer.suggest(store, path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -304,3 +316,30 @@ def test_an_offer_is_not_made_twice_nor_offline(store: Store, tmp_path: Path, mo
     assert offer.suggest(store, path) is None
     path.write_text("{")
     assert offer.suggest(store, path)
+
+
+# What is recommended
+
+
+@pytest.mark.parametrize(
+    ("this", "names"),
+    [
+        (machine(bandwidth=100 * GB), {"qwen2.5-1.5b-instruct", "qwen2.5-coder-1.5b"}),
+        (machine(bandwidth=8 * GB), {"qwen2.5-0.5b-instruct", "qwen2.5-coder-0.5b"}),
+        (machine(bandwidth=GB // 10), set()),
+    ],
+)
+def test_of_each_kind_the_best_that_runs_well_is_recommended(store: Store, this: Machine, names: set[str]) -> None:
+    assert {row.name for row in shelf.read(store, this) if row.recommended} == names
+
+
+def test_models_that_people_look_for_come_first_and_the_recommended_before_all(store: Store) -> None:
+    rows = shelf.read(store, machine())
+    found = list(sections(rows, (), "", ""))
+    titles = [section.title.rpartition(" · ")[0] for section in found]
+    assert titles[0] == "Here" and titles[2:4] == ["Catalogue, chat", "Catalogue, code"]
+    assert titles[-1].startswith("Catalogue, English text")
+    assert [found[place].rows[0].recommended for place in (2, 3)] == [True, True]
+    assert {row.kind for row in rows if row.state == "absent"} == KINDS.keys()  # or some would not be listed
+    (left,) = [row.name for section in sections(rows, (), "recommended code", "") for row in section.rows]
+    assert left == "qwen2.5-coder-1.5b"

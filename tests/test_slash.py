@@ -52,6 +52,7 @@ from chatapp.slash import SlashError
         ("/set nohistory", SetHistory(False)),
         ("/show", Show("info")),
         ("/show license", Show("license")),
+        ("/show licence", Show("license")),
         ("/load qwen2.5", Load("qwen2.5")),
         ("/load './my model'", Load("./my model")),
         ("/model", Models()),
@@ -110,13 +111,13 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("/claer", "there is no command /claer; did you mean /clear?"),
+        ("/claer", "unknown command /claer; did you mean /clear?"),
         (
             "/usr/bin/env",
-            "there is no command /usr/bin/env; /? lists them, and a text that begins with a slash is written with two",
+            "unknown command /usr/bin/env; /? lists all; // sends a leading slash",
         ),
-        ("/", "there is no command /; /? lists them, and a text that begins with a slash is written with two"),
-        ("/set", "say what to set: parameter NAME VALUE, system TEXT, history or nohistory"),
+        ("/", "unknown command /; /? lists all; // sends a leading slash"),
+        ("/set", "say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory"),
         ("/set paramter seed 1", "there is no setting 'paramter'; did you mean parameter?"),
         ("/set format json", "answers have no set format here; ask for JSON in the message or the system prompt"),
         ("/set verbose", "there is nothing to switch: the latencies are always there"),
@@ -131,7 +132,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/set parameter logit_bias 5", "'5' is no value of logit_bias"),
         ("/set parameter top_p 1.5", "top_p must be above 0 and at most 1, not 1.5"),
         ("/set parameter temperature nan", "temperature must be 0 (greedy) or from 0.0001 to 100, not nan"),
-        ("/show licence", "there is no 'licence' to show; did you mean license?"),
+        ("/show lisense", "there is no 'lisense' to show; did you mean license?"),
         ("/load", "say which model after the command"),
         ("/clear all", "nothing follows this command, but here does 'all'"),
         ("/copy 0", "'0' is not the number of a code block; they are counted from 1"),
@@ -145,7 +146,7 @@ def test_what_is_no_command_is_refused_with_what_was_meant(line: str, says: str)
 
 
 def test_every_option_of_an_answer_can_be_set_but_those_of_the_screen() -> None:
-    assert set(parameters.PARAMETERS) == {field.name for field in fields(Options)} - {"n", "logprobs"}
+    assert set(parameters.PARAMETERS) == {field.name for field in fields(Options)} - {"n", "logprobs", "think"}
 
 
 @pytest.mark.parametrize("name", parameters.PARAMETERS)
@@ -156,10 +157,16 @@ def test_the_example_of_a_parameter_is_one(name: str) -> None:
 
 def test_help_tells_every_command_and_every_parameter() -> None:
     lines = slash.explain().splitlines()
-    assert len(lines) == len(slash.table()) + 1
+    assert len(lines) == len(slash.table()) + 2
     assert "/clear                     begin another conversation" in lines
     assert all(len(line) <= 80 for line in lines)
     for name in parameters.PARAMETERS:
         assert name in slash.explain("/set")
     assert slash.explain("/show").endswith("template, license or modelfile")
     assert slash.explain("/again") == "/again\n  answer the last question once more"
+
+
+def test_help_says_of_set_history_what_it_does() -> None:
+    told = slash.explain("/set")
+    assert "/set nohistory  begin another conversation, of which nothing is kept" in told
+    assert "/set history    begin another conversation, which is kept" in told

@@ -103,7 +103,7 @@ def test_santacoder_as_first_published_is_the_same_model(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("case", "old", "new"), [("gpt_neox", "embed_out", "lm_head"), ("gpt_neox-sequential", "embed_out", "lm_head")]
+    ("case", "old", "new"), [("gpt_neox", "embed_out", "lm_head"), ("gpt_neox-sequential_yarn", "embed_out", "lm_head")]
 )
 def test_the_head_has_another_name_in_some_versions(tmp_path: Path, case: str, old: str, new: str) -> None:
     folder = respelled(case, tmp_path, lambda found: {name.replace(old, new): value for name, value in found.items()})

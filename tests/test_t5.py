@@ -132,3 +132,10 @@ def test_a_feed_forward_with_and_without_a_gate_is_refused(folder: Path) -> None
 def test_the_unused_bias_of_old_checkpoints_is_passed_over(folder: Path) -> None:
     name = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
     rewrite(folder, lambda tensors: tensors.update({name: np.zeros((32, 2), np.float32)}))
+
+
+def test_where_an_untied_head_is_left_out_the_embedding_takes_its_place_unscaled(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(GOLDEN / "t5-flan", tmp_path / "flan"))
+    weights = rewrite(folder, lambda tensors: tensors.pop("lm_head.weight"))
+    assert weights["lm_head"].name == "embedding"
+    assert weights.decoder.output_scale == 1

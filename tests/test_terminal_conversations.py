@@ -41,6 +41,7 @@ def test_an_answer_streams_through_resizes_and_stops_and_the_engine_is_free_at_o
         terminal.wait_for("■ stopped")
         terminal.press("C-q")
         assert terminal.left() == 0
+    assert [file.name for file in folder.glob("history.db*")] == ["history.db"]  # whole by itself
     with History(folder / "history.db") as history:
         first, partly, second, rest = history.messages(1)
         assert (first.text, second.text) == ("why is decoding slow?", "and now?")
@@ -76,10 +77,10 @@ def test_an_edited_message_is_a_branch_and_one_walks_between_them(folder: Path) 
         terminal.press("BTab", "BTab")
         terminal.wait_for("e Edit")
         terminal.press("e")
-        terminal.wait_for("Editing:")
+        terminal.wait_for("Editing.")
         terminal.type(" and a half")
         terminal.press("Enter")
-        terminal.wait_for("one and a half", "‹ 2 / 2 ›", "● done", gone="Editing:")
+        terminal.wait_for("one and a half", "‹ 2 / 2 ›", "● done", gone="Editing.")
         terminal.press("BTab", "BTab")
         terminal.wait_for("e Edit")
         terminal.press("Left")

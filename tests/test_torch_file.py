@@ -156,5 +156,28 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedCheckpoint, match="storage 0 should be"):
+    with pytest.raises(UnsupportedCheckpoint, match="data.pkl is compressed"):
         tensors(write(tmp_path / "a.bin", {"x": tensor("0", VALUES)}, {"0": VALUES}, zipfile.ZIP_DEFLATED))
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9])
+def test_a_damaged_archive_is_refused_by_its_name(tmp_path: Path, kept: float) -> None:
+    path = Path(shutil.copy(Path(__file__).parent / "golden_answers" / "t5-codet5" / "pytorch_model.bin", tmp_path))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(UnsupportedCheckpoint, match=r"pytorch_model\.bin"):
+        tensors(path)
+
+
+def test_a_directory_of_entries_that_points_nowhere_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = Path(shutil.copy(Path(__file__).parent / "golden_answers" / "t5-codet5" / "pytorch_model.bin", tmp_path))
+    whole = bytearray(path.read_bytes())
+    for i in range(len(whole) - 64, len(whole)):
+        for value in 0, 127, 255:
+            changed = bytearray(whole)
+            changed[i] = value
+            path.write_bytes(changed)
+            try:
+                tensors(path)
+            except UnsupportedCheckpoint as error:
+                assert "pytorch_model.bin" in str(error)

@@ -100,6 +100,7 @@ async def test_vim_keys_move_through_messages_and_lists(tmp_path: Path) -> None:
         await driver.until(lambda: sidebar.under_cursor != there)
         await driver.press("g")
         await driver.until(lambda: sidebar.under_cursor == there)
+        driver.pane.query(Answer).last().focus()
         await driver.press("slash")
         await driver.until(lambda: "Words in any" in driver.picture)
 
@@ -130,7 +131,7 @@ async def test_a_key_of_the_users_own_works_and_is_told_in_the_footer_and_in_the
         await driver.press("f1")
         await driver.until(lambda: isinstance(driver.app.screen, Help))
         await driver.type("notebook.continue")
-        await driver.until(lambda: "notebook.continue, yours" in driver.picture)
+        await driver.until(lambda: "notebook.continue  ^Y, yours" in driver.picture)
 
 
 async def test_keys_that_cannot_be_are_told_and_the_others_work() -> None:

@@ -83,7 +83,7 @@ async def test_the_figures_of_an_answer_are_there() -> None:
             "123 MB",
         ):
             assert told in text, told
-        for name in ("p50", "p95", "p99", "first", "last", "decode", "load", "prefill", "saved"):
+        for name in ("p50", "p95", "p99", "first", "last", "decode", "load", "prefill", "cached", "setup", "total"):
             assert name in text, name
         assert "qwen[b]␛[2J" in text
         assert "p95 18.5 ms" in text
@@ -127,7 +127,7 @@ async def test_an_answer_that_went_on_from_another_tells_what_it_was_given() -> 
     screen = LatencyScreen(Answer.of(usage, written))
     async with shown(screen) as (app, pilot):
         table, chart = screen.query_one(TokenTable), screen.query_one(LatencyChart)
-        assert f"{len(written) - 10}, 10 given" in whole(app)
+        assert f"{len(written) - 10} (10 chosen by you)" in whole(app)
         assert seen(chart)[-1].split() == ["12", f"{len(written)}"]
         assert [seen(table)[1].split()[i] for i in (0, 2)] == ["1", "–"]
         assert table.row(table.steps[10], 80)[2].strip() == ""

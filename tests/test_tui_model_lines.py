@@ -110,20 +110,20 @@ class LinesApp(ThemedApp):
 
 
 async def test_an_offer_is_taken_or_hidden_once() -> None:
-    offered = Offer("chat", ("a",), "A chat model that fits this machine: a (1 GB, mit, ~9 tokens/s).", "fetches it")
+    offered = Offer("chat", ("a",), "Want to chat?", "downloads a (1 GB)")
     app = LinesApp()
     async with app.run_test(size=(120, 24)) as pilot:
         assert not app.offer_line.display
         app.offer_line.offer = offered
         await pilot.pause()
         shown = app.offer_line.render()
-        assert shown.plain == f"{offered.text} f8 fetches it, f9 hides this"
+        assert shown.plain == "Want to chat? F8 downloads a (1 GB). F9 dismisses."
         assert app.offer_line.display
         app.offer_line.accept()
         app.offer_line.accept()
         app.offer_line.offer = offered
         await pilot.pause()
-        await pilot.click(OfferLine, offset=(2 + len(offered.text) + len(" f8 fetches it, "), 0))
+        await pilot.click(OfferLine, offset=(2 + len("Want to chat? F8 downloads a (1 GB). "), 0))
         await pilot.pause()
         assert app.heard == [("accepted", ("a",)), ("hidden", ("a",))]
         assert not app.offer_line.display

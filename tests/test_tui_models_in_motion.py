@@ -44,7 +44,8 @@ while text != "one" and kind != "pull" or "--dry-run" in sys.argv:
     time.sleep(0.01)
 if kind == "search":
     found = [dict(id=f"org/{{text}}{{n}}", licence="mit", gated=False, family="llama", downloads=n) for n in range(5)]
-    print(json.dumps(dict(hub=found)))
+    unreached = "this is the catalogue alone: no network" if text == "lost" else None
+    print(json.dumps(dict(hub=[] if unreached else found, unreached=unreached)))
 elif "--dry-run" in sys.argv:
     print({json.dumps(json.dumps(PLAN))})
 else:
@@ -129,6 +130,15 @@ async def test_another_search_takes_the_place_of_what_was_found_but_not_of_what_
         (tmp_path / "go").touch()
         await app.until(lambda: len(app.models.hub) == 6)
         assert app.models.hub[0].name == "org--one3" and "On the Hub, 'two' · 6" in app.picture
+
+
+async def test_a_search_that_reaches_nobody_says_so_over_the_catalogue(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    async with running(lambda: some(3), tmp_path) as (app, pilot):
+        await pilot.press("s", *"lost", "enter")
+        said = ["Asking huggingface.co for 'lost'.", "this is the catalogue alone: no network"]
+        await app.until(lambda: [one.message for one in app._notifications] == said)
+        assert not app.models.hub
 
 
 async def test_a_pull_that_waits_has_a_line_when_the_screen_is_opened(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anyt
         await driver.answered()
         await stock.use(driver.screen, "base")
         await driver.until(lambda: driver.state == "✗ no model")
-        assert "it cannot go on with a conversation; /clear comes first" in driver.toasts[-1]
+        assert "it cannot continue a conversation; use /clear first" in driver.toasts[-1]
         await driver.type("and now?\n")
         await driver.pilot.pause()
         assert driver.pane.prompt.text == "and now?" and len(driver.said) == 2

@@ -211,7 +211,11 @@ def test_arguments_are_left_to_be_typed(name: str, typed: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "mark"),
-    [("x\n" * 311 + "x", "[pasted 312 lines]"), ("y" * 34_000, "[pasted 34,000 characters]")],
+    [
+        ("x\n" * 311 + "x", "[pasted 312 lines]"),
+        ("x\n" * 312, "[pasted 312 lines]"),
+        ("y" * 34_000, "[pasted 34,000 characters]"),
+    ],
 )
 async def test_a_very_long_paste_is_folded_and_sent_in_full(text: str, mark: str) -> None:
     async with page() as driver:

@@ -232,7 +232,7 @@ def test_every_stop_of_a_slider_is_an_allowed_value(field: Field) -> None:
 
 
 def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
-    assert {field.name for field in FIELDS} == set(vars(Options())) - {"n", "logprobs"} | {"when_full"}
+    assert {field.name for field in FIELDS} == set(vars(Options())) - {"n", "logprobs", "think"} | {"when_full"}
 
 
 def test_values_beyond_the_slider_are_kept_and_come_back_step_by_step() -> None:

@@ -135,9 +135,10 @@ async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> N
         await driver.until(lambda: driver.toasts)
         assert driver.toasts == ["there is no model called [b]gpt5[/b]; chatapp list shows what there is"]
         assert driver.state == "✗ no model"
+        [first] = driver.app._notifications
         await driver.type("hello")
         await driver.press("enter")
-        await driver.until(lambda: len(driver.toasts) == 2)
+        await driver.until(lambda: first not in driver.app._notifications and driver.toasts == [first.message])
         assert driver.pane.prompt.text == "hello"
 
 
@@ -165,9 +166,13 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
         await driver.until(lambda: driver.toasts and not driver.pane.reply)
-        assert driver.toasts == ["the prompt is 5 tokens, this model holds 3; shorten it by 2"]
+        assert driver.toasts == ["the prompt is too long by 11 tokens (14 of 3)"]
         assert driver.text == EXAMPLE
         assert driver.state == "✗ failed"
+        driver.app.clear_notifications()
+        await driver.until(lambda: not driver.toasts)
+        await driver.pilot.pause()
+        assert driver.picture.count("the prompt is too long by 11 tokens (14 of 3)") == 1  # it outlasts the toast
         await driver.type("x")
         assert driver.text == EXAMPLE + "x"
 

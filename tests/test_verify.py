@@ -147,7 +147,7 @@ class ForgetsTooLittle(Session):
 
 class SecondBest(Session):
     @property
-    def top(self) -> Top | None:  # type: ignore[override]  # the reference has none
+    def top(self) -> Top | None:
         order = np.argsort(-self.logits, axis=-1)[..., 1:4]
         return Top(order, np.take_along_axis(self.logits, order, axis=-1))
 

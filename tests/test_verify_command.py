@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from safetensors.numpy import save_file
 
 import backends
 from backends import BackendError
+from chatapp.cli import main
 from chatapp.selection import Wish, expected, measured, open_engine, wished
 from chatapp.verify.errors import VerifyError
 from chatapp.verify.reference import from_numpy
@@ -97,6 +99,7 @@ def test_wrong_usage_is_2(chatapp: Run, options: list[str], message: str) -> Non
     assert message in done.stderr
 
 
+@pytest.mark.process
 def test_without_torch_it_is_said_how_to_install_it(
     chatapp: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,4 +310,27 @@ def test_an_altered_verdict_is_refused_by_its_path(store: Store, model: StoredMo
     path = store.lowered(model, "onnx", "int8").folder / "variant.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdicts": verdicts}))
     with pytest.raises(StoreError, match=r"onnx-int8/variant\.json was altered"):
-        store.list()
+        store.get(model.name)
+    assert "variant.json was altered" in store.broken()[model.name]
+
+
+def test_a_verdict_says_what_it_was_compared_with_and_what_that_tells(
+    checkpoint: MakeCheckpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, file = checkpoint(), tmp_path / "reference.npz"
+    ours = "NumPy decoder: the rounding and the runtime; not our reading of config.json"
+    assert main(["verify", str(folder), "--precision", "f32", "--write", str(file)]) == 0
+    assert f"verified against {ours}\n" in capsys.readouterr().out
+    assert main(["show", str(folder)]) == 0
+    assert f"  against {ours}\n" in capsys.readouterr().out
+    assert main(["verify", str(folder), "--precision", "f32", "--against", str(file)]) == 0
+    assert f"verified against reference.npz ({ours.replace(':', '):', 1)}\n" in capsys.readouterr().out
+    arrays = dict(np.load(file))
+    for maker, tells in (
+        ("torch 2, transformers 5", "): the rounding, the runtime and our reading of config.json\n"),
+        ("", "reference.npz: the rounding and the runtime; our reading of config.json, if others made that file\n"),
+    ):
+        made: dict[str, Any] = arrays | {"made_by": np.frombuffer(maker.encode(), np.uint8)}  # Any: as of np.savez
+        np.savez(file, **made)
+        assert main(["verify", str(folder), "--precision", "f32", "--against", str(file)]) == 0
+        assert tells in capsys.readouterr().out

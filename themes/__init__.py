@@ -56,7 +56,9 @@ class Theme:
 
     def means_a_colour(self, value: object) -> bool:
         """Whether this is a colour that such a theme can have."""
-        return value in ANSI if self.ansi else bool(re.fullmatch(r"#[0-9a-fA-F]{6}", str(value)))
+        if not isinstance(value, str):
+            return False
+        return value in ANSI if self.ansi else bool(re.fullmatch(r"#[0-9a-fA-F]{6}", value))
 
 
 def load(folder: Path = SHIPPED) -> dict[str, Theme]:
@@ -79,7 +81,7 @@ def read(path: Path) -> Theme:
     """One theme file."""
     try:
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ThemeError(f"cannot read the theme {path}: {error}") from error
     known = {field.name: field for field in fields(Theme) if field.name != "name"}
     wanted = {name for name, field in known.items() if field.default is MISSING}
@@ -87,4 +89,7 @@ def read(path: Path) -> Theme:
         raise ThemeError(f"the theme {path} lacks {', '.join(missing)}")
     if unknown := sorted(entries.keys() - known.keys()):
         raise ThemeError(f"the theme {path} has entries that mean nothing: {', '.join(unknown)}")
-    return Theme(path.stem, **entries)
+    try:
+        return Theme(path.stem, **entries)
+    except RecursionError as error:  # no value of a theme is nested
+        raise ThemeError(f"cannot read the theme {path}: it is nested too deep") from error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from backends.coreml.session import Session
     from backends.decoder import Decoder, Weights
 
-GRAPH = 1
+GRAPH = 2
 """Counts the changes of what `lower` writes."""
 OLDEST = 15
 """The first macOS with states."""

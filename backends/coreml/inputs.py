@@ -134,7 +134,7 @@ class Inputs:
         found = {name: self.embedded(name, tokens, positions) for name in EMBEDDINGS if name in self.tables}
         for i, rope in enumerate(ropes(self.decoder)):
             angle = np.outer(positions, rope.inverse_frequencies)  # (T, head_dim / 2)
-            cos, sin = np.cos(angle) * rope.amplitude, np.sin(angle) * rope.amplitude
+            cos, sin = np.cos(angle) * rope.amplitudes, np.sin(angle) * rope.amplitudes
             found[f"cos_{i}"] = np.concatenate([cos, cos], axis=1)[None, None]
             found[f"sin_{i}"] = np.concatenate([-sin, sin], axis=1)[None, None]
         distance = positions[:, None] - self.key_positions(start, count)  # (T, keys)

@@ -62,7 +62,8 @@ def lower(
 
     precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))
-    context = min(decoder.context_length, LONGEST_WITH_ENCODER if decoder.encoder else LONGEST)
+    longest = LONGEST_WITH_ENCODER if decoder.encoder else LONGEST
+    context = min(decoder.context_length, longest, decoder.border or longest)
     packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
     fixed = rounded_constants(decoder, context)
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
@@ -117,7 +118,7 @@ def contents(folder: Path) -> Contents:
     try:
         facts = json.loads((folder / "decoder.json").read_text())
         return Contents(Lowered.from_json(facts["lowered"]), tables.read(folder, facts["tables"]))
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise unreadable(folder, error) from error
 
 

@@ -5,12 +5,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, foreign
+from backends import BackendError, Session, foreign, telemetry
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
-    from backends.onnx.exported import ForeignSession
-    from backends.onnx.session import Session
+
+telemetry.silence()  # before any module of this package imports the runtime
 
 
 def devices() -> list[str]:
@@ -23,7 +23,7 @@ def missing() -> str:
     return "" if find_spec("onnxruntime") else "onnxruntime is not installed; run: pip install onnxruntime"
 
 
-GRAPH = 2
+GRAPH = 4
 """Counts the changes of what `lower` writes."""
 
 
@@ -55,13 +55,14 @@ def carrier(precision: str) -> str:
     return {4: "int4", 8: "int8", 16: "the sum of int8 and int4"}[known.bits] if known.format else ""
 
 
-def load(folder: Path, *, device: str = "cpu") -> "Session | ForeignSession":
+def load(folder: Path, *, device: str = "cpu") -> Session:
     """Open a lowered decoder, or one that others exported."""
     from backends.onnx.exported import ForeignSession
-    from backends.onnx.session import Session
+    from backends.onnx.session import Session as OnnxSession
+    from backends.rereading import rereading
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
     if exported := foreign.read(folder):
         return ForeignSession(exported)
-    return Session(folder)
+    return rereading(OnnxSession(folder))

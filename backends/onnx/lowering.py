@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, Weight, Weights, encode, forward
 from backends.onnx import matrices
 from backends.onnx.graph import FUSED, Graph
 
@@ -64,18 +64,47 @@ class Ops:
             sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
             q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
             q, k = self.norm_heads(q, q_norm, a.head_dim), self.norm_heads(k, k_norm, a.head_dim)
+        q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
         inputs = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position="last_position", total_length="total_length",
-            cos=self.rotation("cos", np.cos, a.rope), sin=self.rotation("sin", np.sin, a.rope),
-            position_ids="", attention_bias=added,
+            cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
+            position_ids="rope_positions" if a.rope and a.rope.border else "", attention_bias=added,
         )  # fmt: skip
         outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
         how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
-        return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, domain=FUSED, **how)[0]
+        return self.narrowed(
+            self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, FUSED, **how)[0], a
+        )
+
+    def widened(self, heads: str, a: Attention) -> str:
+        """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
+        if width(a) == a.head_dim:
+            return heads
+        pieces = 2 if a.rope else 1
+        parts = self.node("Reshape", heads, self.shaped(a.head_dim // pieces))
+        count = (width(a) - a.head_dim) // pieces
+        zeros = self.constant(f"{count}_zeros_after", np.array([0] * 7 + [count]))
+        return self.node("Reshape", self.node("Pad", parts, zeros), self.shaped())
+
+    def narrowed(self, heads: str, a: Attention) -> str:
+        """Heads without the zeros of `widened`."""
+        if width(a) == a.head_dim:
+            return heads
+        pieces = 2 if a.rope else 1
+        parts = self.node("Reshape", heads, self.shaped(width(a) // pieces))
+        start, axis = self.constant("start", np.array([0])), self.constant("last_axis", np.array([-1]))
+        end = self.constant(f"end_{a.head_dim // pieces}", np.array([a.head_dim // pieces]))
+        return self.node("Reshape", self.node("Slice", parts, start, end, axis), self.shaped())
+
+    def shaped(self, size: int = 0) -> str:
+        """The shape (B, T, heads, size), or (B, T, heads size)."""
+        if not size:
+            return self.constant("joined_heads", np.array([0, 0, -1]))
+        return self.constant(f"heads_of_{size}", np.array([0, 0, -1, size]))
 
     def cross_attention(self, q: str, layer: int) -> str:
         a = self.decoder.layers[layer]
@@ -84,18 +113,20 @@ class Ops:
 
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
         """Each head on its own; GroupQueryAttention does this on other devices only."""
-        heads = self.node("Reshape", x, self.constant(f"heads_of_{head_dim}", np.array([0, 0, -1, head_dim])))
-        return self.node("Reshape", self.norm(heads, weight), self.constant("joined_heads", np.array([0, 0, -1])))
+        heads = self.node("Reshape", x, self.shaped(head_dim))
+        return self.node("Reshape", self.norm(heads, weight), self.shaped())
 
-    def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], rope: Rope | None) -> str:
-        """A table (context_length, head_dim / 2)."""
+    def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], a: Attention) -> str:
+        """A table (context_length, width / 2), with the rows of short texts before it where those differ."""
+        rope, half = a.rope, a.head_dim // 2
         if rope is None:
             return ""
-        table = np.empty((self.decoder.context_length, len(rope.inverse_frequencies)), np.float32)
-        for start in range(0, len(table), ROWS):  # the angles have twice the bits
-            part = table[start : start + ROWS]
-            angles = np.outer(np.arange(start, start + len(part)), rope.inverse_frequencies)
-            part[:] = function(angles) * rope.amplitude
+        table = np.full((rope.border + self.decoder.context_length, width(a) // 2), function(np.zeros(1)), np.float32)
+        for kind, first, end in (rope, 0, rope.border), (rope.stretched, rope.border, len(table)):
+            for start in range(first, end, ROWS):  # the angles have twice the bits
+                part = table[start : min(start + ROWS, end), :half]
+                angles = np.outer(np.arange(start - first, start - first + len(part)), kind.inverse_frequencies)
+                part[:] = function(angles) * rope.amplitudes
         return self.constant(f"{name}_{hash(rope)}", table)
 
     def alibi(self, slopes: tuple[float, ...]) -> str:
@@ -147,16 +178,23 @@ class Ops:
         return self.scale(self.node("Tanh", self.scale(x, 1 / cap)), cap)
 
 
+def width(a: Attention) -> int:
+    """The size of a head that GroupQueryAttention takes: a multiple of 8, or of 16 where positions turn."""
+    step = 16 if a.rope else 8
+    return -(-a.head_dim // step) * step
+
+
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
     """Write model.onnx and model.data to `folder`, and encoder.onnx where there is one, reading one weight at a time.
 
-    Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `last_position` (B,), the position of
-    the newest token, `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
-    (B, kv_heads, capacity, head_dim). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
+    Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
+    turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
+    `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
+    (B, kv_heads, capacity, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
-    facts = {"context_length": str(decoder.context_length), "precision": precision}
+    facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
     with Graph(folder) as graph:
         memory = lower_encoder(decoder, weights, graph) if decoder.encoder else []
         logits = forward(decoder, weights, Ops(decoder, graph))
@@ -169,7 +207,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
         outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
         for i, a in enumerate(decoder.layers):
-            shape = "B", a.kv_heads, "S", a.head_dim
+            shape = "B", a.kv_heads, "S", width(a)
             inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
             outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
         graph.save("model", inputs, outputs, facts | ({"start_token": str(decoder.start_token)} if memory else {}))
@@ -194,8 +232,9 @@ def basic_inputs(graph: Graph) -> list[onnx.ValueInfoProto]:
     """What tells a graph its tokens and their places."""
     inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
     inputs.append(value("total_length", TensorProto.INT32, 1))
-    if any("positions" in node.input for node in graph.nodes):
-        inputs.append(value("positions", TensorProto.INT64, "B", "T"))
+    for name in "positions", "rope_positions":
+        if any(name in node.input for node in graph.nodes):
+            inputs.append(value(name, TensorProto.INT64, "B", "T"))
     return inputs
 
 

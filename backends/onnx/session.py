@@ -27,6 +27,7 @@ LOOK = 0.5
 
 def open_runtime(graph: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
     """Load a graph into ONNX Runtime, with entries for its session configuration."""
+    onnxruntime.disable_telemetry_events()  # those of Windows, which asks no variable
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, and told once
     options.intra_op_num_threads = cores()
@@ -70,6 +71,7 @@ class Session:
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
         self.start_token = int(facts.get("start_token", 0))
+        self.border, self.long = int(facts["border"]), False
         self.cached = self.rows = self.capacity = 0
         self.read_ahead = 0
         """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
@@ -109,7 +111,7 @@ class Session:
             self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
             self.steps[count, last] = Step(self, batch, count, last)
         step = self.steps[count, last]
-        step.run(tokens, self.cached)
+        step.run(tokens, self.cached, self.border if self.long else 0)
         self.computing += time.monotonic() - start
         self.cached, self.read_ahead = self.cached + count, ahead
         self.top = step.top
@@ -182,10 +184,12 @@ class Step:
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
+        self.rope_positions = np.empty((batch, count), np.int64)
         self.last_position, self.total_length = np.empty(batch, np.int32), np.empty(1, np.int32)
         self.feeds = dict(
             tokens=self.tokens,
             positions=self.positions,
+            rope_positions=self.rope_positions,
             last_position=self.last_position,
             total_length=self.total_length,
             last=np.array([last]),
@@ -203,11 +207,12 @@ class Step:
             if name in session.cache:
                 self.binding.bind_ortvalue_output(name.replace("past", "present"), value)
 
-    def run(self, tokens: np.ndarray, past: int) -> None:
-        """Run the graph on `tokens`, of which `past` are cached already."""
+    def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:
+        """Run the graph on `tokens` after `past` cached ones, with rotary positions from this row of its table on."""
         total = past + tokens.shape[1]
         self.tokens[:] = tokens
         self.positions[:] = np.arange(past, total)
+        np.add(self.positions, first_row, out=self.rope_positions)
         self.last_position[:] = total - 1
         self.total_length[:] = total
         try:

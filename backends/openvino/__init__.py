@@ -2,27 +2,26 @@
 
 import sys
 from functools import cache
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Session, foreign
+from backends import BackendError, Session, foreign, telemetry
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
-GRAPH = 2
+GRAPH = 4
 """Counts the changes of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""
-CONVERTER = "openvino.tools.ovc"
-"""What `openvino` imports too if it can: its converter of other frameworks' models, with telemetry."""
 ACCELERATORS = Path("/dev/dri"), Path("/dev/accel")
 """Where Linux shows graphics and NPUs."""
 PAGING = "2026.4."
 """Versions that are known to have the operation, outside of all opsets, that reads caches in pages."""
+
+telemetry.silence()  # before any module of this package imports the runtime
 
 
 @cache
@@ -33,7 +32,6 @@ def devices() -> list[str]:
     if sys.platform == "linux" and not any(path.exists() for path in ACCELERATORS):
         return ["cpu"]  # known without loading the runtime
 
-    import_runtime()
     import openvino
 
     found = openvino.Core().available_devices
@@ -55,7 +53,6 @@ def signature() -> str:
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
     """Write the graph of `decoder` to `folder`."""
-    import_runtime()
     from backends.openvino import lowering
     from backends.quantize import PRECISIONS, Rounded
 
@@ -79,7 +76,6 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     if device not in usable:
         raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
 
-    import_runtime()
     if exported := foreign.read(folder):
         from backends.openvino.exported import ForeignSession
 
@@ -89,21 +85,12 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
 
         return FixedSession(folder, device.upper())
     from backends.openvino.runtime import read_facts
+    from backends.rereading import rereading
 
     if device == "cpu" and read_facts(folder).layers and version("openvino").startswith(PAGING):
         from backends.openvino.paged import PagedSession
 
-        return PagedSession(folder, device.upper())
+        return rereading(PagedSession(folder, device.upper()))
     from backends.openvino.session import StatefulSession
 
-    return StatefulSession(folder, device.upper())
-
-
-def import_runtime() -> None:
-    """Import openvino without its converter, which nobody needs here and takes half of the import's time."""
-    if "openvino" not in sys.modules:
-        sys.modules[CONVERTER] = None  # type: ignore[assignment]  # this is how Python is told to find no module
-        try:
-            import_module("openvino")
-        finally:
-            del sys.modules[CONVERTER]
+    return rereading(StatefulSession(folder, device.upper()))

@@ -9,6 +9,7 @@ import openvino
 
 from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
 from backends.foreign import PRECISION, Facts, Foreign, check_inputs
+from backends.openvino.runtime import reason
 
 REQUIRED = {"input_ids", "attention_mask", "beam_idx"}
 KNOWN = {"position_ids"}
@@ -28,7 +29,7 @@ class ForeignSession:
             core = openvino.Core()
             model = core.read_model(graph)
         except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO cannot read {graph}: {first_line(error)}") from error
+            raise BackendError(f"OpenVINO cannot read {graph}: {reason(error)}") from error
         known = REQUIRED | KNOWN
         self.inputs = {min(known & port.get_names(), default=port.any_name) for port in model.inputs}
         check_inputs(graph, self.inputs, REQUIRED, KNOWN)
@@ -40,7 +41,7 @@ class ForeignSession:
         try:
             self.request = core.compile_model(model, device, properties(device)).create_infer_request()
         except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO cannot load {graph} on {device}: {first_line(error)}") from error
+            raise BackendError(f"OpenVINO cannot load {graph} on {device}: {reason(error)}") from error
         self.context_length, self.vocab_size = foreign.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
         self.length = 0
@@ -72,7 +73,7 @@ class ForeignSession:
                 self.request.set_tensor(name, openvino.Tensor(given[name]))
             self.request.infer()
         except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO failed: {first_line(error)}") from error
+            raise BackendError(f"OpenVINO failed: {reason(error)}") from error
         self.seen, self.length, self.parents = seen, total, np.arange(batch, dtype=np.int32)
         return np.asarray(self.request.get_tensor("logits").data[:, -last:], np.float32)
 
@@ -92,11 +93,6 @@ def properties(device: str) -> dict[str, str]:
     chosen = {"PERFORMANCE_HINT": "LATENCY"}
     exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
     return chosen | (exact if device == "CPU" else {})
-
-
-def first_line(error: Exception) -> str:
-    """What an exception of the runtime says."""
-    return next((line for line in map(str.strip, str(error).splitlines()) if line), repr(error))
 
 
 def inspect(foreign: Foreign) -> Facts:

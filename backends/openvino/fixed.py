@@ -16,7 +16,7 @@ from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 CHUNK = 64
 """Tokens of a prompt that are read at once."""
 LARGEST = 4096
-"""Tokens that the cache holds at most: each step reads all of it."""
+"""Tokens that the cache holds at most: each step reads all of it. It ends at the border of long texts, too."""
 
 
 class FixedSession:
@@ -31,7 +31,8 @@ class FixedSession:
         facts, name = read_facts(folder), device.lower()
         self.whole_prompts = facts.start_token is not None
         self.start_token = facts.start_token or 0
-        self.context_length, self.vocab_size = min(facts.context_length, LARGEST), facts.vocab_size
+        self.context_length = min(facts.context_length, LARGEST, facts.border or LARGEST)
+        self.vocab_size = facts.vocab_size
 
         config, capacity = properties(device, facts), self.context_length
 
@@ -157,7 +158,9 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
         model.add_parameters([parameter])
         model.add_results([result])
         model.remove_sink(assign)
-    for name in ("parents", "wanted"):
+    if "long" in inputs:  # the context ends at the border
+        inputs["long"].output(0).replace(op.constant(np.array([0])).output(0))
+    for name in {"parents", "wanted", "long"} & set(inputs):
         model.remove_parameter(inputs[name])
     model.reshape(sizes)
 

@@ -141,9 +141,14 @@ class Ops:
     def rotation(self, rope: Rope) -> tuple[Node, Node]:
         """Cosines and sines, (1, 1, T, head_dim): with fewer dimensions the plugin would not fuse them."""
         positions = op.unsqueeze(op.convert(self.positions, "f32"), integers(0, 1, 3))
-        angle = op.multiply(positions, vector(np.array(rope.inverse_frequencies)))
+        frequencies = vector(np.array(rope.inverse_frequencies))
+        if rope.border:
+            both = vector(np.array([rope.inverse_frequencies, rope.long]))
+            frequencies = op.gather(both, self.inputs["long"], op.constant(np.int32(0)))  # (1, head_dim / 2)
+        angle = op.multiply(positions, frequencies)
         angle = op.concat([angle, angle], -1)
-        return self.scale(op.cos(angle), rope.amplitude), self.scale(op.sin(angle), rope.amplitude)
+        amplitudes = vector(np.tile(rope.amplitudes, 2))
+        return op.multiply(op.cos(angle), amplitudes), op.multiply(op.sin(angle), amplitudes)
 
     def cached(self, x: Node, name: str, a: Attention) -> Node:
         """Append x (B, kv_heads, T, head_dim) to the state `name`, whose rows follow `parents`."""
@@ -233,7 +238,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     """Write model.xml, model.bin and facts.json to `folder`.
 
     Inputs: `tokens` (B, T), `positions` (T,), `key_positions` (S,) of what the cache holds and of the tokens,
-    `parents` (B,), the row that each row continues, `wanted` (last,), the tokens whose logits are asked for.
+    `parents` (B,), the row that each row continues, `wanted` (last,), the tokens whose logits are asked for, and
+    `long` (1,), 1 for a text beyond the border, where there is one.
     Output: `logits` (B, last, vocab).
     With an encoder, beside it: from `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim); the decoder takes these
     as `memory_...`.
@@ -245,6 +251,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         "parents": parameter("parents", np.int32, -1),
         "wanted": parameter("wanted", np.int64, -1),
     }
+    if decoder.border:
+        inputs["long"] = parameter("long", np.int64, 1)
     matrices = Matrices(folder)
     ops = Ops(decoder, inputs, matrices)
     outputs = [op.result(named(forward(decoder, weights, ops), "logits"))]
@@ -255,7 +263,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     start_token = decoder.start_token if decoder.encoder else None
     fused = not decoder.encoder and not any(a.softcap or a.buckets for a in decoder.layers)
     layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
-    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers)
+    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers, decoder.border)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
     matrices.file.finish(model)
 

@@ -31,6 +31,7 @@ class PagedSession:
         self.request = compiled.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
+        self.border, self.long = facts.border, False
         self.ports = {port.any_name: port for port in compiled.inputs if "_cache." in port.any_name}
         self.caches: dict[str, Tensor] = {}
         """Keys and values by name, each (pages, kv_heads, ...)."""
@@ -68,6 +69,8 @@ class PagedSession:
             "block_indices_begins": begins(np.cumsum([len(row) for row in self.rows])),
             "max_context_len": np.array(total, np.int32),
         }
+        if self.border:
+            feeds["long"] = np.array([self.long], np.int64)
         infer(self.request, feeds)
         self.length = total
         logits: np.ndarray = self.request.get_tensor("logits").data

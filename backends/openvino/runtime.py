@@ -1,6 +1,7 @@
 """Compile a lowered decoder with the properties that suit it, and keep what was compiled."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ CACHED = 1 << 29
 """Bytes of weights up to which a compiled model is kept on disk: it holds them again."""
 UNSEEN = -65504.0
 """What is added to the score of a key that must not be seen: the lowest float16."""
+PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+:\d+:")
+"""Where in the runtime's sources something went wrong."""
 Properties = dict[str, object]
 
 
@@ -31,13 +34,15 @@ class Facts:
     """What stands before an answer where an encoder reads the prompt."""
     layers: list[tuple[int, list[float]]] | None
     """The window and the ALiBi slopes of each layer, where caches can be pages."""
+    border: int
+    """Tokens up to which a text is read as a short one; 0 where all are alike."""
 
 
 def read_facts(folder: Path) -> Facts:
     """The facts that `lower` has written."""
     try:
         return Facts(**json.loads((folder / "facts.json").read_text()))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise BackendError(f"OpenVINO cannot load {folder}: {error}; delete the folder") from error
 
 
@@ -103,8 +108,7 @@ def keep_newest(cache: Path) -> None:
 
 def reason(error: Exception) -> str:
     """What an exception of the runtime says, without the places in its sources."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return " ".join(line for line in lines if line and not line.startswith("Exception from")) or repr(error)
+    return " ".join(PLACE.sub("", str(error)).split()) or repr(error)
 
 
 def infer(request: openvino.InferRequest, feeds: Mapping[str, np.ndarray]) -> None:

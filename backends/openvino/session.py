@@ -37,6 +37,7 @@ class StatefulSession:
             self.encoder = encoder.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
+        self.border, self.long = facts.border, False
         self.cached = 0
         """Tokens that the decoder sees."""
         self.read_ahead = 0
@@ -72,6 +73,8 @@ class StatefulSession:
         positions = np.arange(self.cached, self.cached + count)
         slots = np.concatenate([self.slots, positions])
         feeds = dict(tokens=tokens, positions=positions, key_positions=slots, parents=self.parents)
+        if self.border:
+            feeds["long"] = np.array([self.long], np.int64)
         if not self.cached:
             self.request.reset_state()
         infer(self.request, {**feeds, "wanted": np.arange(count - last, count)})

@@ -4,6 +4,6 @@ from chatapp.dialogue.dialogue import Dialogue
 from chatapp.dialogue.engine import Engine
 from chatapp.dialogue.rescue import rescue
 from chatapp.dialogue.setup import Setup, WhenFull
-from chatapp.dialogue.turn import Turn
+from chatapp.dialogue.turn import Turn, is_cut_off
 
-__all__ = ["Dialogue", "Engine", "Setup", "Turn", "WhenFull", "rescue"]
+__all__ = ["Dialogue", "Engine", "Setup", "Turn", "WhenFull", "is_cut_off", "rescue"]

@@ -12,10 +12,11 @@ from chatapp.dialogue.saving import Saving
 from chatapp.dialogue.setup import Setup, facts
 from chatapp.dialogue.texts import Text, beginning, ends, parts_of, shortened
 from chatapp.dialogue.tree import Tree
-from chatapp.dialogue.turn import Growing, Request, Turn, is_unanswered
+from chatapp.dialogue.turn import Growing, Request, Turn, is_cut_off, is_unanswered
 from chatapp.generation import Delta, GenerationError, Options, Timings, Token, Usage
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
+from chatapp.terminal import printable
 
 if TYPE_CHECKING:
     from chatapp.history import History
@@ -123,6 +124,21 @@ class Dialogue:
         self._show(self._tree.newest(message))
         self._saving.save_if_well()
 
+    def follow(self, text: str) -> bool:
+        """Show the branch of a text as a screen shows it, or the reply that it breaks off in; whether there is one."""
+        last, rest = self._tree.written(clean(text))
+        shown = {one.id for one in self.branch()}
+        replies = [one for one in self._tree.after(last) if one.role == "assistant"]
+        fitting = [one for one in replies if rest and printable(one.text).startswith(rest)]
+        if fitting:
+            last = max(fitting, key=lambda one: (one.id in shown, one.versions.index(one.id))).id
+        if last is None or (rest and not fitting):
+            return False
+        if last != self._tree.leaf:
+            self._show(last)
+            self._saving.save_if_well()
+        return True
+
     # What can be said
 
     def ask(self, engine: Engine, text: str, n: int = 1) -> Turn:
@@ -142,11 +158,7 @@ class Dialogue:
 
     def go_on(self, engine: Engine, message: int, tokens: Sequence[Token], *, n: int = 1, after: str = "") -> Turn:
         """Another version of a reply, or n, which begins with these tokens; in a text, before what is `after` it."""
-        wrote, model = self._tree[message].model, self.setup.model
-        if wrote and model and wrote != model:
-            raise GenerationError(
-                f"{wrote} wrote this answer: its tokens mean nothing to {model}; choose {wrote} again"
-            )
+        self._check_author(self._tree[message].model)
         request = self._request(engine, n, self._question(message))
         request.tokens = tokens
         if self.kind == "chat":
@@ -154,6 +166,28 @@ class Dialogue:
         request.parent = self._tree[message].parent
         before = self._tree.text(request.parent) + "".join(token.text for token in tokens)
         return self._filled(request, before, clean(after)) if after else self._continued(request, before)
+
+    def resume(self, engine: Engine, message: int) -> Turn:
+        """Let an answer that was cut off go on, in the same message."""
+        found = self._tree[message]
+        if not is_cut_off(found):
+            raise GenerationError("this answer ended by itself; /again asks for another one")
+        if self._tree.after(found.id):
+            raise GenerationError("only the last answer can go on")
+        self._check_author(found.model)
+        request = self._request(engine, 1, found.parent)
+        known, think = self.tokens(found.id), request.options.think
+        whole = bool(known) and engine.text_of([token.id for token in known], think) == found.text
+        request.tokens, request.resumed = known if whole else engine.tokens_of(found.text, think), found
+        return self._chat(request)
+
+    def _check_author(self, wrote: str) -> None:
+        """Tokens mean something to the model that wrote them only."""
+        model = self.setup.model
+        if wrote and model and wrote != model:
+            raise GenerationError(
+                f"{wrote} wrote this answer: its tokens mean nothing to {model}; choose {wrote} again"
+            )
 
     def write(self, text: Text) -> None:
         """Make a text this one: what its user changed becomes a branch."""
@@ -202,7 +236,8 @@ class Dialogue:
     def _turn(self, request: Request, stream: Stream) -> Turn:
         """Begin the replies, save that, and make ready what draws them."""
         options = self._counted_on(request)
-        text = request.engine.text_of([token.id for token in request.tokens]) if self.kind == "chat" else ""
+        begun = [token.id for token in request.tokens]
+        text = request.engine.text_of(begun, options.think) if begun and self.kind == "chat" else ""
         text = text or "".join(token.text for token in request.tokens)
         reply = Message(
             0,
@@ -215,15 +250,20 @@ class Dialogue:
             model=self.setup.model,
             options=facts(asdict(options)),
         )
-        replies = [self._put(reply).id for _ in range(options.n)]
-        request.added += replies
+        if request.resumed:
+            replies = [request.resumed.id]
+            self._tree.change(replies[0], finished=False, finish_reason=None)
+            self._saving.changed.add(replies[0])
+        else:
+            replies = [self._put(reply).id for _ in range(options.n)]
+            request.added += replies
         if request.after:
             request.added.append(self._add("user", request.after, replies[0]).id)
         else:
             self._show(replies[0])
         self._saving.save_if_well()  # a locked history is waited for, but not by each question
         question = request.question and self._tree[request.question.id]
-        turn = Turn(question, tuple(self._tree[one] for one in replies))
+        turn = Turn(question, tuple(self._tree[one] for one in replies), resumed=request.resumed is not None)
         turn.deltas = self._drawn(request, turn, stream)
         next(turn.deltas)  # from here on it is noticed when it is closed
         return turn
@@ -289,6 +329,10 @@ class Dialogue:
     def _drawn(self, request: Request, turn: Turn, stream: Stream) -> Generator[Delta, None, None]:
         """The deltas, saved as they pass."""
         growing = [Growing(reply.id, reply.text, list(request.tokens)) for reply in turn.replies]
+        if request.resumed and (before := self.latencies(request.resumed.id)):
+            growing[0].latencies, growing[0].timed = list(before), True
+        if request.resumed:
+            growing[0].take_up(request.resumed)
         usage: Usage | None = None
         failed = True
         try:
@@ -307,7 +351,7 @@ class Dialogue:
             if any(reply.heard for reply in growing):
                 usage = usage or request.engine.last_usage
                 for reply in growing:
-                    self._ended(reply, usage, failed=failed)
+                    self._ended(reply, usage, begun=len(request.tokens), failed=failed)
             else:
                 self._withdraw(request)
                 turn.withdrawn = True
@@ -318,11 +362,15 @@ class Dialogue:
         self._saving.changed.add(self._tree.number(reply.message))
         self._saving.grown()
 
-    def _ended(self, reply: Growing, usage: Usage | None, *, failed: bool) -> None:
-        """An answer that the model broke off by failing stays, unfinished."""
+    def _ended(self, reply: Growing, usage: Usage | None, *, begun: int, failed: bool) -> None:
+        """An answer that the model broke off by failing stays, unfinished; what it had begun with was no prompt."""
         number = self._tree.number(reply.message)
         summary = usage.as_dict() if usage else {}
         summary.pop("latencies", None)
+        if summary and self.kind == "chat":
+            summary["prompt_tokens"] -= begun
+        if reply.thinking_tokens:
+            summary |= {"thinking_tokens": reply.thinking_tokens, "thinking_seconds": reply.thinking_seconds}
         reason = None if failed else reply.finish_reason or "cancelled"
         self._saving.tokens[number], self._saving.latencies[number] = reply.tokens, reply.latencies
         self._tree.change(number, finished=not failed, finish_reason=reason, usage=summary)
@@ -330,6 +378,9 @@ class Dialogue:
 
     def _withdraw(self, request: Request) -> None:
         """Take back what nothing was said to, as far as nothing follows it by now."""
+        if cut := request.resumed:
+            self._tree.change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
+            self._saving.changed.add(self._tree.number(cut.id))
         gone: list[int] = []
         for message in reversed(request.added):
             number = self._tree.number(message)

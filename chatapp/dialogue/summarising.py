@@ -1,6 +1,5 @@
 """Let the model say in brief what no longer fits its context."""
 
-import re
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,7 +11,6 @@ from chatapp.history import Message as Kept
 TASK = """\
 Summarise this conversation in at most {words} words, so that it can go on without being read again. \
 Keep names, numbers, decisions and open questions. Answer with the summary alone."""
-THINKING = re.compile(r"<think>.*?(</think>|\Z)\s*", re.DOTALL)
 
 
 def length(engine: Engine) -> int:
@@ -37,9 +35,9 @@ def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[De
         text = ""
         with closing(engine.chat(_request(engine, part, before), options)) as deltas:
             for delta in deltas:
-                text += delta.text
+                text += delta.text if delta.channel == "text" else ""
                 yield Delta("", 0, (), None, delta.timings, None)
-        before = THINKING.sub("", text).strip() or before
+        before = text.strip() or before
     return before
 
 

@@ -27,6 +27,8 @@ class Tree:
         self._added = 0
         for message in messages:
             self._place(message)
+        if leaf is not None and leaf not in self._messages:  # it is lost
+            self.leaf = max(self._messages, default=None)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -40,8 +42,10 @@ class Tree:
             found = self._messages.get(self.number(message))
             if found is None:
                 raise ConversationNotFound(f"there is no message {message} any more")
-            text = self._growing.get(found.id, found.text)
-            return replace(found, text=text, versions=tuple(self._after[found.parent]))
+            text, versions = self._growing.get(found.id, found.text), tuple(self._after[found.parent])
+            if text is found.text and versions == found.versions:  # as of every message that was read
+                return found
+            return replace(found, text=text, versions=versions)
 
     def add(self, message: Message) -> Message:
         """Add a message and show the branch that ends with it."""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from chatapp.generation.thinking import Channel
+
 FinishReason = Literal["stop", "length", "cancelled"]
 
 
@@ -94,6 +96,8 @@ class Delta:
     timings: Timings
     usage: Usage | None
     """On the very last delta only."""
+    channel: Channel = "text"
+    """Whether the text, marks and all, is what the model thinks before it answers; a delta has one channel."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -9,7 +9,7 @@ from time import perf_counter
 from backends import Placement, Session
 from chatapp.generation import infill
 from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.delta import Delta, Timings, Usage, percentile
+from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
 from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.generate import HOLD, Growth, generate, parts
@@ -21,7 +21,12 @@ from chatapp.generation.row import Row
 from chatapp.generation.sampling import Sampler
 from chatapp.generation.stop import StopStrings
 from chatapp.generation.stopwatch import Stopwatch
+from chatapp.generation.thinking import Channel, Channels, split
 from chatapp.generation.tokenizer import Tokenizer
+
+NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
+BEYOND = 4
+"""Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
 
 
 @dataclass
@@ -38,6 +43,10 @@ class Turn:
     """Rows whose last delta is still to come."""
     hold: float
     """Seconds for which tokens may be held back: none where what they say may end the reply."""
+    channels: list[Channels] = field(default_factory=list)
+    """Of the rows, where it is a chat: what is thinking, and what is answer."""
+    opening: str = ""
+    """The mark with which the template has opened the thinking: the replies begin with it."""
     cached_tokens: int = 0
     prefill_seconds: float = 0.0
     time_to_first_token: float = 0.0
@@ -86,6 +95,11 @@ class Engine:
         return self.chat_template is not None
 
     @property
+    def can_switch_thinking(self) -> bool:
+        """Whether the chat template can be told to let the model think first, or not."""
+        return self.chat_template is not None and self.chat_template.switch is not None
+
+    @property
     def can_infill(self) -> bool:
         return self._infill is not None
 
@@ -94,13 +108,24 @@ class Engine:
         return len(self.tokenizer.encode(text))
 
     def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
-        """How many tokens the prompt of a conversation is."""
-        return len(self._conversation(messages)) + len(begun)
+        """How many tokens the prompt of a conversation is; one of many times the context is not counted to its end."""
+        try:
+            return len(self._conversation(messages)) + len(begun)
+        except PromptTooLong as error:
+            return error.tokens
 
-    def text_of(self, tokens: Sequence[int]) -> str:
+    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
         detokenizer = Detokenizer(self.tokenizer)
-        return "".join(map(detokenizer.add, tokens))
+        return self._opening(think) + "".join(map(detokenizer.add, tokens))
+
+    def _opening(self, think: bool | None) -> str:
+        return self.chat_template.opening(think) if self.chat_template else ""
+
+    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+        """A text as the tokens of a reply that begins with it; what they cost is not known."""
+        detokenizer, text = Detokenizer(self.tokenizer), text.removeprefix(self._opening(think))
+        return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode(text)]
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
@@ -115,20 +140,41 @@ class Engine:
             raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
         if begun and begun[-1] in self.tokenizer.eos:
             raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
-        prompt = self._conversation(messages)
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, begun=begun))
+        turn = self._turn(
+            self._conversation(messages, options.think), options, self.tokenizer.eos, started, begun=begun
+        )
+        turn.channels = [Channels() for _ in turn.rows]
+        turn.opening = "" if begun else self._opening(options.think)
+        if begun:
+            for channels in turn.channels:
+                channels.add(self.text_of(begun, options.think))
+        return self._stream(turn)
 
-    def _conversation(self, messages: Sequence[Message]) -> list[int]:
+    def _conversation(self, messages: Sequence[Message], think: bool | None = None) -> list[int]:
         if self.chat_template is None:
             raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
-        return self.chat_template.encode(messages, self.tokenizer)
+        if found := self._beyond(messages):
+            raise PromptTooLong(found, self.context_length, and_more=True)
+        return self.chat_template.encode(messages, self.tokenizer, think=think)
+
+    def _beyond(self, messages: Sequence[Message]) -> int:
+        """The tokens of the last messages, counted until they are many times the context; 0 where they never are."""
+        limit, found = BEYOND * self.context_length, 0
+        if sum(len(message.text) for message in messages) <= limit:
+            return 0
+        for message in reversed(messages):
+            said = split(message.text).answer if message.role == "assistant" else message.text
+            found += len(self.tokenizer.encode(said))
+            if found > limit:
+                return found
+        return 0
 
     def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
         """What may follow a text; what answers it, where an encoder reads it."""
         started = perf_counter()
         prompt = self._text(text)
         context = () if self.session.whole_prompts else prompt
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=context))
+        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True))
 
     def _text(self, text: str) -> list[int]:
         if not text:
@@ -193,12 +239,14 @@ class Engine:
         first: Sequence[int] = (),
         begun: Sequence[int] = (),
         at_once: bool = False,
+        going_on: bool = False,
     ) -> Turn:
         """Check a request and make it ready, before anything is computed.
 
         The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
         The tokens `begun` are the reply's, which the model has to go on with.
-        Each token is told `at_once`, where the reader may have enough.
+        Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
+        empty lines, which are no stop strings.
         """
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
@@ -222,7 +270,7 @@ class Engine:
                 index,
                 Sampler(options, seed=seed, index=index, prompt=written, vocab_size=vocab_size),
                 Detokenizer(self.tokenizer, context, given),
-                StopStrings(options.stop),
+                StopStrings(options.stop, going_on=going_on),
                 options.logprobs,
                 end,
                 limit,
@@ -295,7 +343,19 @@ class Engine:
             turn.unfinished -= finish_reason is not None
             if not turn.unfinished:
                 turn.usage = self._usage(turn)
-            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage)
+            text = turn.opening + text if begins else text
+            *before, (channel, text) = self._parts(turn, row.index, text, ended=finish_reason is not None)
+            for other, part in before:
+                yield Delta(part, row.index, (), None, NO_TIME, None, other)
+            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage, channel)
+
+    def _parts(self, turn: Turn, index: int, text: str, *, ended: bool) -> list[tuple[Channel, str]]:
+        """A text by its channels: one part at least, and only one where nothing thinks."""
+        if not turn.channels:
+            return [("text", text)]
+        channels = turn.channels[index]
+        parts = [*channels.add(text), *(channels.flush() if ended else ())]
+        return parts or [(channels.current, "")]
 
     def _usage(self, turn: Turn) -> Usage:
         latencies = turn.latencies

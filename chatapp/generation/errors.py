@@ -12,9 +12,10 @@ class GenerationError(Exception):
 class PromptTooLong(GenerationError):
     """A prompt of more tokens than the model's context holds."""
 
-    def __init__(self, tokens: int, context_length: int):
+    def __init__(self, tokens: int, context_length: int, *, and_more: bool = False):
+        """With `and_more`, no more than these tokens were counted."""
+        many, how = tokens - context_length, "more than " if and_more else ""
         super().__init__(
-            f"the prompt is {tokens:,} tokens, this model holds {context_length:,}; "
-            f"shorten it by {tokens - context_length:,}"
+            f"the prompt is too long by {how}{many:,} token{'s' * (many != 1)} ({how}{tokens:,} of {context_length:,})"
         )
         self.tokens, self.context_length = tokens, context_length

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from backends import Session
+from backends.rereading import Foreseeing
 from chatapp.generation.row import Row
 from chatapp.generation.stopwatch import Stopwatch
 
@@ -31,6 +32,8 @@ class Growth:
 
 def parts(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
     """The tokens of a prompt as they are read, one `forward` each."""
+    if isinstance(session, Foreseeing):
+        session.expect(session.length + len(prompt))
     size = len(prompt) if session.whole_prompts else PREFILL
     for start in range(0, len(prompt), size):
         yield np.array([prompt[start : start + size]], np.int64)

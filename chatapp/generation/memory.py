@@ -1,4 +1,4 @@
-"""How much memory this process has taken."""
+"""How much memory a process takes."""
 
 import sys
 
@@ -6,16 +6,27 @@ import sys
 def peak_memory() -> int:
     """The largest resident size of this process so far, in bytes."""
     if sys.platform == "win32":
-        return _peak_working_set()
+        return int(_counters(ctypes.windll.kernel32.GetCurrentProcess()).peak_working_set)
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def resident_memory(process: int) -> int:
+    """The resident size of another process of this user now, in bytes; 0 if it has ended."""
+    try:
+        return _resident_memory(process)
+    except OSError:
+        return 0
+
+
 if sys.platform == "win32":
     import ctypes
     from ctypes import wintypes
+
+    QUERY = 0x0400
+    """PROCESS_QUERY_INFORMATION of winnt.h."""
 
     class _Counters(ctypes.Structure):
         """PROCESS_MEMORY_COUNTERS of psapi.h."""
@@ -24,16 +35,43 @@ if sys.platform == "win32":
             ("size", wintypes.DWORD),
             ("page_faults", wintypes.DWORD),
             ("peak_working_set", ctypes.c_size_t),
-            ("rest", ctypes.c_size_t * 7),
+            ("working_set", ctypes.c_size_t),
+            ("rest", ctypes.c_size_t * 6),
         ]
 
-    def _peak_working_set() -> int:
+    ctypes.windll.kernel32.GetCurrentProcess.restype = wintypes.HANDLE
+    ctypes.windll.kernel32.OpenProcess.restype = wintypes.HANDLE
+    ctypes.windll.kernel32.CloseHandle.argtypes = [wintypes.HANDLE]
+    ctypes.windll.kernel32.K32GetProcessMemoryInfo.argtypes = [wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD]
+
+    def _counters(handle: int) -> _Counters:
         counters = _Counters()
         counters.size = ctypes.sizeof(counters)
-        current = ctypes.windll.kernel32.GetCurrentProcess
-        current.restype = wintypes.HANDLE
-        query = ctypes.windll.kernel32.K32GetProcessMemoryInfo
-        query.argtypes = [wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD]
-        if not query(current(), ctypes.byref(counters), counters.size):
-            raise OSError("Windows does not tell this process's peak memory")
-        return int(counters.peak_working_set)
+        if not ctypes.windll.kernel32.K32GetProcessMemoryInfo(handle, ctypes.byref(counters), counters.size):
+            raise OSError("Windows does not tell a process's memory")
+        return counters
+
+    def _resident_memory(process: int) -> int:
+        handle = ctypes.windll.kernel32.OpenProcess(QUERY, False, process)
+        if not handle:
+            raise OSError("there is no such process")
+        try:
+            return int(_counters(handle).working_set)
+        finally:
+            ctypes.windll.kernel32.CloseHandle(handle)
+
+elif sys.platform == "darwin":
+    import ctypes
+
+    def _resident_memory(process: int) -> int:
+        usage = (ctypes.c_uint64 * 64)()  # rusage_info_v0: UUID, six counters, ri_resident_size, ri_phys_footprint, ...
+        if ctypes.CDLL(None).proc_pid_rusage(process, 0, ctypes.byref(usage)):
+            raise OSError("there is no such process")
+        return max(usage[8], usage[9])  # what was compressed or swapped counts too
+
+else:
+    import resource
+
+    def _resident_memory(process: int) -> int:
+        with open(f"/proc/{process}/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()

@@ -39,6 +39,8 @@ class Options:
     """How many completions, decoded as one batch."""
     logprobs: int | None = None
     """None: none; k: the log-probability of each token and of the k likeliest."""
+    think: bool | None = None
+    """Whether the model thinks before it answers, where its template has a switch; None: as it does by itself."""
 
     def __post_init__(self) -> None:
         if self.temperature != 0:
@@ -58,6 +60,8 @@ class Options:
         _check_whole("n", self.n, 1, 64, "from 1 to 64")
         if self.logprobs is not None:
             _check_whole("logprobs", self.logprobs, 0, 20, "from 0 to 20")
+        if self.think not in (None, True, False):
+            raise _error("think", self.think, "true or false")
         self._check_stop()
         self._check_logit_bias()
 

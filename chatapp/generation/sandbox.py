@@ -1,13 +1,20 @@
-"""The Jinja environment that chat templates are written for: transformers' own, and with an end to everything.
+"""The process in which chat templates are rendered: `python -m chatapp.generation.sandbox`.
 
-https://github.com/huggingface/transformers, utils/chat_template_utils.py, has its names and filters. A template is a
-stranger's program: jinja2's sandbox keeps it from Python, and what is counted here from running for ever.
+A template is a stranger's program. jinja2's sandbox keeps it from Python; the operating system keeps it from taking
+all time and memory, which it does for a process and for nothing smaller. The environment is transformers' own:
+https://github.com/huggingface/transformers, utils/chat_template_utils.py, has its names and filters.
+
+A request is a line of JSON: seconds and bytes that it may take, characters that a text may have, the template's source
+and what it may read besides messages, and the conversations. The answer is an object with `texts`, why it `refused`,
+or what was `exceeded`.
 """
 
 import json
-from collections.abc import Callable, Iterable
+import signal
+import sys
+from collections.abc import Iterable
 from datetime import datetime
-from functools import wraps
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
@@ -16,87 +23,65 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
-from jinja2.visitor import NodeTransformer
 
-STEPS = 300_000
-"""Turns of loops and calls in one rendering; a long conversation takes some thousands."""
-LENGTH = 20_000_000
-"""Characters, or entries of a list, that one operation may give."""
-NUMBER = 1_000_000
-"""The greatest argument, which is a width or a count."""
+SENTENCE = 500
+"""Characters of what a template says when it refuses a conversation."""
+
+
+def serve(requests: Iterable[bytes]) -> None:
+    """Answer requests until there are no more."""
+    for request in requests:
+        sys.stdout.write(answer(request) + "\n")
+        sys.stdout.flush()
+
+
+def answer(request: bytes) -> str:
+    """What comes of one request."""
+    seconds, memory, length, (source, names), conversations = json.loads(request)
+    try:
+        limit(seconds, memory)
+        template = compiled(source)
+        texts = [template.render(messages=messages, **names) for messages in conversations]
+        if max(map(len, texts), default=0) > length:
+            return json.dumps({"exceeded": "length"})
+        return json.dumps({"texts": texts})
+    except MemoryError:
+        return json.dumps({"exceeded": "memory"})
+    except Exception as error:  # a template may fail in any way
+        return json.dumps({"refused": f"{error}"[:SENTENCE] or type(error).__name__})
+    finally:
+        limit(0, sys.maxsize)
+
+
+def limit(seconds: float, memory: int) -> None:
+    """Let the system end this process after so much processor time, and refuse it more memory.
+
+    Windows has neither, and macOS only the first: there the process that asks has to watch.
+    """
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+    if sys.platform == "linux":  # macOS knows the name, and refuses what is below its own great address spaces
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (memory if most < 0 else min(memory, most), most))
+
+
+@lru_cache(8)
+def compiled(source: str) -> jinja2.Template:
+    """A template; those of the last models are remembered."""
+    return Sandbox().from_string(source)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """transformers' environment, which counts what a template does."""
-
-    intercepted_binops = frozenset(("+", "*", "**"))
+    """transformers' environment."""
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-        self.steps = 0
         self.filters["tojson"] = tojson
-        self.filters = {name: limited(function) for name, function in self.filters.items()}
         self.globals.update(raise_exception=raise_exception, strftime_now=strftime_now)
         self.globals.update(dict=Dictionary(), namespace=TemplateNamespace)
-
-    def render(self, template: jinja2.Template, **names: object) -> str:
-        """A template's text."""
-        self.steps = 0
-        return template.render(**names)
-
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree: nodes.Template = Counting().visit(super()._parse(source, name, filename))
-        return tree
-
-    def step(self) -> None:
-        """Count one turn of a loop or one call."""
-        self.steps += 1
-        if self.steps > STEPS:
-            raise jinja2.TemplateRuntimeError(f"it takes more than {STEPS:,} steps")
-
-    def concat(self, parts: Iterable[object]) -> str:
-        """Texts in a row: of blocks, of macros, of the whole, and of `~`."""
-        texts = [str(part) for part in parts]
-        check_length(sum(map(len, texts)))
-        return "".join(texts)
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # Any: a template's values
-        """left + right and the like, unless the result were too large."""
-        match operator, left, right:
-            case "+", str() | list() | tuple(), str() | list() | tuple():
-                check_length(len(left) + len(right))
-            case "*", str() | list() | tuple(), int():
-                check_length(len(left) * right)
-            case "*", int(), str() | list() | tuple():
-                check_length(left * len(right))
-            case "*" | "**", int(), int() if operator == "**" or left.bit_length() + right.bit_length() > 4096:
-                check_length(left.bit_length() * right if operator == "**" else LENGTH + 1)
-        return super().call_binop(context, operator, left, right)
-
-    def call(*arguments: Any, **named: Any) -> Any:  # Any: a template's values; no names that they could have too
-        """Call a function or a method of a template, and count it."""
-        self: Sandbox = arguments[0]
-        self.step()
-        check_numbers((*arguments[3:], *named.values()))
-        return ImmutableSandboxedEnvironment.call(*arguments, **named)
-
-
-class Counting(NodeTransformer):
-    """Makes each turn of a loop a step, and joins texts where their length is looked at."""
-
-    def visit_For(self, node: nodes.For) -> nodes.Node:
-        self.generic_visit(node)
-        node.body.insert(0, nodes.ExprStmt(call("step", [], node.lineno), lineno=node.lineno))
-        return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        self.generic_visit(node)
-        return call("concat", [nodes.List(node.nodes, lineno=node.lineno)], node.lineno)
-
-
-def call(method: str, arguments: list[nodes.Expr], line: int) -> nodes.Call:
-    """A call of one of the sandbox's own methods."""
-    return nodes.Call(nodes.EnvironmentAttribute(method), arguments, [], None, None, lineno=line)
+        del self.globals["lipsum"]
 
 
 class Generation(Extension):
@@ -138,30 +123,6 @@ def check_name(name: object) -> None:
         raise SecurityError(f"a namespace cannot have {name!r}")
 
 
-def check_length(length: int) -> None:
-    """Refuse what would be too long."""
-    if length > LENGTH:
-        raise jinja2.TemplateRuntimeError(f"it makes something of more than {LENGTH:,} characters or entries")
-
-
-def check_numbers(values: Iterable[object]) -> None:
-    """Refuse a number that would make a text or a list too long."""
-    for value in values:
-        if isinstance(value, int) and abs(value) > NUMBER:
-            raise jinja2.TemplateRuntimeError(f"it asks for {value:,}, which is too much")
-
-
-def limited(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The filter, which refuses numbers that are too great."""
-
-    @wraps(function)
-    def checked(*arguments: Any, **named: Any) -> Any:
-        check_numbers((*arguments[1:], *named.values()))
-        return function(*arguments, **named)
-
-    return checked
-
-
 def raise_exception(message: str) -> NoReturn:
     """Refuse the conversation."""
     raise jinja2.TemplateError(message)
@@ -177,3 +138,7 @@ def tojson(
 def strftime_now(form: str) -> str:
     """The time now, in this form."""
     return datetime.now().strftime(form)
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer)

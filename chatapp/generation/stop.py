@@ -6,11 +6,14 @@ from collections.abc import Sequence
 class StopStrings:
     """Lets text through, except a stop string and what might be the beginning of one.
 
-    The stop string that is complete first wins, so that it does not matter how the text was cut up.
+    The stop string that is complete first wins, so that it does not matter how the text was cut up. Where the text
+    goes on from another one, `going_on`, empty lines at its beginning are let through: they would stop it each time.
     """
 
-    def __init__(self, strings: Sequence[str]):
+    def __init__(self, strings: Sequence[str], *, going_on: bool = False):
         self.strings = strings
+        self.leading = going_on
+        """Whether there was nothing but white space yet, which is let through."""
         self.held = ""
         self.found = False
 
@@ -18,6 +21,10 @@ class StopStrings:
         """The text that can be shown now; after a stop string was found, what stood before it."""
         if not self.strings:
             return text
+        if self.leading:
+            begun = text.lstrip()
+            self.leading = not begun
+            return text[: len(text) - len(begun)] + (self.add(begun) if begun else "")
         self.held += text
         matches = [(start + len(stop), start) for stop in self.strings if (start := self.held.find(stop)) >= 0]
         self.found = bool(matches)

@@ -5,7 +5,8 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -13,15 +14,17 @@ import tokenizers
 
 from chatapp.generation import moses
 from chatapp.generation.errors import GenerationError
-from model_store.errors import UnsupportedCheckpoint
+from model_store.config_fields import check_fields
 from model_store.json_files import optional_json
 from model_store.special_tokens import special_tokens, tokenizer_class
+from model_store.tokenizer_check import check
 
 CONTROL = re.compile(r"\s*(<.+>|\[.+\])\s*")
 """What an added token that is not marked special looks like when it means more than its letters."""
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 MARK = "\ufdd0"
 """Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
+ENCODING = "the model's tokenizer cannot encode this text"
 FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
 """Of the pre-tokenizer that puts a space before a text: not before its parts."""
 
@@ -37,6 +40,10 @@ class Tokenizer:
         self.moses = tokenizer_class(folder) == "BioGptTokenizer"
         """Whether texts are cut into Moses' words first, which the vocabulary's own decoder cannot put together."""
         added = self.vocabulary.get_added_tokens_decoder()
+        self._added = frozenset(added)
+        """Tokens whose names may be text as it is written, where those of others stand for bytes."""
+        self._own = self.vocabulary.get_vocab_size(with_added_tokens=False)
+        """Where the ids end that are not only those of added tokens."""
         self.hidden = frozenset(token for token, entry in added.items() if entry.special)
         """Special tokens: never shown."""
         self.control = self.hidden | {token for token, entry in added.items() if CONTROL.fullmatch(entry.content)}
@@ -91,18 +98,20 @@ class Tokenizer:
             if token in self.control and (token not in self.unknown or text[begin:end].strip() == self.name(token))
         ]
 
-    def guard(self, text: str, tokens: frozenset[int]) -> str:
-        """The text with MARKs where it spells one of these control tokens, so that a template's rendering does not."""
+    def guard(self, text: str) -> str:
+        """The text with MARKs where it spells control tokens, so that a template's rendering does not."""
         text = text.replace(MARK, "")
-        for begin, end, token in reversed(self.controls(text)):
-            if token in tokens:
-                text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]
-        return text
+        return marked(text, self.controls(text))
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Text of tokens, without the special ones."""
         shown = [token for token in tokens if token not in self.hidden]
-        return moses.text_of(map(self.name, shown)) if self.moses else self.vocabulary.decode(shown, False)
+        if self.moses:
+            return moses.text_of(map(self.name, shown))
+        if self.byte_level:
+            return b"".join(self.bytes_of(token) or b"" for token in shown).decode(errors="replace")
+        with _narrowed("the model's tokenizer cannot decode its tokens"):
+            return self.vocabulary.decode(shown, False)
 
     def token_id(self, text: str) -> int | None:
         """The id of the token spelled so in the vocabulary."""
@@ -137,9 +146,11 @@ class Tokenizer:
         name = self.name(token)
         if self.byte_level:
             try:
-                return name.translate(ALPHABET).encode("latin-1")
+                content = name.translate(ALPHABET).encode("latin-1")
             except UnicodeEncodeError:  # a character that stands for no byte
                 return name.encode()
+            written = token in self._added and (token >= self._own or not UNUSED.isdisjoint(content))
+            return name.encode() if written else content
         match = BYTE.fullmatch(name) if self._byte_fallback else None
         return bytes([int(match[1], 16)]) if match else None
 
@@ -161,7 +172,7 @@ class Tokenizer:
     def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
         used = vocabulary or self.vocabulary
         text = " ".join(moses.words(text)) if self.moses else text
-        with self._lock:
+        with self._lock, _narrowed(ENCODING):
             used.encode_special_tokens = True
             words = used.pre_tokenizer
             if not first and words and FIRST in words.__getstate__():
@@ -175,7 +186,7 @@ class Tokenizer:
 
     def _with_control(self, text: str) -> tokenizers.Encoding:
         """A text in which control tokens are looked for, encoded."""
-        with self._lock:
+        with self._lock, _narrowed(ENCODING):
             self.vocabulary.encode_special_tokens = False
             return self.vocabulary.encode(text, add_special_tokens=False)
 
@@ -201,8 +212,9 @@ class Tokenizer:
         return tokenizers.Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
 
     def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        content = self.vocabulary.encode("a", add_special_tokens=False).ids
-        framed = self.vocabulary.encode("a").ids
+        with _narrowed(ENCODING):
+            content = self.vocabulary.encode("a", add_special_tokens=False).ids
+            framed = self.vocabulary.encode("a").ids
         places = [i for i in range(len(framed)) if framed[i : i + len(content)] == content]
         if not places:
             return (), ()
@@ -211,28 +223,45 @@ class Tokenizer:
     def _end_ids(self, folder: Path) -> frozenset[int]:
         ids = {self.token_id(special_tokens(folder).get("eos_token", ""))}
         for name in ("generation_config.json", "config.json"):
-            declared = optional_json(folder / name).get("eos_token_id")
+            fields = optional_json(folder / name)
+            check_fields({"eos_token_id": fields.get("eos_token_id")}, name)
+            declared = fields.get("eos_token_id")
             ids.update(declared if isinstance(declared, list) else [declared])
         return frozenset(token for token in ids if isinstance(token, int))
 
 
-def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
-    try:
-        if path.is_file():
-            vocabulary = tokenizers.Tokenizer.from_file(str(path))
-        else:
-            from model_store.tokenizer import convert
+def marked(text: str, places: Sequence[tuple[int, int, int]]) -> str:
+    """The text with MARKs between the letters of these places."""
+    for begin, end, _ in reversed(places):
+        text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]
+    return text
 
-            vocabulary = tokenizers.Tokenizer.from_str(json.dumps(convert(folder)))
-    except UnsupportedCheckpoint:
-        raise
-    except BaseException as error:  # the library raises nothing narrower, and where it panics not even an Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise GenerationError(f"cannot read {path}: {error}; fetch the file again") from error
+
+def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
+    if path.is_file():
+        check(path)
+        with _narrowed(f"cannot read {path}"):
+            vocabulary = tokenizers.Tokenizer.from_file(str(path))
+    else:
+        from model_store.tokenizer import convert
+
+        content = convert(folder)
+        with _narrowed(f"cannot make a tokenizer of {folder}"):
+            vocabulary = tokenizers.Tokenizer.from_str(json.dumps(content))
     vocabulary.no_truncation()
     vocabulary.no_padding()
     return vocabulary
+
+
+@contextmanager
+def _narrowed(what: str) -> Iterator[None]:
+    """Inside, the library's errors are GenerationErrors: it raises nothing narrower than Exception, and panics."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise GenerationError(f"{what}: {error}; fetch the tokenizer's file again") from error
 
 
 def _alphabet() -> dict[int, int]:
@@ -243,3 +272,5 @@ def _alphabet() -> dict[int, int]:
 
 
 ALPHABET = _alphabet()
+UNUSED = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))
+"""Bytes that are in no UTF-8 text: their characters, such as ü, are there as letters (DeepSeek-Coder)."""

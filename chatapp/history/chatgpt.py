@@ -60,7 +60,8 @@ def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
             at = message["created"] or created
             messages.append(Message(number, 0, above, message["role"], message["text"], at, True, reason, model))
             kept[key] = number
-    leaf = kept.get(facts.get("current_node") or "", messages[-1].id if messages else None)
+    end = facts.get("current_node")
+    leaf = kept[end] if isinstance(end, str) and end in kept else messages[-1].id if messages else None
     updated = _time(facts.get("update_time")) or created
     model = next((message.model for message in reversed(messages) if message.model), "")
     return Imported(Conversation(0, title, "chat", model, created, updated, len(messages), leaf), messages)

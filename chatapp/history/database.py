@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from chatapp.history.errors import NotKept
@@ -12,6 +13,7 @@ APPLICATION = 0x63686174
 """`chat`, in the header of the file: this database is ours."""
 PATIENCE = 5.0
 """Seconds that a transaction waits for another process to end its own."""
+DAMAGED = "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: a tree of messages; ids are never given twice, because other processes hold them
@@ -92,9 +94,11 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
 
 def _connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         target, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64, uri=uri
     )
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # of a disk that failed
+    return connection
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -164,17 +168,19 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translated(path: Path | None) -> Iterator[None]:
-    """Tell SQLite's errors in the user's words; a mistake of our own passes as it is."""
+    """Tell SQLite's errors in the user's words; a wrong use of sqlite3, which is a mistake of ours, passes as it is."""
     try:
         yield
+    except (sqlite3.InterfaceError, sqlite3.ProgrammingError):
+        raise
     except sqlite3.Error as error:
-        reason = _reason(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, error)
-        if reason is None:
-            raise
-        raise NotKept(reason.format(path or "memory")) from error
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        raise NotKept(_reason(code, error).format(path or "memory")) from error
+    except UnicodeDecodeError as error:  # SQLite quotes a damaged table in its error
+        raise NotKept(DAMAGED.format(path or "memory")) from error
 
 
-def _reason(code: int, error: sqlite3.Error) -> str | None:
+def _reason(code: int, error: sqlite3.Error) -> str:
     """What an error means, with {} for the file."""
     match code:
         case sqlite3.SQLITE_FULL:
@@ -184,7 +190,7 @@ def _reason(code: int, error: sqlite3.Error) -> str | None:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return "another program holds the conversations in {}; end it, or try again"
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
+            return DAMAGED
         case sqlite3.SQLITE_CANTOPEN:
             return "cannot open {}; check the permissions of the folder"
         case sqlite3.SQLITE_IOERR:
@@ -193,4 +199,5 @@ def _reason(code: int, error: sqlite3.Error) -> str | None:
             return "a text is too long for the conversations in {}: they hold up to 1 GB each"
     if "no such module: fts5" in str(error):
         return "this Python's SQLite has no full-text search (FTS5), so conversations cannot be kept in {}"
-    return None
+    told = " ".join(str(error).split()).replace("{", "{{").replace("}", "}}")
+    return f"the tables in {{}} are damaged ({told}); nothing was changed; move it elsewhere, or restore a copy"

@@ -18,7 +18,7 @@ from chatapp.history import rows, search
 from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translated
 from chatapp.history.errors import ConversationNotFound, HistoryError
 from chatapp.history.records import Conversation, Found, Kind, Message, Role
-from chatapp.history.text import clean, first_words, one_line
+from chatapp.history.text import clean, first_words, has_words, one_line
 from chatapp.history.tokens import unpacked
 
 KEPT_DELETED = 30 * 24 * 3600.0
@@ -33,6 +33,8 @@ class History:
         self.path = path
         self.connection = connect(path)
         self.patience = PATIENCE
+        self._damage: dict[str, bool] = {}
+        """The damaged rows that were read, a line each, and whether `new_damage` has told of it."""
         self._lock = RLock()
 
     def wait_at_most(self, seconds: float) -> None:
@@ -67,6 +69,20 @@ class History:
         """The conversations that have messages, the last used first."""
         query = "deleted IS NULL AND messages > 0 ORDER BY updated DESC, id DESC LIMIT ?"
         return self._conversations(query, limit)
+
+    def page(self, words: str = "", limit: int = -1) -> tuple[Sequence[Conversation], int]:
+        """The conversations whose titles have all these words, the last used first, and how many there are in all."""
+        with self._reading(), snapshot(self.connection):
+            where = "deleted IS NULL AND messages > 0"
+            if not words.strip():
+                count = self.connection.execute(f"SELECT count(*) FROM conversations WHERE {where}").fetchone()[0]
+                return self.list(limit), int(count)
+            titles = self.connection.execute(
+                f"SELECT id, title FROM conversations WHERE {where} ORDER BY updated DESC, id DESC"
+            )
+            ids = [number for number, title in titles if has_words(title, words)]
+            shown = ", ".join(map(str, ids if limit < 0 else ids[:limit]))
+            return self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC"), len(ids)
 
     def last(self, kind: Kind | None = None) -> Conversation | None:
         """The conversation that was used last."""
@@ -170,22 +186,39 @@ class History:
 
     def messages(self, conversation: int) -> Sequence[Message]:
         """The messages of the branch that is shown, from the first to the last."""
-        path = """WITH RECURSIVE path (id, parent, depth) AS (
-            SELECT l.id, l.parent, 0 FROM messages l JOIN conversations c ON c.id = ? AND l.id = c.leaf
-            UNION ALL SELECT l.id, l.parent, depth + 1 FROM messages l JOIN path ON l.id = path.parent
-        )"""
-        query = f"{path} SELECT {rows.MESSAGE} FROM path JOIN messages m ON m.id = path.id ORDER BY depth DESC"
-        return self._messages(conversation, query)
+        with self._reading() as connection, snapshot(connection):  # of one moment
+            leaf = next((one.leaf for one in self._conversations("id = ?", conversation)), None)
+            messages = {message.id: message for message in self.tree(conversation)}
+        branch = []
+        place = leaf if leaf is None or leaf in messages else max(messages, default=None)
+        while place is not None:
+            branch.append(messages[place])
+            place = branch[-1].parent
+        return branch[::-1]
 
     def tree(self, conversation: int) -> Sequence[Message]:
-        """The messages of all branches, each after its parent."""
-        return self._messages(conversation, f"SELECT {rows.MESSAGE} FROM messages m WHERE conversation = ? ORDER BY id")
+        """The messages of all branches, each after its parent; one whose parent is lost begins a branch."""
+        query = f"SELECT {rows.MESSAGE} FROM messages m WHERE conversation = ? ORDER BY id"
+        with self._reading() as connection:
+            found = connection.execute(query, (conversation,)).fetchall()
+        parents: dict[int, int | None] = {}
+        versions: defaultdict[int | None, list[int]] = defaultdict(list)
+        for row in found:
+            parent = row[2] if isinstance(row[2], int) and row[2] in parents else None
+            parents[row[0]] = parent
+            versions[parent].append(row[0])
+        tuples = {parent: tuple(children) for parent, children in versions.items()}
+        messages = [rows.message(row, parents[row[0]], tuples[parents[row[0]]]) for row in found]
+        for message in messages:
+            if message.damaged:
+                self._note(f"message {message.id} of conversation {conversation}", message.damaged)
+        return messages
 
     def latencies(self, message: int) -> Sequence[float]:
         """The seconds that each token of a reply took, all but the first."""
         with self._reading():
             row = self.connection.execute("SELECT latencies FROM messages WHERE id = ?", (message,)).fetchone()
-        return tuple(json.loads(row[0])) if row else ()
+        return rows.latencies(row[0]) if row else ()
 
     def tokens(self, message: int) -> Sequence[Token]:
         """The tokens of a reply, where they were kept."""
@@ -199,7 +232,8 @@ class History:
             WHERE m.role = 'user' AND c.kind = 'chat' AND c.deleted IS NULL ORDER BY m.id DESC LIMIT ?"""
         with self._reading():
             texts = self.connection.execute(query, (20 * limit,))
-            return list(islice(dict.fromkeys(text for (text,) in texts if text.strip()), limit))
+            said = (rows.Columns().text("text", text) for (text,) in texts)
+            return list(islice(dict.fromkeys(text for text in said if text.strip()), limit))
 
     def add(self, conversation: int, role: Role, text: str, *, parent: int | None) -> Message:
         """Add a message after another (None: at the beginning), and show its branch.
@@ -280,13 +314,14 @@ class History:
                 (*row, conversation.updated, json.dumps(dict(conversation.setup))),
             ).fetchone()[0]
             places: dict[int | None, int | None] = {None: None}
+            place: int | None = None
             for message in messages:
                 here = replace(message, conversation=new, parent=places[message.parent])
                 places[message.id] = place = rows.insert(self.connection, here)
                 rows.keep_tokens(self.connection, place, (tokens or {}).get(message.id, ()))
             self.connection.execute(
                 "UPDATE conversations SET leaf = ?, updated = ?, messages = ? WHERE id = ?",
-                (places[conversation.leaf], conversation.updated, len(messages), new),
+                (places.get(conversation.leaf, place), conversation.updated, len(messages), new),
             )
             self._name(new)
         return self.get(new)
@@ -310,18 +345,21 @@ class History:
     def _conversations(self, where: str, *values: object) -> Sequence[Conversation]:
         with self._reading():
             found = self.connection.execute(f"SELECT {rows.CONVERSATION} FROM conversations WHERE {where}", values)
-            return [rows.conversation(row) for row in found]
+            conversations = [rows.conversation(row) for row in found]
+        for conversation in conversations:
+            if conversation.damaged:
+                self._note(f"conversation {conversation.id}", conversation.damaged)
+        return conversations
 
-    def _messages(self, conversation: int, query: str) -> Sequence[Message]:
-        with self._reading(), snapshot(self.connection):
-            versions: defaultdict[int | None, list[int]] = defaultdict(list)
-            places = self.connection.execute(
-                "SELECT parent, id FROM messages WHERE conversation = ? ORDER BY parent, id", (conversation,)
-            )
-            for parent, message in places:
-                versions[parent].append(message)
-            tuples = {parent: tuple(children) for parent, children in versions.items()}
-            return [rows.message(row, tuples[row[2]]) for row in self.connection.execute(query, (conversation,))]
+    def new_damage(self) -> Sequence[str]:
+        """The damaged rows that were read and not told of before, a line each."""
+        lines = [line for line, told in self._damage.items() if not told]
+        self._damage |= dict.fromkeys(lines, True)
+        return lines
+
+    def _note(self, what: str, columns: Sequence[str]) -> None:
+        """Remember that something is damaged, for whoever tells the user."""
+        self._damage.setdefault(f"{what} is damaged: its {' and its '.join(columns)} cannot be read", False)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

@@ -98,14 +98,14 @@ def _conversation(facts: Any, where: str) -> Imported:
     tokens: dict[int, Sequence[Token]] = {}
     for place, one in enumerate(taken(facts, "messages", list, where), 1):
         message = _message(one, f"message {place} of {where}")
-        if message.id in ids or message.parent not in {*ids, None}:
+        if message.id in ids or not (message.parent is None or message.parent in ids):
             raise NotUnderstood(f"message {place} of {where} has a number twice, or a parent that is not before it")
         ids.add(message.id)
         messages.append(message)
         if "tokens" in one:
             tokens[message.id] = of_lists(one["tokens"], f"message {place} of {where}")
     leaf = taken(facts, "leaf", (int, type(None)), where)
-    if leaf not in {*ids, None}:
+    if not (leaf is None or leaf in ids):
         raise NotUnderstood(f"{where} ends with message {leaf}, which it does not have")
     kind = _chosen(facts, "kind", get_args(Kind), where)
     return Imported(
@@ -132,7 +132,7 @@ def _message(facts: Any, where: str) -> Message:
         0,
         taken(facts, "parent", (int, type(None)), where),
         _chosen(facts, "role", get_args(Role), where),
-        taken(facts, "text", str, where),
+        _said(facts, where),
         _time(facts, "created", where),
         taken(facts, "finished", bool, where),
         reason,
@@ -143,9 +143,20 @@ def _message(facts: Any, where: str) -> Message:
     )
 
 
+def _said(facts: Any, where: str) -> str:
+    """The text of a message, with what the model thought before it in the usual marks."""
+    text: str = taken(facts, "text", str, where)
+    if "thinking" not in facts:
+        return text
+    thinking = taken(facts, "thinking", str, where)
+    return f"<think>\n{thinking}\n</think>\n\n{text}" if text else f"<think>\n{thinking}"
+
+
 def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
     """An object of any fields, which must be proper JSON."""
     value: dict[str, Any] = taken(facts, key, dict, where)
+    if not value:
+        return {}
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError) as error:

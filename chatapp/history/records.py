@@ -30,6 +30,8 @@ class Conversation:
     deleted: float | None = None
     setup: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
     """How it is answered; what a search finds comes without."""
+    damaged: tuple[str, ...] = ()
+    """The columns that hold no such thing, on a disk that failed; they were left out."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Message:
     """The messages with the same parent, this one included, oldest first."""
     summary: str = ""
     """What was said up to this message, in brief, where the model had to be told so."""
+    damaged: tuple[str, ...] = ()
+    """The columns that hold no such thing, as of a conversation."""
 
 
 @dataclass(frozen=True)

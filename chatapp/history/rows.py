@@ -2,12 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 from chatapp.generation import Token
-from chatapp.history.records import Conversation, Message
+from chatapp.history.records import Conversation, Kind, Message, Role
 from chatapp.history.text import clean, one_line
 from chatapp.history.tokens import packed
 
@@ -18,21 +17,111 @@ MESSAGE = (
 )
 
 
-def conversation(row: tuple[Any, ...]) -> Conversation:  # Any: SQLite's columns
+class Columns:
+    """The columns of one row; SQLite keeps any kind of value in any column, so what is no such thing is left out."""
+
+    def __init__(self) -> None:
+        self.damaged: list[str] = []
+
+    def text(self, name: str, value: object) -> str:
+        """A text; bytes that are no UTF-8 were replaced when they were read."""
+        if isinstance(value, bytes):
+            return value.decode(errors="replace")
+        if not isinstance(value, str):
+            self.damaged.append(name)
+            return ""
+        return value
+
+    def number(self, name: str, value: object) -> int:
+        """A count, or the number of a row."""
+        if not isinstance(value, int):
+            self.damaged.append(name)
+            return 0
+        return value
+
+    def time(self, name: str, value: object) -> float:
+        """Seconds since 1970, in a year that calendars know."""
+        if not isinstance(value, int | float) or not 0 <= value < 4e9:
+            self.damaged.append(name)
+            return 0.0
+        return float(value)
+
+    def chosen(self, name: str, value: object, known: Sequence[str], otherwise: str) -> Any:  # Any: one of the Literal
+        """One of a few words."""
+        if value not in known:
+            self.damaged.append(name)
+            return otherwise
+        return value
+
+    def facts(self, name: str, value: object) -> Mapping[str, Any]:  # Any: JSON
+        """An object in JSON."""
+        if value == "{}":
+            return {}
+        try:
+            found = json.loads(value, parse_constant=_refused)  # type: ignore[arg-type]  # TypeError is caught
+            if isinstance(found, dict):
+                return found
+        except (TypeError, ValueError, RecursionError):
+            pass
+        self.damaged.append(name)
+        return {}
+
+
+def _refused(constant: str) -> None:
+    """NaN and the infinities, which no JSON has."""
+    raise ValueError(constant)
+
+
+def conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's columns
     """A conversation of the columns in CONVERSATION."""
-    return replace(Conversation(*row[:9]), setup=json.loads(row[9]))
+    of = Columns()
+    return Conversation(
+        row[0],
+        of.text("title", row[1]),
+        of.chosen("kind", row[2], get_args(Kind), "chat"),
+        of.text("model", row[3]),
+        of.time("created", row[4]),
+        of.time("updated", row[5]),
+        of.number("messages", row[6]),
+        None if row[7] is None else of.number("leaf", row[7]),
+        None if row[8] is None else of.time("deleted", row[8]),
+        of.facts("setup", row[9]),
+        tuple(of.damaged),
+    )
 
 
-def message(row: tuple[Any, ...], versions: tuple[int, ...]) -> Message:
-    """A message of the columns in MESSAGE."""
-    facts = (row[0], row[1], row[2], row[3], row[4], row[5], bool(row[6]), row[7], row[8])
-    return Message(*facts, json.loads(row[9]), json.loads(row[10]), versions, row[11])
+def message(row: Sequence[Any], parent: int | None, versions: tuple[int, ...]) -> Message:
+    """A message of the columns in MESSAGE; `parent` is the one that it has in the tree."""
+    of = Columns()
+    if parent != row[2]:
+        of.damaged.append("parent")
+    return Message(
+        row[0],
+        of.number("conversation", row[1]),
+        parent,
+        of.chosen("role", row[3], get_args(Role), "assistant"),
+        of.text("text", row[4]),
+        of.time("created", row[5]),
+        bool(row[6]),
+        None if row[7] is None else of.text("finish_reason", row[7]),
+        of.text("model", row[8]),
+        of.facts("options", row[9]),
+        of.facts("usage", row[10]),
+        versions,
+        of.text("summary", row[11]),
+        tuple(of.damaged),
+    )
+
+
+def as_json(facts: Mapping[str, Any]) -> str:  # Any: JSON
+    """An object in JSON; most are empty."""
+    return json.dumps(dict(facts)) if facts else "{}"
 
 
 def insert(connection: sqlite3.Connection, new: Message, latencies: Sequence[float] = ()) -> int:
     """Add a message, and give its number."""
     place = (new.conversation, new.parent, new.role, clean(new.text), new.created, new.finished, new.finish_reason)
-    how = (one_line(new.model), json.dumps(dict(new.options)), json.dumps(dict(new.usage)))
+    how = (one_line(new.model), as_json(new.options), as_json(new.usage))
     cursor = connection.execute(
         "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
         "usage, latencies, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -50,4 +139,15 @@ def keep_tokens(connection: sqlite3.Connection, number: int, tokens: Sequence[To
 
 def times(latencies: Sequence[float]) -> str:
     """Latencies in microseconds' precision."""
+    if not latencies:
+        return "[]"  # of every message but a reply
     return json.dumps([round(seconds, 6) for seconds in latencies])
+
+
+def latencies(content: object) -> Sequence[float]:
+    """The latencies that the database holds; none where they are damaged."""
+    try:
+        found = json.loads(content)  # type: ignore[arg-type]  # TypeError is caught
+        return tuple(float(seconds) for seconds in found)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ()

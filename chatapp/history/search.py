@@ -3,8 +3,11 @@
 import re
 import secrets
 import sqlite3
+from itertools import chain
+from typing import Any
 
-from chatapp.history.records import Conversation, Found
+from chatapp.history import rows
+from chatapp.history.records import Found
 
 AROUND = 60
 """Characters of a snippet before the first word that was found; there are twice as many after it."""
@@ -13,10 +16,12 @@ UNSPACED = re.compile(
 )
 """Scripts without spaces between words, of which the index knows only whole lines."""
 COLUMNS = "c.id, c.title, c.kind, c.model, c.created, c.updated, c.messages, c.leaf, c.deleted"
+LATEST = "c.updated DESC, m.id DESC"
+"""The order of messages: as their conversations are listed, and then the newest."""
 
 
 def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
-    """The titles, then the messages, that have all the words of a text, the newest first."""
+    """The places that have all the words of a text: conversations whose titles do, then the others; last used first."""
     terms = text.split()
     if not terms or "\0" in text:
         return []
@@ -24,9 +29,10 @@ def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
         found = _by_words(connection, terms, limit)
     else:
         found = _by_letters(connection, terms, limit)
-    known = {one.conversation.id for one in found}
-    titles = [one for one in _in_titles(connection, terms, limit) if one.conversation.id not in known]
-    return [*titles, *found][:limit]
+    titled = _in_titles(connection, terms, limit)
+    names = {one.conversation.id for one in titled}
+    first = [[one for one in found if one.conversation.id == title.conversation.id] or [title] for title in titled]
+    return [*chain(*first), *(one for one in found if one.conversation.id not in names)][:limit]
 
 
 def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
@@ -35,15 +41,17 @@ def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> l
     if len(terms[-1]) > 2 and terms[-1][-1].isalnum():
         quoted[-1] += " *"
     mark = secrets.token_hex(8)  # what no text can forge
-    rows = connection.execute(
+    hits = connection.execute(
         f"SELECT {COLUMNS}, m.id, highlight(words, 0, ?, ?) FROM words "
         "JOIN messages m ON m.id = words.rowid JOIN conversations c ON c.id = m.conversation "
-        "WHERE words MATCH ? AND c.deleted IS NULL ORDER BY words.rowid DESC LIMIT ?",
-        (f"{mark}<", f"{mark}>", " ".join(quoted), limit),
+        "WHERE words MATCH ? AND words.rowid IN (SELECT words.rowid FROM words "
+        "JOIN messages m ON m.id = words.rowid JOIN conversations c ON c.id = m.conversation "
+        f"WHERE words MATCH ? AND c.deleted IS NULL ORDER BY {LATEST} LIMIT ?) ORDER BY {LATEST}",
+        (f"{mark}<", f"{mark}>", " ".join(quoted), " ".join(quoted), limit),  # marks only where they are shown
     )
     found = []
-    for row in rows:
-        pieces = re.split(f"{mark}([<>])", row[-1])
+    for row in hits:
+        pieces = re.split(f"{mark}([<>])", _text(row[-1]))
         whole, marks = "", []
         for piece, kind in zip(pieces[::2], [*pieces[1::2], ""], strict=True):
             start, whole = len(whole), whole + piece
@@ -56,23 +64,23 @@ def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> l
 def _by_letters(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
     """By reading: letters anywhere."""
     conditions, patterns = _like("m.text", terms)
-    rows = connection.execute(
+    hits = connection.execute(
         f"SELECT {COLUMNS}, m.id, m.text FROM messages m JOIN conversations c ON c.id = m.conversation "
-        f"WHERE {conditions} AND c.deleted IS NULL ORDER BY m.id DESC LIMIT ?",
+        f"WHERE {conditions} AND c.deleted IS NULL ORDER BY {LATEST} LIMIT ?",
         (*patterns, limit),
     )
-    return [_found(row, row[-1], _places(row[-1], terms)) for row in rows]
+    return [_found(row, _text(row[-1]), _places(_text(row[-1]), terms)) for row in hits]
 
 
 def _in_titles(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
     """In titles."""
     conditions, patterns = _like("c.title", terms)
-    rows = connection.execute(
+    hits = connection.execute(
         f"SELECT {COLUMNS}, NULL, c.title FROM conversations c WHERE {conditions} AND c.deleted IS NULL "
         "AND c.messages > 0 ORDER BY c.updated DESC LIMIT ?",
         (*patterns, limit),
     )
-    return [_found(row, row[-1], _places(row[-1], terms)) for row in rows]
+    return [_found(row, _text(row[-1]), _places(_text(row[-1]), terms)) for row in hits]
 
 
 def _like(column: str, terms: list[str]) -> tuple[str, list[str]]:
@@ -98,11 +106,16 @@ def _places(text: str, terms: list[str]) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer("|".join(map(re.escape, terms)), text, re.IGNORECASE)]
 
 
-def _found(row: tuple[object, ...], text: str, marks: list[tuple[int, int]]) -> Found:
+def _found(row: tuple[Any, ...], text: str, marks: list[tuple[int, int]]) -> Found:
     """A row of a search, with the part of the text around the first mark."""
     first = marks[0][0] if marks else 0
     start, end = max(0, first - AROUND), first + 2 * AROUND
     before, after = "…" if start else "", "…" if len(text) > end else ""
     shown = [(low - start + len(before), min(high, end) - start + len(before)) for low, high in marks if low < end]
     snippet = before + re.sub(r"\s", " ", text[start:end]) + after
-    return Found(Conversation(*row[:9]), row[9], snippet, tuple(shown))  # type: ignore[arg-type]  # SQLite's columns
+    return Found(rows.conversation((*row[:9], "{}")), row[9], snippet, tuple(shown))
+
+
+def _text(value: object) -> str:
+    """A text of the database, of which a disk that failed may have made something else."""
+    return rows.Columns().text("text", value)

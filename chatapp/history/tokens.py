@@ -10,6 +10,9 @@ from chatapp.generation import Alternative, Token
 from chatapp.history.errors import NotUnderstood
 from chatapp.history.text import clean
 
+LIMIT = 1 << 28
+"""Bytes of the tokens of one reply; a damaged one could inflate to far more."""
+
 
 def packed(tokens: Sequence[Token]) -> bytes:
     """The tokens as the database holds them."""
@@ -17,8 +20,13 @@ def packed(tokens: Sequence[Token]) -> bytes:
 
 
 def unpacked(content: bytes) -> Sequence[Token]:
-    """The tokens that the database holds."""
-    return of_lists(json.loads(zlib.decompress(content)), "the database")
+    """The tokens that the database holds; none where they are damaged."""
+    try:
+        inflating = zlib.decompressobj()
+        lists = json.loads(inflating.decompress(content, LIMIT)) if isinstance(content, bytes) else ()
+        return of_lists(lists, "the database")
+    except (zlib.error, ValueError, RecursionError, NotUnderstood):
+        return ()
 
 
 def as_lists(tokens: Sequence[Token]) -> list[Any]:  # Any: JSON

@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events, work
-from textual.app import App, SuspendNotSupported, SystemCommand
+from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
+from textual.notifications import Notify
 from textual.screen import Screen
 
 import themes
 from chatapp.terminal import printable
+from chatapp.tui import typed_ahead
 from chatapp.tui.chat.screen import ChatScreen
+from chatapp.tui.complaints import untold
 from chatapp.tui.guard import GUARD
+from chatapp.tui.keyboard import Keyboard
 from chatapp.tui.palette import palette
 from chatapp.tui.start import Start
 from chatapp.tui.telling import telling
 
 if TYPE_CHECKING:
-    from chatapp.history import Kind
+    from textual.driver import Driver
+
+    from chatapp.actions import Action
+    from chatapp.tui.comfort.command_palette import Command
     from chatapp.tui.prompt import Prompt
+    from chatapp.tui.typed_ahead import Ahead
 
 LONGEST_WORD = 1_000
 """Characters of what is told in passing: errors may quote whole files."""
+READ = 20
+"""Characters that are read in a second."""
 PATIENCE = 2.0
 """Seconds that leaving waits for the model to end what it is computing."""
 
@@ -48,9 +59,10 @@ class ChatApp(App[None]):
         Binding("f2", "theme", "Theme", show=False, id="app.theme"),
     ]
 
-    def __init__(self, start: Start) -> None:
-        super().__init__()
+    def __init__(self, start: Start, driver: type[Driver] | None = None) -> None:
+        super().__init__(driver)
         self.start = start
+        self.keyboard = Keyboard(self)
         self.chosen_keys: dict[str, str] = {}
         """By the ids of actions, the user's own keys."""
         self.vim = False
@@ -92,10 +104,30 @@ class ChatApp(App[None]):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Tell something in passing, in which names and errors may have been written by anyone."""
+        """Tell something in passing, in which names and errors may have been written by anyone.
+
+        It stays as long as it takes to read, and `timeout` at most.
+        """
         if len(message) > LONGEST_WORD:
             message = f"{message[:LONGEST_WORD]}…"
+        timeout = min(timeout or self.NOTIFICATION_TIMEOUT, 2 + len(message) / READ)
         super().notify(printable(message), title=title, severity=severity, timeout=timeout, markup=markup)
+
+    def on_notify(self, event: Notify) -> None:
+        """Show a notification that is told again in place of the one before."""
+        for one in list(self._notifications):
+            if one.message == event.notification.message:
+                self._unnotify(one, refresh=False)
+
+    # Keys
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and not self.keyboard.passes(event):
+            return
+        await super().on_event(event)
+
+    def simulate_key(self, key: str) -> None:
+        self.keyboard.wait(events.Key(key, None), first=True)  # it stands for one that came before those that wait
 
     def on_key(self, event: events.Key) -> None:
         """Vim-like keys move in lists and pages, too, unless they mean something else there."""
@@ -110,7 +142,8 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.collect_garbage)
-        for complaint in self.complaints:
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the shell has written over it
+        for complaint in untold(self.complaints, self.start.home):
             self.notify(complaint, severity="warning", timeout=10, markup=False)
 
     def collect_garbage(self) -> None:
@@ -125,36 +158,61 @@ class ChatApp(App[None]):
 
     # Commands
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        chat = self.chat_screen
-        kinds: tuple[tuple[Kind, str], ...] = (
-            ("completion", "The model continues your text"),
-            ("chat", "The model answers your messages"),
-        )
-        for kind, does in kinds:
-            yield SystemCommand(f"Mode: {kind}", does, partial(chat.action_kind, kind))
-        commands: tuple[tuple[str, str, Callable[[], object]], ...] = (
-            ("Models", "Choose, fetch, check, time or remove one", chat.action_models),
-            ("Compare models", "The same prompt for several models or backends", chat.action_compare),
-            ("Conversations: list", "Open, rename, delete or export one", chat.action_sidebar),
-            ("Conversations: search", "Find words in all of them", chat.action_search),
-            ("Conversations: import", "Ours, ChatGPT's or Ollama's", chat.action_import),
-            ("Sampling", "Temperature and the rest, with a preview of the next token", chat.action_sampling),
-            ("Sampling: presets", "Options saved by name", chat.action_presets),
-            ("System prompt", "What all answers are to keep to", chat.action_system),
-            ("Tokens", "How sure the model was of each, and what else it might have said", chat.action_heat),
-            ("Latencies", "Of every token of the last answer", chat.action_latencies),
-            ("Help", "All keys and commands", self.action_help),
-            ("Theme", "Choose by looking", self.action_theme),
-        )
-        for title, does, act in commands:
-            yield SystemCommand(title, does, act)
-        for n in range(2, 10):
-            yield SystemCommand(f"Answers: {n} at once", "Side by side, to keep one", partial(chat.action_several, n))
+    def action_command_palette(self) -> None:
+        """Show every command, those of the place in front first."""
+        from chatapp.tui.comfort.command_palette import CommandPalette
+
+        async def take(command: Command | None) -> None:
+            if command:
+                self.chat_screen.call_next(command.act)  # whatever screen the palette was over may be gone by then
+
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette([*self.commands_here(), *self.commands()]), take)
+
+    def commands_here(self) -> Iterable[Command]:
+        """What the keys of the screen in front do; the conversations' are among all commands."""
+        from chatapp.tui.comfort.command_palette import Command
+
+        listed: set[str] = set()  # two keys of one action are two bindings of one id
+        for one in self.screen.active_bindings.values() if self.screen is not self.chat_screen else ():
+            bound = one.binding
+            if not bound.id or bound.id in listed or bound.id.startswith("app."):
+                continue
+            if one.enabled and bound.description:
+                listed.add(bound.id)
+                act = partial(self.run_action, bound.action, one.node)
+                yield Command(bound.description, "here", self.get_key_display(bound), (bound.id,), act)
+
+    def commands(self) -> Iterable[Command]:
+        """Every command, from the table, with the key that its user has for it; then the themes by their names."""
+        from chatapp.actions import ACTIONS
+        from chatapp.tui.comfort.command_palette import Command
+
+        for action in ACTIONS:
+            yield Command(
+                action.title, action.does, self.key_of(action), action.called[1:], partial(self.perform, action)
+            )
         for name in self.available_themes:
-            yield SystemCommand(f"Theme: {name}", "Change the colours", partial(self.keep_theme, name))
-        wanted = ("Screenshot", "Quit")
-        yield from (command for command in super().get_system_commands(screen) if command.title in wanted)
+            yield Command(f"Theme: {name}", "", "", (), partial(self.keep_theme, name))
+
+    def key_of(self, action: Action) -> str:
+        """The key of an action as it is written, behind the one that opens its place."""
+        from chatapp.actions import ACTIONS
+
+        key = self.chosen_keys.get(action.id, action.key).split(",")[0]
+        shown = self.get_key_display(Binding(key, "", "")) if len(key) > 1 else key
+        place = next((one for one in ACTIONS if action.within and one.id == action.within), None)
+        return f"{self.key_of(place)} {shown}" if place else shown
+
+    async def perform(self, action: Action) -> None:
+        """Do what a command says, in the conversation that is shown."""
+        while self.screen is not self.chat_screen:
+            self.pop_screen()
+        owner, _, name = action.run.partition(".")
+        target = {"app": self, "screen": self.chat_screen, "box": self.chat_screen.pane.box}[owner]
+        with telling(self):
+            if not await self.run_action(name, target):
+                self.notify(f"{action.title}: not possible here and now.", markup=False)
 
     def action_help(self) -> None:
         """Show every key that works here."""
@@ -187,6 +245,18 @@ class ChatApp(App[None]):
             except SettingsError as error:
                 self.notify(str(error), severity="warning", timeout=10, markup=False)
 
+    def action_suspend_process(self) -> None:
+        """Go to the shell, which brings the app back with `fg`."""
+        can = self._driver is not None and self._driver.can_suspend and os.name != "nt"
+        if not can or os.getpgrp() == os.getsid(0):  # without a shell nobody would wake it again
+            return self.notify("There is no shell here to go to: chatapp was not started from one.")
+        self.app_suspend_signal.publish(self)
+        os.killpg(os.getpgrp(), signal.SIGTSTP)  # with what started it, such as uv run, so that the shell sees it
+
+    def on_vim_area_suspend_wanted(self) -> None:
+        if self.start.suspend:
+            self.action_suspend_process()
+
     # What any screen may ask for
 
     def on_prompt_editor_wanted(self, message: Prompt.EditorWanted) -> None:
@@ -211,10 +281,10 @@ class ChatApp(App[None]):
             self.notify(str(clipboard.copy(text, osc52, self.start.home)), markup=False)
 
 
-def run(start: Start) -> None:
-    """Open the screen and stay until its user leaves."""
+def run(start: Start, ahead: Ahead | None = None) -> None:
+    """Open the screen and stay until its user leaves; what was typed ahead is typed first."""
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
-    app = ChatApp(start)
+    app = ChatApp(start, typed_ahead.driver(ahead) if ahead else None)
     app.run()
     rested = app.chat_screen.rest(PATIENCE)
     from chatapp.tui.chat.leaving import save_or_rescue
@@ -223,3 +293,5 @@ def run(start: Start) -> None:
         print(printable(unsaved), file=sys.stderr, flush=True)
     if not rested:
         os._exit(0)  # a runtime that is still computing would abort the interpreter's own way out
+    if app.chat_screen.history:
+        app.chat_screen.history.close()  # its file then has everything, and can be copied by itself

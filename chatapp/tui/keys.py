@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-FIRST = ("stop", "submit", "go_on")
+FIRST = ("back", "stop", "submit", "go_on")
 """What must be found on a narrow screen, too."""
 
 
@@ -25,7 +25,11 @@ class Keys(Widget):
         right = Content.assemble(*self.key(palette), " ")
         left = Content(" ")
         first = [shown.pop(action) for action in FIRST if action in shown]
+        named = set[str]()
         for binding in (*first, *shown.values()):  # a narrow screen leaves the last ones to the palette
+            if (name := self.app.get_key_display(binding)) in named:
+                continue  # what has the focus comes first, and takes the key
+            named.add(name)
             longer = left + Content.assemble(*self.key(binding), "  ")
             if longer.cell_length + right.cell_length > self.size.width:
                 break

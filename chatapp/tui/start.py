@@ -11,7 +11,9 @@ from chatapp.manner import Manner
 from chatapp.tui.engines import Choice, Open
 
 if TYPE_CHECKING:
+    from chatapp.calibration import Measured
     from chatapp.history import History
+    from chatapp.measuring import Measuring
     from model_store import Store
 
 
@@ -31,8 +33,12 @@ class Start:
     """Keeps a theme for the next start; raises SettingsError."""
     memory: Callable[[], int]
     """Bytes that this process has taken at most."""
+    measure: Callable[[Choice, Callable[[list[Measured]], object]], Measuring] | None = None
+    """What measures a model's backends while nobody waits, and tells the ranking; None: nothing does."""
     manner: Manner = Manner()
     """How answers in new conversations are to be."""
     theme: str = "midnight"
+    suspend: bool = True
+    """Whether Ctrl+Z suspends the app where there is nothing to undo."""
     resume: bool = True
     """Whether to go on with the last conversation."""

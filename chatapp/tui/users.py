@@ -13,7 +13,9 @@ from chatapp.tui.opened import Opened
 from chatapp.tui.start import Start
 
 if TYPE_CHECKING:
+    from chatapp.calibration import Measured
     from chatapp.history import History
+    from chatapp.measuring import Measuring
     from model_store import Store
 
 PATIENCE = 0.5
@@ -33,8 +35,10 @@ def start(model: str = "", manner: Manner = NONE) -> Start:
         settings.home(),
         settings.choose_theme,
         peak_memory,
+        measure,
         manner=manner,
         theme=chosen.theme,
+        suspend=chosen.suspend,
         resume=not model and not manner.chosen,
     )
 
@@ -54,6 +58,16 @@ def from_store(choice: Choice) -> Open:
         return Opened(engine, stored.name, stored.parameters, time.perf_counter() - start)
 
     return open_model
+
+
+def measure(choice: Choice, on_end: Callable[[list[Measured]], object]) -> Measuring:
+    """What measures the backends of a model of the user's store, once all is quiet."""
+    from chatapp.measuring import Measuring
+    from chatapp.selection import Wish
+
+    chosen = settings.read()
+    wish = Wish(choice.backend or chosen.backend or None, objective=chosen.objective)
+    return Measuring(open_store(), choice.model, wish, on_end=on_end)
 
 
 def open_history() -> History | None:

@@ -29,6 +29,9 @@ class VimArea(Removable, TextArea):
 
         indicator: str
 
+    class SuspendWanted(Message):
+        """Ctrl+Z was pressed with nothing typed and nothing to undo."""
+
     def on_mount(self) -> None:
         if getattr(self.app, "vim", False):
             from chatapp.tui.comfort.vim import Vim
@@ -38,6 +41,13 @@ class VimArea(Removable, TextArea):
     def on_focus(self) -> None:
         if self.vim:
             self.post_message(self.ModeShown(self.vim.indicator))
+
+    def action_undo(self) -> None:
+        """Undo; where there is nothing to undo, ctrl+z is what it is in a shell."""
+        if self.text or self.history.undo_stack or self.history.redo_stack:
+            self.undo()
+        else:
+            self.post_message(self.SuspendWanted())
 
     def takes(self, event: events.Key) -> bool:
         """Whether a key was a vim-like one, so that nothing else should come of it here."""

@@ -6,3 +6,14 @@ the prompts, what is measured, and what is tolerated.
 
 ORIGINAL = "original weights"
 """What a comparison with the checkpoint's own weights is called in a verdict."""
+NUMPY = "NumPy decoder"
+"""The reference that is ours, and shares with every backend how config.json was read."""
+
+
+def telling(reference: str) -> str:
+    """What a comparison with a reference tells about: a verdict cannot be wiser than what it compares with."""
+    if NUMPY in reference:
+        return f"{reference}: the rounding and the runtime; not our reading of config.json"
+    if "torch" in reference.lower():
+        return f"{reference}: the rounding, the runtime and our reading of config.json"
+    return f"{reference}: the rounding and the runtime; our reading of config.json, if others made that file"

@@ -64,7 +64,10 @@ class Prompts:
 
 
 def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
-    """The prompts for a model: six, and one that goes past a window where that costs little enough."""
+    """The prompts for a model: six, and one that goes past a window where that costs little enough.
+
+    What a reference reads in one call and a session in several is a short text, or a long one, in all of them.
+    """
     tokenizer = Tokenizer(model.folder)
     random = np.random.default_rng(0)
     whole = bool(decoder.encoder)
@@ -72,23 +75,25 @@ def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
     def row(place: int, length: int) -> list[int]:
         texts = TEXTS[place:] + TEXTS[:place]
         tokens = [token for text in texts for token in tokenizer.encode_prompt(text) if token < decoder.vocab_size]
-        tokens *= length // LENGTH
+        tokens *= max(1, length // LENGTH)
         missing = length - len(tokens)  # of a tokenizer that makes next to nothing of our texts
         return [*tokens[:length], *random.integers(0, decoder.vocab_size, max(0, missing)).tolist()]
 
-    length = min(LENGTH, decoder.context_length)
+    border = decoder.border or decoder.context_length
+    length = min(LENGTH, decoder.context_length, border)
     rows = [row(place, length) for place in range(len(TEXTS))]
     rows.append(random.integers(0, decoder.vocab_size, length).tolist())
     found = [Prompts(np.array(rows, np.int64), length // 2 - 1 if whole else 0, whole)]
     if longer := longer_length(decoder, model.parameters):
-        first = longer - (PAST if whole else LENGTH)
+        first = max(longer - (PAST if whole else LENGTH), border if longer > border else 0)  # all of them short or long
         found.append(Prompts(np.array([row(0, longer)], np.int64), first, whole))
     return tuple(found)
 
 
 def longer_length(decoder: Decoder, parameters: int) -> int:
-    """Tokens of the prompt that goes past the longest affordable window; 0 if there is nothing to go past."""
-    limits = [attention.window for attention in decoder.layers] + [FAR if decoder.encoder else 0]
-    lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > LENGTH]
+    """Tokens of the prompt that goes past the longest affordable window or border; 0 if there is nothing to go past."""
+    limits = [attention.window for attention in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
+    shortest = min(LENGTH, decoder.border or LENGTH)
+    lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > shortest]
     longest = min(LONGEST, decoder.context_length, int(WORK / parameters))
     return next((length for length in lengths if length <= longest and length > PAST), 0)

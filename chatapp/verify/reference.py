@@ -8,14 +8,12 @@ import numpy as np
 from backends import quantize
 from backends.decoder import Decoder, Weights
 from backends.reference import Session
+from chatapp.verify import NUMPY
 from chatapp.verify.errors import VerifyError
 from chatapp.verify.prompts import Prompts, prompts_for
 from model_store import Progress, StoredModel
 from model_store.convert import Watched, kept, open_checkpoint
 from model_store.weights import Canonical
-
-NUMPY = "NumPy decoder"
-
 
 Logits = tuple[np.ndarray, ...]
 """For each of the prompts, (rows, positions, vocab) float32."""

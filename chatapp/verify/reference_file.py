@@ -2,7 +2,8 @@
 
 `tokens` (rows, length) and `logits` (rows, positions, vocabulary) of the last positions of each row are enough.
 chatapp also writes `logits.PRECISION` (on rounded weights), `window.tokens`, `window.logits` and
-`window.logits.PRECISION` (the prompt past a window), and `model`, a digest of the checkpoint's tensors.
+`window.logits.PRECISION` (the prompt past a window), `made_by`, the name of what computed them, and `model`, a digest
+of the checkpoint's tensors.
 """
 
 import hashlib
@@ -43,6 +44,7 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
     for name in ("tokens", "logits"):
         if name not in arrays:
             raise VerifyError(f"{path} holds no array called {name!r} (it has: {', '.join(sorted(arrays)) or 'none'})")
+    maker = bytes(arrays.pop("made_by", NOTHING).astype(np.uint8)).decode(errors="replace")
     parts = [part for part in PARTS if {f"{part}tokens", f"{part}logits"} <= arrays.keys()]
     for part in parts:
         check(arrays[f"{part}tokens"], arrays[f"{part}logits"], f"{path}: {part}logits", model, decoder)
@@ -59,7 +61,8 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
     kinds = [name for name in arrays if name.startswith("logits.")]
     complete = [kind for kind in kinds if [arrays.get(part + kind, NOTHING).shape for part in parts] == shapes]
     rounded = {kind.removeprefix("logits."): logits(kind) for kind in complete}
-    reference = Reference(path.name, tuple(prompts(part) for part in parts), logits("logits"), rounded)
+    name = f"{path.name} ({maker})" if maker else path.name
+    reference = Reference(name, tuple(prompts(part) for part in parts), logits("logits"), rounded)
     return with_numpy(reference, model, precision, on_progress)
 
 
@@ -117,6 +120,7 @@ def destination(text: str) -> Path:
 def write(reference: Reference, model: StoredModel, path: Path) -> None:
     """Keep a reference for use elsewhere; the file is written whole."""
     arrays: dict[str, np.ndarray] = {"model": digest(open_checkpoint(model.folder)[0])}
+    arrays["made_by"] = np.frombuffer(reference.name.encode(), np.uint8)
     for part, prompts in zip(PARTS, reference.prompts, strict=False):
         arrays[f"{part}tokens"] = prompts.tokens
     for kind, logits in {

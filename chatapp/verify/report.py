@@ -1,8 +1,8 @@
 """A verdict for people: a table of what was compared, and what to do about a failure."""
 
 from chatapp.units import table
+from chatapp.verify import NUMPY, telling
 from chatapp.verify.comparison import LIMITED, Comparison
-from chatapp.verify.reference import NUMPY
 from chatapp.verify.verdict import Verdict
 
 HEADS = ("COMPARED", "WITH", "POSITIONS", "MAX |Δ|", "ERROR", "MEAN KL", "LOST", "TOP-1", "DIFFERS", "")
@@ -19,7 +19,8 @@ def describe(verdict: Verdict) -> str:
     allowed = [f"{LIMITED[name]} {limit:g} with {against}" for against, name, limit in limits]
     lines = [
         f"{verdict.model} on {place}: {'passed' if verdict.passed else 'FAILED'}",
-        f"reference: {verdict.reference}; {versions}",
+        f"verified against {telling(verdict.reference)}",
+        versions,
         "",
         table(HEADS, [row(comparison) for comparison in verdict.comparisons]),
         "",

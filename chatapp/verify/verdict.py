@@ -8,14 +8,14 @@ import backends
 from backends import BackendError, Session
 from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
-from chatapp.verify import ORIGINAL
+from chatapp.verify import NUMPY, ORIGINAL
 from chatapp.verify.comparison import Comparison, Tally
 from chatapp.verify.cut import cut
 from chatapp.verify.prompts import Prompts, prompts_for
-from chatapp.verify.reference import NUMPY, Logits, Reference, compute, decoder_and_weights, from_numpy
+from chatapp.verify.reference import Logits, Reference, compute, decoder_and_weights, from_numpy
 from chatapp.verify.tolerance import CUT, EXACT, tolerance
 from chatapp.verify.walk import STEPS, walk
-from model_store import Progress, Store, StoredModel, Variant
+from model_store import Progress, Store, StoredModel, StoreError, Variant
 
 NOT_EXACT = "the graph could not be checked at f32: {}"
 
@@ -124,7 +124,10 @@ def judge(store: Store, model: StoredModel, variant: Variant, device: str, found
         failures=tuple(failure for comparison in found.comparisons for failure in comparison.failures),
         notes=tuple(found.notes),
     )
-    store.keep_verdict(variant, device, asdict(verdict))
+    try:
+        store.keep_verdict(variant, device, asdict(verdict))
+    except StoreError as error:
+        return replace(verdict, notes=(*verdict.notes, f"this verdict was not kept: {error}"))
     return verdict
 
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from backends.decoder import Activation
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
-from model_store.refusals import refuse, refuse_type
+from model_store.errors import UnsupportedCheckpoint, cut
+from model_store.refusals import OTHERS, refuse, refuse_type
 from model_store.weights import Family
 
 VARIANTS = {
@@ -18,6 +18,8 @@ VARIANTS = {
 }
 """Models that another one's type stands for: (type, field, value) -> module."""
 
+SLIP = 0.8
+"""How alike two names are, from 0 to 1, of which one may be a slip for the other."""
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -44,15 +46,15 @@ def find(config: Config) -> Family:
         name = variants[0] if variants else wanted
         return cast(Family, import_module(f"{__name__}.{name}"))  # a module that meets the protocol
     refuse_type(config)
-    near = get_close_matches(str(wanted), known, 1)
+    near = [] if wanted in OTHERS else get_close_matches(str(wanted), known, 1, SLIP)
     hint = f"; did the publisher mean {near[0]!r}?" if near else ""
-    raise UnsupportedCheckpoint(f"models of type {wanted!r} are not supported{hint} (known: {', '.join(known)})")
+    raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported{hint} (known: {', '.join(known)})")
 
 
 def activation(name: str) -> Activation:
     """The activation that Hugging Face calls `name`."""
     if name not in ACTIVATIONS:
-        raise UnsupportedCheckpoint(f"the activation {name!r} is not supported (known: {', '.join(ACTIVATIONS)})")
+        raise UnsupportedCheckpoint(f"the activation {cut(name)} is not supported (known: {', '.join(ACTIVATIONS)})")
     return ACTIVATIONS[name]
 
 
@@ -67,5 +69,5 @@ def windows(config: Config, default: Sequence[str], window: int | None) -> list[
     if len(kinds) != len(default):
         raise ValueError(f"layer_types names {len(kinds)} layers, there are {len(default)}")
     if unknown := sorted({*map(str, kinds)} - {"full_attention", "sliding_attention"}):
-        raise UnsupportedCheckpoint(f"layers of the kind {unknown[0]!r} (layer_types) are not supported")
+        raise UnsupportedCheckpoint(f"layers of the kind {cut(unknown[0])} (layer_types) are not supported")
     return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]

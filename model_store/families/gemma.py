@@ -22,7 +22,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json; where it says gelu it means the one with tanh."""
     same = llama.decoder({"head_dim": 256, **config})
-    name = config.get("hidden_activation") or config.get("hidden_act") or "gelu"
+    name = config.get("hidden_act") or "gelu"
     return replace(
         same,
         activation=activation("gelu_pytorch_tanh" if name == "gelu" else name),

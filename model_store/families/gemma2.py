@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gemma, windows
+from model_store.families import activation, gemma, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 from model_store.weights import plus_one
 
@@ -20,7 +20,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = gemma.decoder(config)
+    same = gemma.decoder({**config, "hidden_act": "gelu"})
     attention = replace(
         same.layers[0],
         scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
@@ -31,5 +31,6 @@ def decoder(config: Config) -> Decoder:
     return replace(
         same,
         layers=tuple(replace(attention, window=window) for window in each),
+        activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
         logit_softcap=config.get("final_logit_softcapping", 30.0) or 0.0,
     )

@@ -21,5 +21,5 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 
 def decoder(config: Config) -> Decoder:
-    """Read `text_config` of config.json."""
-    return gemma3_text.decoder({**DEFAULTS, **config["text_config"]})
+    """Read `text_config` of config.json; this model's logits are never capped."""
+    return gemma3_text.decoder({**DEFAULTS, **config["text_config"], "final_logit_softcapping": None})

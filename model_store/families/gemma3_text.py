@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint import Config
-from model_store.families import gemma, gemma2, windows
+from model_store.families import activation, gemma, gemma2, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
-from model_store.rope import rope
+from model_store.rope import UNSCALED, rope
 from model_store.weights import plus_one
 
 LAYER = {
@@ -21,21 +21,24 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""
     both = config.get("rope_parameters") or {}
-    full = {"rope_theta": config.get("rope_theta", 1_000_000.0), "rope_scaling": config.get("rope_scaling")}
-    near = {"rope_theta": config.get("rope_local_base_freq", 10_000.0)}
-    same = gemma.decoder({**config, "rope_parameters": None, "rope_scaling": None})
+    full = {**(both.get("full_attention") or {}), **(config.get("rope_scaling") or {})}
+    near = both.get("sliding_attention") or {}
+    same = gemma.decoder({**config, **UNSCALED, "hidden_act": "gelu"})
     head_dim, count = same.layers[0].head_dim, len(same.layers)
-    attention = replace(
-        same.layers[0],
-        scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
-        softcap=config.get("attn_logit_softcapping") or 0.0,
-    )
-    far_rope = rope({"rope_parameters": both.get("full_attention"), **full}, head_dim)
-    near_rope = rope({"rope_parameters": both.get("sliding_attention"), **near}, head_dim)
+    attention = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
+    own = {"max_position_embeddings": same.context_length}
+    far = {**own, "rope_theta": config.get("rope_theta"), "rope_scaling": full}
+    close = {**own, "rope_theta": config.get("rope_local_base_freq"), "rope_scaling": near}
+    far_rope, near_rope = rope(far, head_dim, theta=1_000_000.0), rope(close, head_dim)
     period = config.get("sliding_window_pattern") or 6
     default = ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(count)]
     layers = (
         replace(attention, rope=near_rope if window else far_rope, window=window)
         for window in windows(config, default, config.get("sliding_window", 4096))
     )
-    return replace(same, layers=tuple(layers), logit_softcap=config.get("final_logit_softcapping") or 0.0)
+    return replace(
+        same,
+        layers=tuple(layers),
+        activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
+        logit_softcap=config.get("final_logit_softcapping") or 0.0,
+    )

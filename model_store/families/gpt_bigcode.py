@@ -25,7 +25,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = gpt2.decoder(config)
+    same = gpt2.decoder({**config, "scale_attn_by_inverse_layer_idx": False})  # which only GPT-2 reads
     if not config.get("multi_query", True):
         return same
     return replace(same, layers=tuple(replace(attention, kv_heads=1) for attention in same.layers))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
+from model_store.errors import shown
 from model_store.families import activation, field
 from model_store.families.gpt2 import MODEL, PREFIX, TIED
 
@@ -28,7 +29,9 @@ def decoder(config: Config) -> Decoder:
     types = config["attention_types"]
     kinds = [kind for pattern, count in types for kind in pattern * min(count, layers + 1)]
     if len(kinds) != layers or {*kinds} - {"global", "local"}:
-        raise ValueError(f"attention_types should say global or local for each layer, and says {types}")
+        raise ValueError(f"attention_types should say global or local for each layer, and says {shown(types)}")
+    if config.get("attention_layers", kinds) != kinds:
+        raise ValueError("attention_types and attention_layers contradict each other")
     window = config.get("window_size", 256)
     return Decoder(
         layers=tuple(replace(attention, window=window if kind == "local" else 0) for kind in kinds),

@@ -24,7 +24,9 @@ def decoder(config: Config) -> Decoder:
     """Read config.json."""
     heads, size = config["num_attention_heads"], config["hidden_size"]
     head_dim = size // heads
-    attention = Attention(heads, heads, head_dim, head_dim**-0.5, rope(config, head_dim, partial=0.25))
+    spelled = {**config, "rope_theta": config.get("rotary_emb_base")}
+    turned = rope(spelled, head_dim, partial=config.get("rotary_pct", 0.25))
+    attention = Attention(heads, heads, head_dim, head_dim**-0.5, turned)
     return Decoder(
         layers=(attention,) * config["num_hidden_layers"],
         hidden_size=size,

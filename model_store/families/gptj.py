@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
-from backends.decoder import Decoder
+from backends.decoder import Decoder, Rope
 from model_store.checkpoint import Config
 from model_store.families import gpt2
 from model_store.families.gpt2 import PREFIX, UNUSED
-from model_store.rope import rope
+from model_store.rope import padded, turning
 from model_store.weights import halve_rotary
 
 TIED = False
+GPT2_ONLY: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
+"""What GPT-2 reads and these models do not."""
 MODEL = {"embedding": "wte", "norm": "ln_f", "lm_head": "lm_head"}
 LAYER = {
     "attention_norm": "h.{}.ln_1",
@@ -23,7 +25,8 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json."""
-    same = gpt2.decoder(config)
-    turned = rope(config, same.layers[0].head_dim)
+    """Read config.json; how the scores are scaled and how fast the heads turn is the same for all models."""
+    same = gpt2.decoder({**config, **GPT2_ONLY})
+    head_dim = same.layers[0].head_dim
+    turned = padded(Rope(tuple(turning(config.get("rotary_dim", 64), head_dim, 10_000.0))), head_dim)
     return replace(same, parallel=True, layers=tuple(replace(attention, rope=turned) for attention in same.layers))

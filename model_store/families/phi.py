@@ -6,7 +6,7 @@ from backends.decoder import Decoder
 from model_store.checkpoint import Config
 from model_store.families import activation, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
-from model_store.rope import rope
+from model_store.rope import UNSCALED, rope
 from model_store.weights import spread_rotary
 
 MODEL = {**llama.MODEL, "norm": "final_layernorm"}
@@ -23,8 +23,8 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = llama.decoder(config)
-    turned = rope(config, same.layers[0].head_dim, partial=0.5)
+    same = llama.decoder({**config, **UNSCALED})
+    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.5))
     return replace(
         same,
         layers=tuple(replace(attention, rope=turned) for attention in same.layers),

@@ -6,7 +6,7 @@ from backends.decoder import Decoder
 from model_store.checkpoint import Config
 from model_store.families import llama
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
-from model_store.rope import rope
+from model_store.rope import UNSCALED, rope
 from model_store.weights import spread_rotary
 
 LAYER = {
@@ -20,8 +20,16 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = llama.decoder(config)
+    same = llama.decoder({**config, **UNSCALED})
     window = config.get("sliding_window") or 0
-    turned = rope(config, same.layers[0].head_dim)
+    scaled = {"original_max_position_embeddings": 4096, **config, "rope_scaling": scaling(config)}
+    turned = rope(scaled, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 1.0))
     layers = tuple(replace(attention, rope=turned, window=window) for attention in same.layers)
     return replace(same, layers=layers, epsilon=config.get("rms_norm_eps", 1e-5))
+
+
+def scaling(config: Config) -> Config:
+    """How positions are scaled; the first Phi 3 call LongRoPE "su" and "yarn"."""
+    found = {**(config.get("rope_scaling") or config.get("rope_parameters") or {})}
+    kind = found.get("rope_type") or found.get("type")
+    return {**found, "rope_type": "longrope"} if kind in ("su", "yarn") else found

@@ -14,7 +14,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; `no_rope_layers` holds a 1 for each layer that does have rotary positions."""
-    same = llama.decoder(config)
+    same = llama.decoder({"rope_theta": 2_000_000.0, **config})
     count, interval = len(same.layers), config.get("no_rope_layer_interval", 4)
     turned = config.get("no_rope_layers") or [(i + 1) % interval for i in range(count)]
     default = ["full_attention" if turns else "sliding_attention" for turns in turned]

@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
+from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation
 
 PREFIX = ""
@@ -19,7 +19,7 @@ MODEL = {
     "encoder.norm": "encoder.final_layer_norm",
     "relative_bias": "decoder" + BIAS,
     "norm": "decoder.final_layer_norm",
-    "lm_head": "lm_head",
+    "lm_head?": "lm_head",
 }
 
 
@@ -83,7 +83,7 @@ def ffn_activation(config: Config) -> str:
     for field, value in meant.items():
         if config.get(field, value) != value:
             raise UnsupportedCheckpoint(
-                f"feed_forward_proj {kind!r} and {field} {config[field]!r} contradict each other"
+                f"feed_forward_proj {cut(kind)} and {field} {cut(config[field])} contradict each other"
             )
     return name
 

@@ -39,6 +39,8 @@ class Architecture:
     """Keys that others lack, and the fields of config.json that they are."""
     adjust: Callable[[Fields], None] | None = None
     """What follows from other fields."""
+    partial: str = ""
+    """The field with the share of each head that turns, where a family has one."""
 
 
 MODEL = {
@@ -95,18 +97,23 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "gemma3_text",
         layer={**BOTH_SIDES, **HEAD_NORMS},
         keys={
-            **CAPS,
             **WINDOW,
+            "final_logit_softcapping": "final_logit_softcapping",
             "rope.freq_base_swa": "rope_local_base_freq",
             "attention.sliding_window_pattern": "sliding_window_pattern",
         },
         adjust=adjust_gemma,
     ),
     "gpt2": Architecture("gpt2"),
-    "gptneox": Architecture("gpt_neox", spread_rotary, keys={"use_parallel_residual": "use_parallel_residual"}),
+    "gptneox": Architecture(
+        "gpt_neox",
+        spread_rotary,
+        keys={"use_parallel_residual": "use_parallel_residual", "rope.freq_base": "rotary_emb_base"},
+        partial="rotary_pct",
+    ),
     "llama": Architecture("llama", halve_turned, keys=WINDOW, adjust=adjust_llama),
-    "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}),
-    "phi3": Architecture("phi3", spread_rotary, keys=WINDOW),
+    "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
+    "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
     "smollm3": Architecture("smollm3", halve_turned),

@@ -21,10 +21,12 @@ KEYS = {
     "attention.layer_norm_epsilon": "layer_norm_epsilon",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
 }
 """Fields of config.json by the keys that say the same."""
-ROPE = "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear"
-LONG_ROPE = "rope.scaling.original_context_length", "rope.scaling.attn_factor"
+ROPE = (
+    "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor"
+)  # fmt: skip
 UNIMPORTANT = ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal")
 """Keys that say what the tensors show, or what is so of every model that runs."""
 LONGEST = 1 << 24
@@ -42,10 +44,10 @@ NO_MODEL = {
 
 def config_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
     """The fields of config.json; raises UnsupportedCheckpoint for what is missing, wrong or not known."""
-    refuse(header)
     try:
+        refuse(header)
         return fields_of(header, tensors)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         what = f"the key {error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
         raise UnsupportedCheckpoint(f"{header.path} cannot be used: {what}; take another conversion of it") from error
 
@@ -74,7 +76,7 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
             continue
         if short in known:
             config[known[short]] = number(header, key)
-        elif short not in (*ROPE, *LONG_ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
+        elif short not in (*ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
             raise ValueError(f"nothing is known about the key {key}")
     check_sizes(config, {f"{prefix}{short}": field for short, field in KEYS.items()}, tensors)
     config["vocab_size"] = tensors["token_embd.weight"].shape[0]
@@ -84,11 +86,13 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
     if number(header, prefix + "attention.value_length") not in (None, config["head_dim"]):
         raise ValueError("its keys and values differ in length (attention.key_length, attention.value_length)")
     rotary = number(header, prefix + "rope.dimension_count") or config["head_dim"]
-    if rotary != config["head_dim"] and not architecture.order:
+    if rotary != config["head_dim"] and not architecture.partial:
         raise ValueError(f"it rotates {rotary} of {config['head_dim']} elements of a head (rope.dimension_count)")
     if not 0 < rotary <= config["head_dim"] or rotary % 2:
         raise ValueError(f"rope.dimension_count is {rotary}")
-    config |= {"rotary_dim": rotary, "rope_scaling": scaling(header, prefix, tensors)}
+    if architecture.partial:  # the least share of which as many elements are made again
+        config[architecture.partial] = math.nextafter(rotary / config["head_dim"], 1)
+    config["rope_scaling"] = scaling(header, prefix, tensors)
     if architecture.adjust:
         architecture.adjust(config)
     return {key: value for key, value in config.items() if value is not None}
@@ -140,20 +144,19 @@ def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields |
     """What config.json would have as `rope_scaling`."""
     kind = header.metadata.get(prefix + "rope.scaling.type", "linear")  # as llama.cpp has it
     factor = number(header, prefix + "rope.scaling.factor") or number(header, prefix + "rope.scale_linear")
-    original, amplitude = (number(header, prefix + key) for key in LONG_ROPE)
     if "rope_freqs.weight" in tensors and kind in ("linear", "none"):  # Llama 3.1: the stretch is there as numbers
         stretch = (factor or 1) if kind == "linear" else 1
         factors = [one * stretch for one in factors_of(tensors, "rope_freqs.weight")]
         return {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
     if "rope_factors_long.weight" in tensors:
         long, short = (factors_of(tensors, f"rope_factors_{name}.weight") for name in ("long", "short"))
-        same = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
-        return same | {"attention_factor": amplitude or 1.0, "original_max_position_embeddings": original}
+        amplitude = number(header, f"{prefix}rope.scaling.attn_factor") or 1.0
+        return {"rope_type": "longrope", "long_factor": long, "short_factor": short, "attention_factor": amplitude}
     if kind == "none" or (kind == "linear" and factor in (None, 0, 1)):
         return None
     if kind not in ("linear", "yarn") or not factor:
         raise ValueError(f"rotary positions scaled by {kind!r} and {factor} are not supported")
-    return {"rope_type": kind, "factor": factor, "original_max_position_embeddings": original}
+    return {"rope_type": kind, "factor": factor}
 
 
 def factors_of(tensors: dict[str, Tensor], name: str) -> list[float]:

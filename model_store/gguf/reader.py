@@ -20,6 +20,8 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_LIMIT = 100_000_000
 """Bytes; the largest vocabularies take a tenth of it."""
+STRINGS = 1 << 20
+"""Of an array; the largest vocabularies, and their merges, have half of that."""
 NAME_LIMIT = 256
 DIMENSIONS = 4
 ALIGNMENT = 32
@@ -168,6 +170,8 @@ def value(cursor: Cursor, key: str) -> Value:
     kind, count = cursor.number("I", f"the type of {key}"), cursor.number("Q", f"the length of {key}")
     if kind == STRING:
         cursor.require(8 * count, f"{key} with {count:,} strings")
+        if count > STRINGS:
+            raise Damage(f"the key {key} has {count:,} strings, and no vocabulary has more than {STRINGS:,}")
         return [cursor.text(key) for _ in range(count)]
     if kind not in NUMBERS:
         raise Damage(f"the key {key} is an array of the type {kind}, which is unknown")

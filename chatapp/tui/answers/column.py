@@ -72,6 +72,8 @@ class Column(Removable, Widget):
         """More lines of figures."""
         self.best = False
         self.current = False
+        self.below = False
+        """Whether the mean log-probability stands below the text, for want of room above it."""
         self.held: int | None = None
         """The first row in sight, where its user went back in the text."""
 
@@ -199,19 +201,25 @@ class Column(Removable, Widget):
         """Number, rank, heading and state."""
         base = "$background on $accent" if self.current else "$text on $panel"
         rank = Content.assemble((f" {self.number + 1}", "bold"), " ★" if self.best else "")
-        mean = Content(f" {logprob(self.score.mean)}") if self.score.scored else Content()
+        mean = self.mean
         state = Content.assemble((f" {self.state} ", "" if self.current else f"${self.tone}"))
         heading = Content(f" {self.heading}" if self.heading else "")
         room = max(0, width - rank.cell_length - state.cell_length)
-        if heading and heading.cell_length + mean.cell_length > room:
+        self.below = bool(heading) and heading.cell_length + mean.cell_length > room
+        if self.below:
             mean = Content()  # a name says more
         room = max(0, room - mean.cell_length)
         heading = heading.truncate(room, ellipsis=True)
         line = rank + mean + heading + Content(" " * (room - heading.cell_length)) + state
         return line.truncate(width).stylize_before(base)
 
+    @property
+    def mean(self) -> Content:
+        """The mean log-probability, by which answers are ranked."""
+        return Content(f" {logprob(self.score.mean)}") if self.score.scored else Content()
+
     def figures(self, line: int, width: int) -> Content:
-        """The line of figures, or one of the notes below it."""
+        """The line of figures, or one of the notes below it; the mean log-probability comes first where it is here."""
         if line:
             return (Content(" ") + self.notes[line - 1]).truncate(width, ellipsis=True)
         score = self.score
@@ -219,6 +227,8 @@ class Column(Removable, Widget):
             return Content()
         unit = "token" if score.tokens == 1 else "tokens"
         parts = [(f" {score.tokens:,}", "$text"), (f" {unit}", "$muted")]
+        if self.below and score.scored:
+            parts = [(self.mean.plain, "bold $text"), (" log-prob ", "$muted"), *parts]
         if score.tokens_per_second:
             parts += [(f"  {speed(score.tokens_per_second)}", "$text"), (" tok/s", "$muted")]
         return Content.assemble(*parts).truncate(width, ellipsis=True)

@@ -162,7 +162,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         if self.order.value == "in turn":
             caption += ": for reading along; speeds are measured one after the other"
         else:
-            caption += "; ★ is the likeliest"
+            caption += "; ★ the likeliest, by mean log-prob"
         self.columns = Columns(len(self.taking_part), self.picker.chosen, caption=caption)
         self.table.display = self.verdict.display = False
         self.add_class("-results")

@@ -43,6 +43,8 @@ class Prompting(Writing):
         """The message whose new version is in the prompt."""
         self.draft = ""
         """What was in the prompt before that."""
+        self.tip = ""
+        """What can be done next, told until the model writes again."""
 
     @cached_property
     def prompt(self) -> Prompt:
@@ -127,15 +129,25 @@ class Prompting(Writing):
                 self.prompt.give_back(message.draft)
             self.show_note()
 
+    def show_tip(self, tip: str) -> None:
+        """Say what can be done next."""
+        self.tip = tip
+        self.show_note()
+
+    async def draw(self, turn: Turn) -> None:
+        if self.tip:
+            self.show_tip("")
+        await super().draw(turn)
+
     def show_note(self) -> None:
-        """What the prompt is for just now, where that is not plain: an edit, messages that wait."""
+        """What the prompt is for just now, where that is not plain: an edit, messages that wait, a tip."""
         if self.editing:
-            line = "Editing: enter has it answered anew, esc leaves it as it was"
+            line = "Editing. enter: resend  esc: cancel"
         elif self.queue:
             first = " ".join(self.queue[0].draft.split())
             line = f"Waiting: {first}" if len(self.queue) == 1 else f"{len(self.queue)} messages wait: {first}"
         else:
-            line = ""
+            line = self.tip
         self.note.update(printable(line))
         self.note.display = bool(line)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.document._document import EditResult, Selection
 from textual.document._edit import Edit
+from textual.message import Message as Event
 from textual.widgets.text_area import Location
 
 from chatapp.terminal import pasted, printable
@@ -28,6 +29,9 @@ class Continuation(Edit):
 
 class Authored(VimArea):
     """What its user and the model wrote, told apart."""
+
+    class Restored(Event):
+        """Undo or redo has brought back a text."""
 
     authors: list[str]
     """For each line of the text, with its end, a line of `u` (user) and `m` (model)."""
@@ -131,6 +135,7 @@ class Authored(VimArea):
         self.restore(super().undo)
         while number and self.top_number(self.history.undo_stack) == number:
             self.restore(super().undo)
+        self.post_message(self.Restored())
 
     def redo(self) -> None:
         if self.growing:
@@ -139,6 +144,7 @@ class Authored(VimArea):
         self.restore(super().redo)
         while number and self.top_number(self.history.redo_stack) == number:
             self.restore(super().redo)
+        self.post_message(self.Restored())
 
     def restore(self, step: Callable[[], None]) -> None:
         """Walk one step through the history, authors included."""

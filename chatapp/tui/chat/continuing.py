@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from chatapp.dialogue import Turn
     from chatapp.generation import Token
     from chatapp.history import Message, Role
+    from chatapp.tui.chat.reply import Ending
+
+
+SURE = "ctrl+t: how sure the model was of each token"
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Continuing(Prompting):
         """The reply that the text ends with, also where the end of it was taken back; or that fills the gap."""
         from chatapp.dialogue.texts import beginning
 
+        if self.dialogue:
+            self.dialogue.follow(self.notebook.text)
         branch, text = list(self.dialogue.branch() if self.dialogue else ()), self.notebook.text
         while place := next((i for i in range(len(branch), 0, -1) if branch[i - 1].role == "assistant"), 0):
             assert self.dialogue
@@ -127,16 +133,31 @@ class Continuing(Prompting):
     @on(Notebook.Walked)
     async def walk_alternatives(self, message: Notebook.Walked) -> None:
         """Show an older or newer version of what the model wrote last."""
-        branch = self.dialogue.branch() if self.dialogue else ()
-        last = next((one for one in reversed(branch) if one.role == "assistant"), None)
         if self.reply:
-            self.notify(BUSY)
-        elif (
-            self.dialogue and last and 0 <= (place := last.versions.index(last.id) + message.step) < len(last.versions)
-        ):
+            return self.notify(BUSY)
+        last = self.last_of("assistant")
+        if self.dialogue and last and 0 <= (place := last.versions.index(last.id) + message.step) < len(last.versions):
             self.dialogue.write(self.notebook.parts())  # what was changed is a version, too
             self.dialogue.select(last.versions[place])
             await self.show_branch()
+
+    @on(Notebook.Restored)
+    def show_version(self) -> None:
+        """Say which version undo or redo has brought back."""
+        reached = self.reached()
+        if reached and reached.whole and not reached.after:
+            self.notebook.head, self.notebook.mark = self.notebook.document.end, self.version
+            self.notebook.refresh()
+
+    def last_of(self, role: Role) -> Message | None:
+        """The last message of one side; in a text, of what it is now."""
+        if self.kind == "completion" and self.dialogue and not self.reply and not self.columns:
+            if not self.notebook.text:
+                return None
+            if not self.dialogue.follow(self.notebook.text):
+                self.dialogue.write(self.notebook.parts())  # what was changed is a version, too
+        branch = self.dialogue.branch() if self.dialogue else ()
+        return next((message for message in reversed(branch) if message.role == role), None)
 
     @on(Notebook.TokenUndone)
     def undo_token(self) -> None:
@@ -149,6 +170,19 @@ class Continuing(Prompting):
             self.notify("The tokens of this text were not kept: ctrl+z takes back the whole continuation.")
         else:
             self.notify("The text does not end with what the model wrote last.")
+
+    async def after_reply(self, end: Ending) -> None:
+        """Point at what can be seen of the first answer: at the first text there ever was."""
+        await super().after_reply(end)
+        if (
+            self.kind == "completion"
+            and self.figures.tokens
+            and self.dialogue
+            and self.dialogue.conversation in (None, 1)
+        ):
+            replies = [one for one in self.dialogue.messages() if one.role == "assistant"]
+            if len(replies) == 1:
+                self.show_tip(SURE)
 
     async def vary(self, n: int = 1) -> None:
         """Another version of what the model wrote last, where the text ends with it; otherwise a continuation."""

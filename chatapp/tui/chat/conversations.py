@@ -23,8 +23,10 @@ from chatapp.tui.start import Start
 from chatapp.tui.telling import telling
 
 if TYPE_CHECKING:
+    from chatapp.calibration import Measured
     from chatapp.dialogue import Dialogue
     from chatapp.history import Conversation, History, Kind
+    from chatapp.measuring import Measuring
     from chatapp.tui.chat.sidebar import Sidebar
 
 KEPT = 8
@@ -46,6 +48,14 @@ class Conversations(Screen[None]):
         error: str = ""
 
     @dataclass
+    class Ranked(Event):
+        """The backends of a model have been measured, while nobody waited for an answer."""
+
+        choice: Choice
+        ranking: list[Measured]
+        """The best first."""
+
+    @dataclass
     class Warned(Event):
         """A conversation has something to say about its being saved."""
 
@@ -60,6 +70,7 @@ class Conversations(Screen[None]):
         """Whether it is known by now if there is a history."""
         self.lack = ""
         """Why there is no history, where one is wanted."""
+        self.measuring: Measuring | None = None
         self.retrying: Timer | None = None
         self.keeper: Thread | None = None
         """The thread that opened the history, or tried last to save."""
@@ -189,6 +200,7 @@ class Conversations(Screen[None]):
         for pane in self.of(message.choice):
             await pane.take_up(message.opened)
             self.shown(pane)
+        self.measure()
 
     @on(Opening.Failed)
     def do_without(self, message: Opening.Failed) -> None:
@@ -201,6 +213,34 @@ class Conversations(Screen[None]):
     def tell_of_another_backend(self, message: Opening.Warned) -> None:
         self.notify(f"{message.reason}; trying the next best.", severity="warning", timeout=10, markup=False)
 
+    @on(Pane.Changed)
+    def measure(self) -> None:
+        """Measure the backends of the model that is shown while nothing is written, and stop that as soon as it is."""
+        if self.measuring:
+            self.measuring.stopping.set()
+            self.measuring = None
+        choice = self.pane.choice
+        if self.start.measure and self.pane.opened and not any(pane.reply for pane in self.panes):
+            self.measuring = self.start.measure(choice, lambda found: self.post_message(self.Ranked(choice, found)))
+            self.measuring.start()
+
+    def on_conversations_ranked(self, message: Ranked) -> None:
+        """New conversations run where the model runs best."""
+        used = next((pane.opened for pane in self.of(message.choice) if pane.opened), None)
+        if not used or not message.ranking:
+            return
+        here = used.engine.placement
+        times = {(one.candidate.backend, one.candidate.device): one.p50 for one in message.ranking}
+        best, now = message.ranking[0].candidate, (here.backend, here.device)
+        if now == (best.backend, best.device):
+            return
+        self.engines.forget(message.choice.model)
+        if now in times:
+            text = f"{best.backend} decodes {times[now] / message.ranking[0].p50:.1f} times as fast as {here.backend}"
+        else:
+            text = f"{here.backend} does not compute what it should"
+        self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)
+
     def of(self, choice: Choice) -> list[Pane]:
         """The conversations with this model."""
         return [pane for pane in self.panes if pane.choice == choice]
@@ -209,7 +249,9 @@ class Conversations(Screen[None]):
         """Stop what runs in threads and keep what was typed; whether it ended within this time."""
         if self.retrying:
             self.retrying.stop()
-        threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper])]
+        threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper, self.measuring])]
+        if self.measuring:
+            self.measuring.stopping.set()
         for pane in self.panes:
             pane.keep_draft()
             for reply in filter(None, (pane.reply, pane.last)):
@@ -241,6 +283,7 @@ class Conversations(Screen[None]):
         self.panes.append(pane)
         self.pane = pane
         pane.display = True
+        self.set_class(pane.kind == "chat", "-talking")
         (pane.columns or pane.box).focus()
         self.shown(pane)
         idle = [one for one in self.panes if not one.reply and not one.queue and not one.unsaved and one is not pane]
@@ -250,6 +293,10 @@ class Conversations(Screen[None]):
             await one.remove()
         self.refresh_bindings()
         self.list_conversations()
+        pane.tell_user()
+
+    def on_screen_resume(self) -> None:
+        self.pane.tell_user()
 
     def shown(self, pane: Pane) -> None:
         """Another conversation is shown, or its model is open."""
@@ -284,7 +331,7 @@ class Conversations(Screen[None]):
     async def action_new(self) -> None:
         """Begin another conversation with the same model; the one before stays in the list."""
         before = self.pane
-        if not before.begun and not before.reply and not before.box.text:
+        if before.kept and not before.begun and not before.reply and not before.box.text:
             before.box.focus()
             return
         pane = self.new_pane(before.choice, before.kind)
@@ -308,6 +355,10 @@ class Conversations(Screen[None]):
         from chatapp.tui.chat import listing
 
         await listing.toggle(self)
+
+    def on_sidebar_listed(self) -> None:
+        """The list is filtered, or more of it is wanted."""
+        self.list_conversations()
 
     async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
         """What the keys of the list do."""

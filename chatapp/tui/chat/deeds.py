@@ -23,12 +23,16 @@ async def do(screen: Conversations, history: History, deed: str, number: int | N
     """What the keys of the list do with a conversation."""
     if deed == "undelete":
         back = history.undelete()
+        if back and screen.sidebar:
+            screen.sidebar.note = ""
         screen.notify(f"{back[0].title} is back." if back else "Nothing was deleted.", markup=False)
     elif number is not None:
         conversation = history.get(number)
         match deed:
             case "open":
                 await screen.open_conversation(conversation)
+                if screen.sidebar and screen.size.width < 100:  # where it lies over the page
+                    screen.sidebar.display = False
             case "rename":
                 rename(screen, history, conversation)
             case "delete":
@@ -54,6 +58,7 @@ async def delete(screen: Conversations, history: History, conversation: Conversa
     shown = [one for one in screen.panes if one.dialogue and one.dialogue.conversation == conversation.id]
     if any(pane.reply for pane in shown):
         return screen.notify(BUSY)
+    sidebar = screen.sidebar if screen.sidebar and screen.sidebar.has_focus else None
     history.delete(conversation.id)
     for pane in shown:
         if pane is screen.pane:
@@ -61,9 +66,11 @@ async def delete(screen: Conversations, history: History, conversation: Conversa
         if pane in screen.panes:
             screen.panes.remove(pane)
             await pane.remove()
-    screen.notify(f"{conversation.title} is deleted; u brings it back.", markup=False)
     if screen.sidebar:
-        screen.sidebar.focus()
+        screen.sidebar.note = "Deleted. u brings it back."
+    screen.notify(f"{conversation.title} is deleted. u in the list brings it back.", markup=False)
+    if sidebar:
+        sidebar.focus()
 
 
 def ask_where(screen: Conversations, history: History, conversation: Conversation) -> None:

@@ -25,9 +25,14 @@ def show_heat(pane: Pane, said: Message | None, index: int = 0) -> None:
     dialogue = pane.dialogue
     live = pane.tokens[index] if writing or pane.columns else None  # while it is shown, another reply may begin
 
+    reached = pane.reached() if pane.kind == "completion" and live is None else None
+    there = reached.tokens if reached and said and reached.reply.id == said.id else None
+
     def tokens() -> Sequence[Token]:
         if live is not None:
             return live
+        if there is not None:
+            return there
         return dialogue.tokens(said.id) if said else ()
 
     def growing() -> bool:

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 def show(screen: Conversations, sidebar: Sidebar) -> None:
     """Show the list as it is now."""
     with telling(screen):
-        conversations = screen.history.list() if screen.history else ()
+        conversations, total = screen.history.page(sidebar.words, sidebar.limit) if screen.history else ((), 0)
         unkept = [pane for pane in reversed(screen.panes) if pane.begun and number(pane) < 0]
         if unkept:
             from chatapp.dialogue.rescue import facts
+            from chatapp.history.text import has_words
 
             here = [replace(facts(pane.dialogue), id=number(pane)) for pane in unkept if pane.dialogue]
-            conversations = [*here, *conversations]
+            here = [one for one in here if has_words(one.title, sidebar.words)]
+            conversations, total = [*here, *conversations], total + len(here)
         busy = {number(pane) for pane in screen.panes if pane.reply}
-        sidebar.show(conversations, number(screen.pane), busy)
+        none = "Conversations are not being saved." if screen.lack else "Conversations will be listed here."
+        sidebar.show(conversations, number(screen.pane), busy, total=total, none=none)
 
 
 async def toggle(screen: Conversations) -> None:

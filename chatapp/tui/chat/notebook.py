@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -12,7 +12,8 @@ from rich.text import Text
 from textual import events
 from textual.binding import Binding
 from textual.cache import LRUCache
-from textual.document._document import Selection
+from textual.document._document import EditResult, Selection
+from textual.document._edit import Edit
 from textual.document._wrapped_document import WrappedDocument
 from textual.geometry import Offset, Region
 from textual.message import Message
@@ -24,13 +25,19 @@ from chatapp.tui.chat.long_lines import Line, Wrapped
 if TYPE_CHECKING:
     from chatapp.history import Role
 
-EXAMPLE = "def fibonacci(n):"
+EXAMPLE = "class Account:\n    def __init__(self, name, balance):"
+"""What the built-in model goes on with rightly, whichever way its tokens fall."""
+COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
+"""A text that is meant for the application rather than for the model, as long as it is the only line."""
+LONGEST = 1000
+"""Characters of a line that may decide about the colours of its rows."""
+KINDS = ("comment", "string", "keyword", "number", "decorator")
 
 
 class Notebook(Authored):
     """Text that the model continues in place; it knows who wrote which character."""
 
-    COMPONENT_CLASSES = {"notebook--model", "notebook--mark"}
+    COMPONENT_CLASSES = {"notebook--model", "notebook--mark", *(f"notebook--{kind}" for kind in KINDS)}
     BINDING_GROUP_TITLE = "Text"
     BINDINGS = [
         Binding("ctrl+j,ctrl+enter,f5", "go_on", "Continue", key_display="^J", id="notebook.continue"),
@@ -43,8 +50,8 @@ class Notebook(Authored):
         Binding("ctrl+down", "walk(1)", "Newer alternative", show=False, id="notebook.newer"),
     ]
 
-    painted: LRUCache[tuple[str, str, int], Strip]
-    """Rows by what they depend on: text, authors, width."""
+    painted: LRUCache[tuple[str, str, int, str, str], Strip]
+    """Rows by what they depend on: text, authors, width, and for the colours of code the line, and where it begins."""
     patched = False
     """Whether what changes now will be painted later."""
 
@@ -61,6 +68,16 @@ class Notebook(Authored):
             self.step = step
             super().__init__()
 
+    class CommandEntered(Message):
+        """The text is a line for the application."""
+
+        def __init__(self, line: str) -> None:
+            self.line = line
+            super().__init__()
+
+    class HelpWanted(Message):
+        """Somebody pressed enter as if to send something."""
+
     class Interrupted(Message):
         """Its user typed while the model was writing."""
 
@@ -70,6 +87,10 @@ class Notebook(Authored):
 
     def __init__(self) -> None:
         self.painted = LRUCache(1024)
+        self.fences: list[str] = [""]
+        """The quotes inside of which each line begins, as far as that is known."""
+        self.is_code: bool | None = None
+        """Whether the text looks like Python, where somebody has looked."""
         super().__init__(
             tab_behavior="indent", highlight_cursor_line=False, placeholder=EXAMPLE, max_checkpoints=1_000_000
         )
@@ -148,9 +169,49 @@ class Notebook(Authored):
         line = Line(self.document[line_index], end="", no_wrap=True)
         for run in re.finditer("m+", self.authors[line_index]):
             line.stylize(self.get_component_rich_style("notebook--model"), *run.span())
+        if self.coloured():
+            from chatapp.tui.chat.python_syntax import parse
+
+            for start, end, kind in parse(line.plain, self.fence_before(line_index))[0]:
+                line.stylize(self.get_component_rich_style(f"notebook--{kind}", partial=True), start, end)
         if self.mark and line_index == self.head[0]:
             line.append(f"  {self.mark}", self.get_component_rich_style("notebook--mark"))
         return line
+
+    def coloured(self) -> bool:
+        """Whether the text is shown in the colours of code: where it looks like Python."""
+        if self.is_code is None and self.text:
+            from chatapp.tui.chat.python_syntax import looks_like_python
+
+            self.is_code = looks_like_python(self.document.lines[:200])
+        return bool(self.is_code)
+
+    def fence_before(self, row: int) -> str:
+        """The quotes inside of which a line begins: lines are read once, and again from where they change."""
+        from chatapp.tui.chat.python_syntax import fence_after
+
+        while len(self.fences) <= row:
+            self.fences.append(fence_after(self.document[len(self.fences) - 1], self.fences[-1]))
+        return self.fences[row]
+
+    def edit(self, edit: Edit) -> EditResult:
+        result = super().edit(edit)
+        self.forget_colours(edit.top[0], keep=bool(self.is_code) and bool(edit.text))
+        return result
+
+    def load_text(self, text: str) -> None:
+        super().load_text(text)
+        self.forget_colours(0)
+
+    def restore(self, step: Callable[[], None]) -> None:
+        super().restore(step)
+        self.forget_colours(0)
+
+    def forget_colours(self, row: int, *, keep: bool = False) -> None:
+        """Lines after this one may begin elsewhere; that it is code stays so where one only adds to it."""
+        del self.fences[row + 1 :]
+        if not keep:
+            self.is_code = None
 
     def render_line(self, y: int) -> Strip:
         row = y + self.scroll_offset.y
@@ -162,7 +223,8 @@ class Notebook(Authored):
         if self.singled_out(line, start, end):
             return super().render_line(y)
         # TextArea forgets its rows with every change; most of them only move while the model writes.
-        key = (self.document[line][start:end], self.authors[line][start:end], self.size.width)
+        code = (self.document[line][:LONGEST], self.fence_before(line)) if self.coloured() else ("", "")
+        key = (self.document[line][start:end], self.authors[line][start:end], self.size.width, *code)
         if key not in self.painted:
             self.painted[key] = super().render_line(y)
         return self.painted[key]
@@ -189,8 +251,16 @@ class Notebook(Authored):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def _on_resize(self) -> None:  # TextArea's, which wraps the text anew, runs after it
-        self.left_at = 0.0
-        self.call_after_refresh(self.scroll_cursor_visible)
+        if self.scroll_y < self.left_at:  # its user reads elsewhere, and stays there
+            self.left_at = min(self.left_at, self.max_scroll_y)
+        else:
+            self.left_at = 0.0
+            self.call_after_refresh(self.follow_end)
+
+    def follow_end(self) -> None:
+        """Show the cursor; who scrolls up from there reads elsewhere."""
+        self.scroll_cursor_visible()
+        self.left_at = self.scroll_y
 
     # Keys
 
@@ -203,6 +273,15 @@ class Notebook(Authored):
         elif event.key == "tab" and not self.text:
             self.insert(EXAMPLE)
             event.stop()
+        elif event.key == "enter" and not self.text.strip():
+            self.post_message(self.HelpWanted())
+            event.stop()
+        elif event.key == "enter" and self.command:
+            self.post_message(self.CommandEntered(self.text))
+            event.stop()
+        elif event.key == "enter" and self.document.line_count == 1 and not self.coloured():
+            self.post_message(self.HelpWanted())
+            return  # TextArea adds the line
         elif event.key != "escape":  # with which TextArea would move the focus
             return
         event.prevent_default()
@@ -212,7 +291,18 @@ class Notebook(Authored):
             self.post_message(self.Interrupted(event.text))
             event.prevent_default()
 
+    @property
+    def command(self) -> bool:
+        """Whether the text is a command."""
+        return self.text.startswith("/") and self.document.line_count == 1 and bool(COMMAND.fullmatch(self.text))
+
     def action_go_on(self) -> None:
+        if self.command:
+            self.post_message(self.CommandEntered(self.text))
+            return
+        if not self.text.strip():
+            self.load_text("")
+            self.insert(EXAMPLE)
         self.gap = False
         self.post_message(self.Asked())
 

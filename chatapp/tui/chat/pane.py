@@ -25,7 +25,7 @@ from chatapp.units import count, milliseconds
 if TYPE_CHECKING:
     from chatapp.dialogue import Dialogue
     from chatapp.generation import Token
-    from chatapp.history import Kind, Message, Role
+    from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.chat.said import Said
 
@@ -99,6 +99,11 @@ class Pane(Continuing):
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))
+        if self.dialogue and "think" in self.dialogue.setup.options and not opened.engine.can_switch_thinking:
+            from chatapp.manner import NO_SWITCH, without_thinking
+
+            self.notify(NO_SWITCH.format(opened.name), markup=False)
+            self.dialogue.change(without_thinking(self.dialogue.setup))
         self.opened, self.failure = opened, None
         self.status.place, self.status.memory = opened.place, self.memory()
         self.heading.model, self.heading.about = opened.name, f"{count(opened.parameters)} parameters"
@@ -172,6 +177,7 @@ class Pane(Continuing):
         self.set_class(self.kind == "chat", "-chat")
         self.heading.mode = self.kind
         if self.display:
+            self.screen.set_class(self.kind == "chat", "-talking")
             self.box.focus()
         self.text_changed()
 
@@ -179,6 +185,7 @@ class Pane(Continuing):
         """Let the prompt count tokens as the model does."""
         if self.kind == "chat" and self.opened:
             self.prompt.count_tokens = self.opened.engine.count_tokens
+            self.transcript.weigh(self.opened.engine.count_tokens)
 
     @on(TextArea.Changed)
     def take_typing(self) -> None:
@@ -268,6 +275,17 @@ class Pane(Continuing):
         else:
             await self.start(partial(self.dialogue.go_on, self.opened.engine, said.id, tokens))
 
+    async def resume(self) -> None:
+        """Let the last answer go on where it was cut off; a text goes on anyway."""
+        if self.reply:
+            self.notify(BUSY)
+        elif self.kind == "completion":
+            self.notebook.action_go_on()
+        elif not self.opened or not self.dialogue:
+            self.notify(self.failure or "The model is not open yet.", markup=False)
+        elif said := self.last_answer:
+            await self.start(partial(self.dialogue.resume, self.opened.engine, said.id))
+
     @property
     def last_answer(self) -> Message | None:
         """The model's last message."""
@@ -277,11 +295,6 @@ class Pane(Continuing):
     def last_question(self) -> Message | None:
         """The user's last message."""
         return self.last_of("user")
-
-    def last_of(self, role: Role) -> Message | None:
-        """The last message of one side."""
-        branch: Sequence[Message] = self.dialogue.branch() if self.dialogue else ()
-        return next((message for message in reversed(branch) if message.role == role), None)
 
     async def walk(self, said: Message, step: int) -> None:
         """Show the version of a message that is older or newer."""

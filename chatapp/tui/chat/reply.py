@@ -14,7 +14,12 @@ from chatapp.errors import one_line
 from chatapp.terminal import printable
 
 if TYPE_CHECKING:
+    from chatapp.dialogue import WhenFull
     from chatapp.generation import Delta
+
+
+FULL = "■ context full"
+"""Of an answer that no more fits behind."""
 
 
 class Reply:
@@ -92,17 +97,22 @@ class Ending:
     message: str = ""
 
 
-def ending(reason: str | None, *, error: str | None, full: bool) -> Ending:
+NEXT: dict[WhenFull, str] = {
+    "stop": "start anew, shorten the text, or let the oldest slide out (^S).",
+    "slide": "from here on the oldest part is left out.",
+    "summarise": "from here on the oldest part is summed up.",
+}
+"""What comes of a full context, by what is chosen to be done then."""
+
+
+def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull) -> Ending:
     """Put in words how a reply ended; no reason means that it was stopped."""
     if error:
         return Ending("✗ failed", "error", "✗ cut off by an error", error)
     if reason in (None, "cancelled"):
         return Ending("■ stopped", "warning", "■ stopped")
     if reason == "length" and full:
-        return Ending(
-            "■ context full",
-            "warning",
-            "■ the context is full",
-            "The model's context is full: start anew, shorten the text, or let the oldest slide out (^S).",
-        )
-    return Ending("● paused" if reason == "length" else "● done", "success")
+        return Ending(FULL, "warning", FULL, f"The model's context is full: {NEXT[when_full]}")
+    if reason == "length":
+        return Ending("■ max_tokens reached", "success")
+    return Ending("● done", "success")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from chatapp.jobs import Jobs
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.app import ChatApp
+    from chatapp.tui.chat.notebook import Notebook
+    from chatapp.tui.chat.said import Deed
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -32,9 +34,11 @@ class ChatScreen(Conversations):
 
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", key_display="esc", id="chat.back"),
         Binding("escape", "stop", "Stop", key_display="esc", id="chat.stop"),
         Binding("ctrl+c", "interrupt", "Stop or copy", show=False, id="chat.interrupt"),
-        Binding("ctrl+r", "again", "Again", key_display="^R", id="chat.again"),
+        Binding("ctrl+r", "again", "Regenerate", key_display="^R", id="chat.again"),
+        Binding("f5", "continue", "Continue", show=False, id="chat.continue"),
         Binding("ctrl+n", "new", "New", key_display="^N", id="chat.new"),
         Binding("ctrl+b", "sidebar", "Chats", key_display="^B", id="chat.sidebar"),
         Binding("ctrl+o", "models", "Models", key_display="^O", id="chat.models"),
@@ -53,6 +57,8 @@ class ChatScreen(Conversations):
         super().__init__(start)
         self.offer_line, self.job_line = OfferLine(), JobLine()
         self.drawer: SamplingDrawer | None = None
+        self.shell_known = False
+        """Whether its user has seen where a command runs."""
         self.jobs: Jobs | None = None
         """What is done with models behind the screen, once there was something."""
         self.wanted_models: set[str] = set()
@@ -114,16 +120,29 @@ class ChatScreen(Conversations):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         writing = self.pane.reply is not None
         if action == "stop":
-            return writing or self.pane.editing is not None or not self.pane.box.has_focus
+            return writing
+        if action == "back":
+            return not self.at_home or (self.pane.editing is not None and not writing)
+        if action == "continue":
+            return self.pane.kind == "completion" or self.pane.last_answer is not None
         if action in ("accept", "hide"):
             return self.is_mounted and self.offer_line.offer is not None
         return not writing if action == "again" else True
 
+    @property
+    def at_home(self) -> bool:
+        """Whether the keys go where one types."""
+        return self.pane.box.has_focus or self.focused is None
+
     def action_stop(self) -> None:
-        """End the reply, or leave an edit, or go back to where one types."""
-        if self.pane.reply:
-            self.pane.stop()
-        elif not self.pane.leave_edit() and self.sidebar and self.sidebar.has_focus and self.size.width < 100:
+        """End the reply."""
+        self.pane.stop()
+
+    def action_back(self) -> None:
+        """Go back to where one types, or leave an edit."""
+        if self.at_home:
+            self.pane.leave_edit()
+        elif self.sidebar and self.sidebar.has_focus and self.size.width < 100:
             self.sidebar.display = False
         self.pane.box.focus()
 
@@ -139,6 +158,10 @@ class ChatScreen(Conversations):
     async def action_again(self) -> None:
         """Let the model try once more; what it wrote before stays as another version."""
         await self.pane.again()
+
+    async def action_continue(self) -> None:
+        """Let the model go on where its last answer was cut off."""
+        await self.pane.resume()
 
     def action_answers(self) -> None:
         """Ask how many answers there are to be, and let the model write them."""
@@ -170,6 +193,7 @@ class ChatScreen(Conversations):
         """Show how sure the model was of each token."""
         from chatapp.tui.chat import insights
 
+        self.pane.show_tip("")
         with telling(self):
             insights.show_heat(self.pane, None)
 
@@ -204,11 +228,11 @@ class ChatScreen(Conversations):
 
         tools.write_system_prompt(self)
 
-    def action_models(self) -> None:
-        """Choose a model, or do something with one."""
+    def action_models(self, downloading: bool = False) -> None:
+        """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
         from chatapp.tui.chat import stock
 
-        stock.show_models(self)
+        stock.show_models(self, downloading=downloading)
 
     def action_compare(self) -> None:
         """Let several models answer the same prompt."""
@@ -216,6 +240,59 @@ class ChatScreen(Conversations):
 
         with telling(self):
             stock.compare(self)
+
+    def action_message(self, deed: Deed) -> None:
+        """Do something with the message that is marked, or with the last one that it can be done with."""
+        from chatapp.tui.chat.said import Said
+
+        marked, pane = self.focused, self.pane
+        said = marked.said if isinstance(marked, Said) else pane.last_question if deed == "edit" else pane.last_answer
+        if said and pane.kind == "chat":
+            pane.post_message(Said.Wanted(deed, said))
+        elif said and deed in ("copy", "code", "fork"):
+            self.post_message(Pane.Wanted(pane, deed, said))
+        else:
+            self.notify("No message here to do that with.")
+
+    def action_open(self) -> None:
+        """Show the attachments of a message in full, or fold them: of the marked one, or the last that has some."""
+        from chatapp.tui.chat.said import Question
+
+        questions = [view for view in self.pane.query(Question) if view.folded]
+        if not questions:
+            return self.notify("No message here has an attachment or a long paste.")
+        (self.focused if self.focused in questions else questions[-1]).action_open()
+
+    async def action_version(self, step: int) -> None:
+        """Show an older or newer version: of a message, or of what the model wrote last in a text."""
+        from chatapp.tui.chat.notebook import Notebook
+
+        if self.pane.kind == "chat":
+            self.action_message("older" if step < 0 else "newer")
+        else:
+            self.pane.notebook.post_message(Notebook.Walked(step))
+
+    async def action_conversation(self, deed: str) -> None:
+        """Rename, delete, export or restore: the conversation that is shown, or the one deleted last."""
+        from chatapp.tui.chat import listing
+
+        number = None if deed == "undelete" else listing.number(self.pane)
+        if number is not None and not self.pane.begun:
+            return self.notify("Nothing was said yet in this conversation.")
+        with telling(self):
+            await listing.do(self, deed, number)
+        self.list_conversations()
+
+    async def action_slash(self, line: str) -> None:
+        """Do what a slash command says."""
+        from chatapp.tui.chat import steering
+
+        await steering.obey(self, line)
+
+    def action_type(self, text: str) -> None:
+        """Begin to write something in the message."""
+        self.pane.box.focus()
+        self.pane.box.insert(text)
 
     def action_jump(self) -> None:
         """Show a letter on each place; pressing it goes there."""
@@ -242,6 +319,27 @@ class ChatScreen(Conversations):
 
         if not await steering.obey(self, message.line):
             self.pane.prompt.give_back(message.line)
+
+    async def on_notebook_command_entered(self, message: Notebook.CommandEntered) -> None:
+        """A command in a text: it is done, and is no part of the text."""
+        from chatapp.tui.chat import steering
+
+        notebook = self.pane.notebook
+        notebook.load_text("")
+        if not await steering.obey(self, message.line):
+            notebook.load([("user", message.line)])
+
+    def on_notebook_help_wanted(self) -> None:
+        """Tell who expects an answer how to get one."""
+        offered = self.offer_line.offer
+        chat = "F8 downloads a model" if offered and offered.kind == "chat" else "ctrl+o chooses a model"
+        if not self.pane.begun:
+            self.pane.show_tip(f"ctrl+j continues the text; for chat, {chat}")
+
+    def on_prompt_shell_entered(self, message: Prompt.ShellEntered) -> None:
+        from chatapp.tui.chat import shell_screen
+
+        shell_screen.run(self, message)
 
     async def on_sampling_drawer_closed(self) -> None:
         from chatapp.tui.chat import tools

@@ -1,16 +1,18 @@
-"""Widget: the conversations, the last used first."""
+"""Widget: the conversations, the last used first, filtered by typing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -19,8 +21,34 @@ from chatapp.terminal import printable
 if TYPE_CHECKING:
     from chatapp.history import Conversation
 
-SHOWN = 200
-"""Conversations listed at most: search finds the others."""
+PAGE = 200
+"""Conversations listed at first, and how many more come each time one is near the end."""
+NEAR = 20
+"""Rows before the end from which on more are listed."""
+WIDTH = 34
+"""Cells of a row."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list: a conversation, or the days above some."""
+
+    title: str
+    id: str | None = None
+    mark: str = " "
+    when: str = ""
+    about: str = ""
+    """Its model and how many messages it has."""
+
+    @property
+    def option(self) -> Option:
+        """The line as the list shows it."""
+        if self.id is None:
+            return Option(Content.styled(self.title, "$muted"), disabled=True)
+        title = Content(self.title).truncate(WIDTH - 3 - len(self.when), ellipsis=True, pad=True)
+        style = "bold $accent" if self.mark == "▸" else ""
+        line = Content.assemble((f"{self.mark} ", "$accent"), title.stylize(style), " ", (self.when, "$muted"))
+        return Option(line, id=self.id)
 
 
 class Sidebar(OptionList):
@@ -31,11 +59,14 @@ class Sidebar(OptionList):
         Binding("j", "cursor_down", "Down", show=False, id="sidebar.down"),
         Binding("k", "cursor_up", "Up", show=False, id="sidebar.up"),
         Binding("enter", "select", "Open", id="sidebar.open"),
+        Binding("slash", "filter", "Filter", id="sidebar.filter"),
         Binding("r", "want('rename')", "Rename", id="sidebar.rename"),
-        Binding("d,delete", "want('delete')", "Delete", id="sidebar.delete"),
-        Binding("u", "want('undelete')", "Undo", id="sidebar.undelete"),
+        Binding("d,delete", "want('delete')", "Delete", key_display="d", id="sidebar.delete"),
+        Binding("u", "want('undelete')", "Restore", id="sidebar.undelete"),
         Binding("x", "want('export')", "Export", id="sidebar.export"),
     ]
+    note = reactive("")
+    """What has just been done here; it stays until the cursor moves."""
 
     @dataclass
     class Wanted(Message):
@@ -44,29 +75,57 @@ class Sidebar(OptionList):
         deed: str
         conversation: int | None
 
+    class Listed(Message):
+        """Other conversations are to be listed: those of `words`, and as many as `limit` says."""
+
     def __init__(self) -> None:
         super().__init__(compact=True)
+        self.words, self.limit, self.total = "", PAGE, 0
+        self.filtering = False
+        """Whether letters go to the filter, and are no keys."""
+        self.leap = ""
+        """Where the cursor goes when other conversations are listed: to the `first` or the `last`."""
+        self.rows: list[Row] = []
 
-    def show(self, conversations: Sequence[Conversation], current: int | None, busy: Collection[int]) -> None:
-        """List these; the cursor stays with its conversation."""
-        under = self.under_cursor
-        options: list[Option] = []
+    def show(
+        self,
+        conversations: Sequence[Conversation],
+        current: int | None,
+        busy: Collection[int],
+        *,
+        total: int,
+        none: str = "",
+    ) -> None:
+        """List these, of so many in all; the cursor stays with its conversation."""
+        under, place, self.total = self.under_cursor, self.highlighted, total
+        rows: list[Row] = []
         day = ""
-        for one in conversations[:SHOWN]:
+        for one in conversations:
             if (its_day := named_day(one.updated)) != day:
                 day = its_day
-                options.append(Option(Content.styled(day, "$muted"), disabled=True))
-            mark = ("● ", "$accent") if one.id in busy else ("▸ ", "$accent") if one.id == current else "  "
-            title = (printable(one.title) or "…", "bold" if one.id == current else "")
-            options.append(Option(Content.assemble(mark, title), id=str(one.id)))
-        if len(conversations) > SHOWN:
-            options.append(Option(Content.styled("F3 searches the older ones", "$muted"), disabled=True))
-        if not conversations:
-            options.append(Option(Content.styled("What you say is kept here.", "$muted"), disabled=True))
-        self.set_options(options)
-        wanted = str(under if under is not None else current)
-        ids = [option.id for option in options]
-        self.highlighted = ids.index(wanted) if wanted in ids else 1 if conversations else None
+                rows.append(Row(day))
+            mark = "●" if one.id in busy else "▸" if one.id == current else " "
+            about = f"{one.messages:,} message{'s' * (one.messages != 1)} · {printable(one.model)}"
+            rows.append(Row(printable(one.title) or "…", str(one.id), mark, moment(one.updated), about))
+        if not rows:
+            rows.append(Row("No title has these words." if self.words else none))
+        before, self.rows = self.rows, rows
+        if rows[: len(before)] == before:  # what is seen stays where it is
+            self.add_options([row.option for row in rows[len(before) :]])
+        else:
+            self.set_options([row.option for row in rows])
+        ids = [row.id for row in rows]
+        there = [index for index, number in enumerate(ids) if number]
+        if self.leap or not there:
+            place = None if not there else there[0] if self.leap == "first" else there[-1]
+        elif (wanted := str(current if under is None else under)) in ids:
+            place = ids.index(wanted)
+        else:  # it was deleted, or is not among these: the one in its place
+            place = min(there, key=lambda index: abs(index - (place or 0)))
+        self.leap = ""
+        if self.highlighted != place:
+            self.highlighted = place
+        self.tell()
 
     @property
     def under_cursor(self) -> int | None:
@@ -74,12 +133,108 @@ class Sidebar(OptionList):
         option = self.highlighted_option
         return int(option.id) if option and option.id else None
 
+    # Around the list
+
+    def tell(self) -> None:
+        """Show the filter above the list, and below it what the cursor is on."""
+        count = f"{self.total:,}"
+        if self.filtering:
+            self.border_title = Content.assemble(("/", "bold $accent"), (f"{printable(self.words)}▏ ", "$text"), count)
+        elif self.words:
+            self.border_title = Content.assemble((f"/{printable(self.words)} ", "$accent"), count)
+        else:
+            self.border_title = Content(f"{count} conversation{'s' * (self.total != 1)}")
+        row = self.rows[self.highlighted] if self.rows and self.highlighted is not None else None
+        about = Content.styled(self.note, "bold $warning") if self.note else Content(row.about if row else "")
+        self.border_subtitle = about.truncate(WIDTH, ellipsis=True)
+
+    def watch_note(self) -> None:
+        self.tell()
+
+    def watch_highlighted(self, highlighted: int | None) -> None:
+        super().watch_highlighted(highlighted)
+        if highlighted is not None and highlighted >= self.option_count - NEAR:
+            self.list_more()
+        self.tell()
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        super().watch_scroll_y(old, new)
+        if new > old and new >= self.max_scroll_y - NEAR:
+            self.list_more()
+
+    def list_more(self, limit: int = 0) -> None:
+        """List more conversations, where there are more."""
+        if self.limit < self.total:
+            self.limit = limit or self.limit + PAGE
+            self.post_message(self.Listed())
+
+    # The filter
+
+    def action_filter(self) -> None:
+        """Let what is typed now filter the titles."""
+        self.filtering = True
+        self.tell()
+
+    def filter(self, words: str) -> None:
+        """List the conversations whose titles have these words."""
+        self.words, self.limit, self.leap = words, PAGE, "first"
+        self.scroll_home(animate=False)
+        self.post_message(self.Listed())
+        self.tell()
+
+    def leave_filter(self) -> bool:
+        """Take the filter away; whether there was one."""
+        if not self.filtering and not self.words:
+            return False
+        self.filtering = False
+        self.filter("")
+        self.leap = ""
+        return True
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self.filtering and (key in ("backspace", "delete") or bool(character and character.isprintable()))
+
+    def on_key(self, event: events.Key) -> None:
+        self.note = ""
+        if event.key == "escape" and self.leave_filter():
+            pass
+        elif not self.filtering:
+            return
+        elif event.key == "tab":  # from now on letters are keys again
+            self.filtering = False
+            self.tell()
+        elif event.key in ("backspace", "delete"):
+            self.filter(self.words[:-1])
+        elif event.key == "ctrl+u":
+            self.filter("")
+        elif event.is_printable and event.character:
+            self.filter(self.words + event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.filtering:
+            self.filter(self.words + " ".join(event.text.split()))
+
+    def action_last(self) -> None:
+        """Go to the oldest conversation, which may not be listed yet."""
+        if self.limit < self.total:
+            self.leap = "last"
+            self.list_more(self.total)
+        else:
+            super().action_last()
+
+    # What is wanted
+
     def action_want(self, deed: str) -> None:
         self.post_message(self.Wanted(deed, self.under_cursor))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         if event.option.id:
+            self.leave_filter()
             self.post_message(self.Wanted("open", int(event.option.id)))
 
 
@@ -93,3 +248,12 @@ def named_day(seconds: float) -> str:
     if days < 7:
         return "Last seven days"
     return date.fromtimestamp(seconds).strftime("%B %Y")
+
+
+def moment(seconds: float) -> str:
+    """When something was, as briefly as its distance allows: a time, a day of the week, a date."""
+    then = datetime.fromtimestamp(seconds)
+    days = (date.fromtimestamp(time.time()) - then.date()).days
+    if days <= 1:
+        return f"{then:%H:%M}"
+    return f"{then:%a}" if days < 7 else f"{then.day} {then:%b}"

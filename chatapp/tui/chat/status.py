@@ -12,8 +12,6 @@ from chatapp.terminal import printable
 from chatapp.tui.chat.figures import Figures, ceiling, strip
 from chatapp.units import milliseconds
 
-EMPTY = "every token's latency shows here"
-
 
 class Heading(Widget):
     """The model, the mode, and how full the context is."""
@@ -53,12 +51,13 @@ class Heading(Widget):
             ("context ", "$muted"),
             ("━" * filled, colour),
             ("━" * (width - filled), "$muted 40%"),
-            (f" {self.used:,} / {self.total:,}", "$text"),
+            (f" {min(self.used, self.total):,} / {self.total:,}", "$text"),
+            (f" +{self.used - self.total:,}" if self.used > self.total else "", "bold $error"),
         )
 
 
 class StatusLine(Widget):
-    """What the model is doing, how fast, where, and the latency of each of its tokens."""
+    """What the model is doing; from the first token on also how fast, where, and the latency of each token."""
 
     state = reactive("")
     tone = reactive("muted")
@@ -66,7 +65,7 @@ class StatusLine(Widget):
     hint = reactive("")
     """A few quiet words behind the state, as long as there are no figures."""
     reason = reactive("")
-    """Why there is no model, in the second line."""
+    """Why there is no model or no answer, in the second line."""
     figures: reactive[Figures | None] = reactive(None, always_update=True)
     memory = reactive(0)
     place = reactive("")
@@ -81,10 +80,18 @@ class StatusLine(Widget):
     def validate_reason(self, reason: str) -> str:
         return printable(reason)
 
+    def watch_figures(self, figures: Figures | None) -> None:
+        if figures and figures.tokens:
+            self.add_class("-told")
+
+    def watch_reason(self, reason: str) -> None:
+        if reason:
+            self.add_class("-told")
+
     def show(
         self, state: str, *, tone: str = "muted", hint: str = "", reason: str = "", figures: Figures | None = None
     ) -> None:
-        """Change the first line, or say in the second why there is no model."""
+        """Change the first line, or say in the second why there is no model or no answer."""
         self.state, self.tone, self.hint, self.reason, self.figures = state, tone, hint, reason, figures
 
     def render(self) -> Content:
@@ -94,7 +101,8 @@ class StatusLine(Widget):
             rest = self.speed(room)
         else:
             rest = Content.assemble((f"   {self.hint}", "$muted")).truncate(room, ellipsis=True)
-        return Content("\n").join([state + rest, self.latencies()])
+        first = state + rest
+        return Content("\n").join([first, self.latencies()]) if self.has_class("-told") else first
 
     def speed(self, room: int) -> Content:
         """The figures of the reply, the most wanted first: a narrow screen leaves the last ones out."""
@@ -109,7 +117,7 @@ class StatusLine(Widget):
             (f"{figures.tokens:,}", "token" if figures.tokens == 1 else "tokens"),
         ]
         if figures.usage and figures.usage.cached_tokens:
-            pairs.append((f"{figures.usage.cached_tokens:,}", "read before"))
+            pairs.append((f"{figures.usage.cached_tokens:,}", "cached"))
         line = Content()
         for first, second in pairs:
             longer = line + self.pair(first, second)
@@ -129,8 +137,9 @@ class StatusLine(Widget):
         memory = self.pair("memory", f"{self.memory / 1e6:,.0f} MB") if self.memory else Content()
         right = memory + Content.assemble((f"   {self.place} ", "$muted"))
         if not self.figures or not self.figures.latencies:
-            left = Content.assemble((f" {self.reason or EMPTY}", "$muted"))
-            left = left.truncate(max(0, self.size.width - right.cell_length), ellipsis=True)
+            left = Content.assemble((f" {self.reason}", "$muted")).truncate(self.size.width, ellipsis=True)
+            if self.reason and left.cell_length + right.cell_length > self.size.width:
+                return left  # why nothing came is worth more than where it would have run
             return left + Content(" " * max(0, self.size.width - left.cell_length - right.cell_length)) + right
         top, slow = ceiling(max(self.figures.latencies)), self.figures.slow
         scale = Content.assemble((f" 0–{top * 1000:g} ms", "$muted"))

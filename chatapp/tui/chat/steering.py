@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chatapp import commands, slash
 from chatapp.errors import InputError
+from chatapp.generation.thinking import split
 from chatapp.tui.chat import deeds, stock, tools
 from chatapp.tui.chat.note_screen import NoteScreen
 from chatapp.tui.telling import telling
@@ -38,8 +39,12 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
         case commands.SetSystem(text):
             opened(screen)
             tools.choose_system(screen, text)
+        case commands.SetThinking(on):
+            switch_thinking(screen, on)
         case commands.SetHistory(kept):
             await screen.begin_unkept() if not kept else await screen.action_new()
+            if kept:
+                screen.notify("This conversation is kept." if screen.history else "There is no history to keep it in.")
         case commands.Show(what):
             screen.app.push_screen(NoteScreen(f"/show {what}", describe(screen, what)))
         case commands.Load(model):
@@ -61,6 +66,8 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
             screen.app.push_screen(NoteScreen("Commands", slash.explain(about)))
         case commands.Again():
             await pane.again()
+        case commands.Continue():
+            await pane.resume()
         case commands.Edit(text):
             pane.edit(last(screen, "user"))
             if text:
@@ -89,6 +96,18 @@ def opened(screen: ChatScreen) -> Dialogue:
     return screen.pane.dialogue
 
 
+def switch_thinking(screen: ChatScreen, on: bool) -> None:
+    """Let the model think before it answers, or answer at once, where that can be switched."""
+    from chatapp.manner import THINKS, check_thinking
+
+    if screen.pane.opened is None:
+        raise InputError("the model is not open yet; try again in a moment")
+    setup = opened(screen).setup
+    check_thinking(screen.pane.opened.engine, screen.pane.opened.name, {"think": on})
+    tools.choose_options(screen, {**setup.options, "think": on})
+    screen.notify(THINKS[on])
+
+
 def number(screen: ChatScreen) -> int:
     """The number of this conversation in the history."""
     found = screen.pane.dialogue.conversation if screen.pane.dialogue else None
@@ -109,11 +128,11 @@ def last(screen: ChatScreen, role: str) -> Message:
 def copy(screen: ChatScreen, said: Message, block: int | None = None) -> None:
     """Copy a message, or one of its blocks of code."""
     if block is None:
-        screen.app.copy(said.text)
+        screen.app.copy(split(said.text).answer if said.role == "assistant" else said.text)
         return
     from chatapp.clipboard import code_blocks
 
-    blocks = code_blocks(said.text)
+    blocks = code_blocks(split(said.text).answer)
     if not 0 < block <= len(blocks):
         raise InputError(f"there is no block {block}: this answer has {len(blocks)}")
     screen.app.copy(blocks[block - 1].code)
@@ -123,7 +142,7 @@ def copy_code(screen: ChatScreen, said: Message) -> None:
     """Copy a block of code; of several, the last one."""
     from chatapp.clipboard import code_blocks
 
-    if blocks := code_blocks(said.text):
+    if blocks := code_blocks(split(said.text).answer):
         screen.app.copy(blocks[-1].code)
         if len(blocks) > 1:
             screen.notify(f"The last of {len(blocks)} blocks: /copy N takes another.")

@@ -32,8 +32,8 @@ def open_shelf(screen: ChatScreen) -> Shelf:
     )
 
 
-def show_models(screen: ChatScreen) -> None:
-    """Choose a model, or do something with one."""
+def show_models(screen: ChatScreen, *, downloading: bool = False) -> None:
+    """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
 
     async def take(name: str | None) -> None:
         if name:
@@ -42,7 +42,9 @@ def show_models(screen: ChatScreen) -> None:
     forbidden = f"--offline or {offline.VARIABLE}" if offline.wanted() else ""
     opened = screen.pane.opened
     current = opened.name if opened else screen.pane.choice.model
-    screen.app.push_screen(ModelsScreen(open_shelf(screen), jobs_of(screen), current=current, offline=forbidden), take)
+    models = ModelsScreen(open_shelf(screen), jobs_of(screen), current=current, offline=forbidden)
+    models.listing.downloading = downloading
+    screen.app.push_screen(models, take)
 
 
 def jobs_of(screen: ChatScreen) -> jobs.Jobs:

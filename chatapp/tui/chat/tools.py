@@ -40,6 +40,7 @@ async def toggle_drawer(screen: ChatScreen) -> None:
             when_full=dialogue.setup.when_full,
             look=lambda options: look(screen.pane, options),
         )
+        screen.add_class("-sampling")
         await screen.middle.mount(screen.drawer)
         screen.drawer.focus()
 
@@ -49,6 +50,7 @@ async def close_drawer(screen: ChatScreen) -> None:
     if screen.drawer:
         await screen.drawer.remove()
         screen.drawer = None
+        screen.remove_class("-sampling")
         screen.pane.box.focus()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.containers import Vertical, VerticalScroll
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from textual.app import ComposeResult
 
+    from chatapp.generation import Delta
     from chatapp.history import Message
 
 RECENT = 5
@@ -37,12 +38,21 @@ class Transcript(VerticalScroll):
         """The one that is being written."""
         self.parser: MarkdownIt | None = None
         self.loading = False
+        self.count: Callable[[str], int] | None = None
+        """Counts the tokens of what is folded, once a model is open."""
 
     def compose(self) -> ComposeResult:
         self.earlier = Static("", markup=False, classes="earlier")
         self.earlier.display = False
         self.messages = Vertical(self.earlier, id="messages")
         yield self.messages
+
+    def weigh(self, count: Callable[[str], int]) -> None:
+        """Say how many tokens the folded parts of questions take, now that something can count them."""
+        self.count = count
+        for view in self.said:
+            if isinstance(view, Question):
+                view.weigh(count)
 
     def shared_parser(self) -> MarkdownIt:
         """One parser for all answers: appending would make a new one each time."""
@@ -55,7 +65,8 @@ class Transcript(VerticalScroll):
     @property
     def said(self) -> list[Said]:
         """The messages that are shown."""
-        return [child for child in self.messages.children if isinstance(child, Said)]
+        messages = self.messages.children if self.is_mounted else ()
+        return [child for child in messages if isinstance(child, Said)]
 
     async def show(self, branch: Sequence[Message]) -> None:
         """Show a branch: what it shares with the one before stays as it is."""
@@ -72,7 +83,10 @@ class Transcript(VerticalScroll):
         with self.app.batch_update():
             await self.messages.remove_children([view for view in before.values() if view not in kept])
             for view, message in zip(kept, branch[first:], strict=False):
-                view.update(message)
+                view.update(message, newest=message is branch[-1])
+            if new:
+                new[-1].newest = True
+                new[-1].show_foot()
             await self.messages.mount(*new)
             self.count_earlier(first)
             await self.settle()
@@ -92,6 +106,11 @@ class Transcript(VerticalScroll):
         if isinstance(self.screen.focused, Said):  # the keys stay with the messages, at the newest one
             self.answer.focus(scroll_visible=False)
         self.anchor()
+
+    def think(self, deltas: Sequence[Delta]) -> None:
+        """The model thinks before it answers."""
+        if self.answer:
+            self.answer.think(deltas)
 
     async def grow(self, text: str) -> None:
         """Add to the answer that is being written."""
@@ -121,7 +140,7 @@ class Transcript(VerticalScroll):
         return [
             Answer(message, self.shared_parser, settled=message.id not in live)
             if message.role == "assistant"
-            else Question(message)
+            else Question(message, self.count)
             for message in messages
         ]
 

@@ -6,8 +6,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 KEYS = {
-    "completion": (("tab", "take this example"), ("ctrl+j", "let the model go on"), ("esc", "stop it")),
-    "chat": (("enter", "send"), ("ctrl+j", "new line"), ("esc", "stop the model")),
+    "completion": (("ctrl+j", "continue this example, or your text"), ("esc", "stop")),
+    "chat": (("enter", "send"), ("ctrl+j", "new line"), ("esc", "stop")),
 }
 PROMISE = {"completion": "continues your text", "chat": "answers your messages"}
 
@@ -21,6 +21,8 @@ class Welcome(Static):
         keys = Content.assemble(
             *(part for key, does in KEYS[mode] for part in ((f"{key:<8}", "$accent"), (f"{does}\n", "$muted")))
         )
-        more = ",\nand fills the gap at the cursor" if gaps and mode == "completion" else ""
-        promise = f"{size} {PROMISE[mode]}{more}.\nEverything stays on this machine."
+        more = ", and fills the gap\nat the cursor (ctrl+f)" if gaps and mode == "completion" else ""
+        limits = "\n4M parameters, it knows only Python." if model == "builtin" else ""
+        size = "" if limits else size
+        promise = f"{size} {PROMISE[mode]}{more}.{limits}\nEverything stays on this machine."
         self.update(keys + Content.assemble("\n", (model, "bold"), promise))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.containers import Vertical
 from textual.message import Message as Event
@@ -72,6 +72,8 @@ class Writing(Vertical):
         self.finish_reason: str | None = None
         self.held = 0
         """Tokens the conversation takes before the message that is being typed."""
+        self.untold: list[tuple[str, Literal["warning", "error"]]] = []
+        """What is to be said of this conversation when it is looked at."""
         self.began = 0.0
         self.arranged = False
         """Whether there is a place for what is being written: a quick model may be ready sooner."""
@@ -155,7 +157,8 @@ class Writing(Vertical):
 
             found = Answer.of(last.usage)  # of several answers it has the tokens of all
             tokens = len(self.dialogue.tokens(last.id)) or found.completion_tokens or 0
-            self.held = self.heading.used = (found.prompt_tokens or 0) + tokens
+            self.held = (found.prompt_tokens or 0) + tokens
+            self.held = self.heading.used = min(self.held, self.heading.total or self.held)
 
     @property
     def context(self) -> int:
@@ -192,7 +195,10 @@ class Writing(Vertical):
                 mine = [delta for delta in deltas if delta.index == index]
                 more = [token for delta in mine for token in delta.tokens]
                 tokens += more
-                text = printable("".join(delta.text for delta in mine))
+                thought = [delta for delta in mine if delta.channel == "thinking"]
+                if thought and not self.columns:
+                    self.transcript.think(thought)
+                text = printable("".join(delta.text for delta in mine if delta.channel == "text"))
                 if self.columns:
                     self.columns.grow(index, text, more)
                     if mine and (reason := mine[-1].finish_reason):
@@ -204,27 +210,39 @@ class Writing(Vertical):
             await self.end(reply)
         elif self.reply is reply:
             if self.stale and time.monotonic() > self.told + 0.2:  # figures that change faster cannot be read
-                self.tell("● summing up" if self.turn and self.turn.summarising else "● writing", "accent")
+                writing = "● thinking" if deltas and deltas[-1].channel == "thinking" else "● writing"
+                self.tell("● summing up" if self.turn and self.turn.summarising else writing, "accent")
             self.cost, self.spent, self.shown = time.thread_time() - self.spent, time.thread_time(), now
             self.pulse = self.set_timer(min(0.4, max(0.05, self.cost / SHARE)), self.flush)
 
-    def tell(self, state: str, tone: str) -> None:
-        """Show the figures."""
+    def tell_user(self) -> None:
+        """Say in passing what there is to say of this conversation, once it is looked at."""
+        if self.display and self.app.screen is self.screen:
+            for text, severity in self.untold:
+                self.notify(text, severity=severity, timeout=10, markup=False)
+            self.untold.clear()
+
+    def tell(self, state: str, tone: str, reason: str = "") -> None:
+        """Show the figures, or why there are none."""
         self.stale, self.told = False, time.monotonic()
         self.status.place = self.opened.place if self.opened else ""  # another one, where a backend failed
         used, total = self.context, self.heading.total
-        self.heading.used = min(used, total) if self.figures.usage else used  # the very last token is never read
+        self.heading.used = min(used, total or used)  # the very last token is never read
         self.heading.left_out = self.turn.left_out if self.turn else 0
-        self.status.show(state, tone=tone, figures=self.figures)
+        self.status.show(state, tone=tone, reason=reason, figures=self.figures)
 
     async def end(self, reply: Reply) -> None:
         """The reply is over: keep what was written and say how it ended."""
         assert self.dialogue and self.turn
         figures = self.figures
         full = figures.usage is not None and self.context >= self.heading.total
-        end = ending(self.finish_reason, error=reply.error, full=full)
+        when_full = self.dialogue.setup.when_full
+        if self.kind == "completion" and when_full == "summarise":
+            when_full = "slide"  # of a text there is no summary
+        end = ending(self.finish_reason, error=reply.error, full=full, when_full=when_full)
         if end.message:
-            self.notify(end.message, severity="error" if reply.error else "warning", timeout=10, markup=False)
+            self.untold.append((end.message, "error" if reply.error else "warning"))
+            self.tell_user()
         self.reply, self.last = None, reply
         if self.columns:
             self.columns.finish_all()
@@ -235,13 +253,15 @@ class Writing(Vertical):
         elif figures.tokens:
             await self.transcript.finish(self.dialogue.branch(), end.mark)
         else:
-            mine = {one.id for one in (self.turn.question, *self.turn.replies) if one}
+            mine = (
+                {one.id for one in (self.turn.question, *self.turn.replies) if one} if not self.turn.resumed else set()
+            )
             await self.transcript.withdraw([one for one in self.dialogue.branch() if one.id not in mine])
             await self.take_back(self.turn)
         if figures.tokens:
-            self.held = self.context
+            self.held = min(self.context, self.heading.total or self.context)
         self.status.memory = figures.usage.peak_memory if figures.usage else self.memory()
-        self.tell(end.state, end.tone)
+        self.tell(end.state, end.tone, end.message if reply.error else "")
         self.screen.refresh_bindings()
         self.ring()
         self.post_message(self.Changed(self))
@@ -270,7 +290,7 @@ class Writing(Vertical):
         assert self.dialogue and self.turn
         await self.end_columns()
         self.tokens = [self.tokens[index]]
-        self.held = self.heading.used = self.context
+        self.held = self.heading.used = min(self.context, self.heading.total or self.context)
         self.dialogue.select(self.turn.replies[index].id)
         await self.show_branch()
 

@@ -1,9 +1,9 @@
-"""Screen: every key that works here and its id, found by typing, and a short guide."""
+"""Screen: the keys of every day, those that work here, the commands, and the ids of keys; found by typing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +16,8 @@ from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from chatapp import slash
-from chatapp.keymap import Action
+from chatapp import keymap, slash
+from chatapp.actions import ACTIONS, Action
 from chatapp.tui.ends_once import EndsOnce
 
 MOUSE = (
@@ -34,13 +34,13 @@ class Row:
 
     keys: str
     does: str
-    id: str = ""
-    rebound: bool = False
+    quiet: bool = False
+    """Whether it shows only where it is looked for."""
 
     def matches(self, words: str) -> bool:
         """Whether every word is somewhere in it."""
-        line = f"{self.keys} {self.does} {self.id}".lower()
-        return all(word in line for word in words.lower().split())
+        line = f"{self.keys} {self.does}".lower()
+        return all(word in line for word in words.lower().split()) and not (self.quiet and not words)
 
 
 @dataclass(frozen=True)
@@ -122,27 +122,49 @@ class Help(EndsOnce, ModalScreen[None]):
                 parts += [line(row, width) for row in rows]
         if not parts:
             parts = [Content(""), Content.styled("Nothing is called so.", "$muted")]
-        about = f'Other keys: in {self.keys_file}, a line such as "chat.again" = "f12"; vim = true for vim-like ones.'
+        about = (
+            f'Other keys: by their ids in {self.keys_file}, such as "chat.again" = "f12"; vim = true for vim-like ones.'
+        )
         return Content("\n").join([*parts, Content(""), Content.styled(about, "$muted")])
 
 
 def line(row: Row, width: int) -> Content:
-    """A line of help; the id, by which a key can be changed, behind it."""
-    mark = f"  {row.id}{', yours' if row.rebound else ''}" if row.id else ""
-    return Content.assemble(f"  {row.keys:{width}}  ", row.does, (mark, "$muted"))
+    """A line of help."""
+    return Content.assemble((f"  {row.keys:{width}}  ", "$accent"), row.does)
 
 
-def sections(screen: Screen[object], keymap: Mapping[str, str]) -> list[Section]:
-    """The keys of a screen, of what is on it and of the app, then the commands and the mouse."""
+def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]:
+    """The keys of every day, of a screen and what is on it, and of the app; the commands, the mouse, and all ids."""
     nodes = [screen, *(node for node in screen.walk_children() if node.display), screen.app]
     found: dict[str, list[Row]] = {}
+    ids: dict[str, Row] = {}
     for node in nodes:
         rows = found.setdefault(title(node), [])
-        rows += [row for row in rows_of(node, keymap) if row not in rows]
+        for bound in bound_in(node, chosen):
+            if (row := Row(bound.keys, bound.does, quiet=not bound.id)) not in rows:
+                rows.append(row)
+            if bound.id:
+                ids[bound.id] = Row(bound.id, bound.keys + (", yours" if bound.id in chosen else ""))
+    places = [Section(name, rows) for name, rows in found.items() if any(not row.quiet for row in rows)]
+    others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
+    daily = Section("Every day", [Row("^P", "every command by its name"), *of_every_day(screen, chosen)])
+    first = [daily, *places] if title(screen) == "Conversation" else [*places, daily]
     guide = [Section("Commands", [Row(usage, does) for usage, does in slash.table()])]
     guide.append(Section("Mouse", [Row(does, what) for does, what in MOUSE]))
-    places = [Section(name, sorted(rows, key=lambda row: not row.id)) for name, rows in found.items() if rows]
-    return sorted(places, key=lambda section: not any(row.id for row in section.rows)) + guide  # ours come first
+    return [*first, *guide, *others, Section("Ids for keys.toml", list(ids.values()))]
+
+
+def of_every_day(screen: Screen[object], chosen: Mapping[str, str]) -> Iterator[Row]:
+    """The first keys to know."""
+    for action in ACTIONS:
+        if action.daily:
+            key = chosen.get(action.id, action.key).split(",")[0]
+            yield Row(screen.app.get_key_display(Binding(key, "", "")), described(action))
+
+
+def described(action: Action) -> str:
+    """What a command is called and does, in one line."""
+    return f"{action.title}: {action.does}"
 
 
 def title(node: DOMNode) -> str:
@@ -152,26 +174,37 @@ def title(node: DOMNode) -> str:
     return node.BINDING_GROUP_TITLE or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).capitalize()
 
 
-def rows_of(node: DOMNode, keymap: Mapping[str, str]) -> list[Row]:
-    """A line for each thing that a key does there; those without words are left out."""
+@dataclass(frozen=True)
+class Bound:
+    """What some keys of a place do."""
+
+    keys: str
+    does: str
+    id: str
+
+
+def bound_in(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Bound]:
+    """Each thing that keys do in a place, in the words of the table of commands; those without words are left out."""
+    words = {action.id: described(action) for action in ACTIONS if action.id}
     keys: dict[tuple[str, str, str], list[str]] = {}
     for bindings in node._bindings.key_to_bindings.values():
         for binding in bindings:
             if binding.description and not binding.system:
-                chosen = keymap.get(binding.id or "", binding.key).split(",")
-                shown = [node.app.get_key_display(Binding(key, "", "")) for key in chosen]
+                mine = chosen.get(binding.id or "", binding.key).split(",")
+                shown = [node.app.get_key_display(Binding(key, "", "")) for key in mine]
                 known = keys.setdefault((binding.action, binding.description, binding.id or ""), [])
                 known += [key for key in shown if key not in known]
-    return [Row(" ".join(shown), does, name, name in keymap) for (_, does, name), shown in keys.items()]
+    for (_, does, name), shown in keys.items():
+        yield Bound(" ".join(shown), words.get(name, does), name)
 
 
-def actions(*nodes: type[DOMNode]) -> list[Action]:
+def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:
     """Everything with an id in these classes, for `keymap.read`."""
-    found: dict[str, Action] = {}
+    found: dict[str, keymap.Action] = {}
     for node in nodes:
         for kind in reversed(node.__mro__):
             for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
                 if binding.id:
                     before = found[binding.id].keys if binding.id in found else ()
-                    found[binding.id] = Action(binding.id, (*before, binding.key), node.__name__)
+                    found[binding.id] = keymap.Action(binding.id, (*before, binding.key), node.__name__)
     return list(found.values())

@@ -103,7 +103,7 @@ class HeatView(Widget):
             for place in range(1, 6)
         ),
         Binding("t", "leave", "Text", id="heat.leave"),
-        Binding("escape", "escape", "Text", show=False),
+        Binding("escape", "back", "Back", key_display="esc"),
     ]
 
     @dataclass
@@ -151,9 +151,9 @@ class HeatView(Widget):
     def show(self, tokens: Sequence[Token]) -> None:
         """Show another answer: from its beginning, or where it grows."""
         self.heat.clear()
-        self.grow(tokens)
-        if not self.growing:
-            self.heat.action_go(0)
+        self.heat.grow(tokens, follow=self.growing)
+        self.heat.reveal()
+        self.tell()
 
     def tell(self) -> None:
         """Bring the panel and the summary up to date."""
@@ -195,9 +195,11 @@ class HeatView(Widget):
             self.post_message(self.Chosen(index, other, (*self.tokens[:index], instead)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (action == "escape" and self.growing)
+        if action == "alternatives":
+            return not self.panel.has_focus
+        return not (action == "back" and self.growing)
 
     def action_leave(self) -> None:
         self.post_message(self.Closed())
 
-    action_escape = action_leave
+    action_back = action_leave

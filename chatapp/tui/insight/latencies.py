@@ -45,7 +45,7 @@ def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
     if own and told and told > own:
         written += f" of {told:,}"  # the rest are other answers to the same question
     if answer.begun:
-        written += f", {answer.begun:,} given"
+        written += f" ({answer.begun:,} chosen by you)"
     load = seconds(answer.load_seconds)
     if answer.lowering_seconds:
         load += f", lowering {milliseconds(answer.lowering_seconds)}"
@@ -59,13 +59,13 @@ def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
             ("tokens", written),
             ("first token", seconds(answer.time_to_first_token)),
             ("decode", number(answer.tokens_per_second, " tok/s")),
-            ("in all", seconds(total)),
+            ("total", seconds(total)),
             ("memory", MISSING if answer.peak_memory is None else size(answer.peak_memory)),
         ],
-        "before": [
+        "setup": [
             ("load", load),
             ("prompt", number(answer.prompt_tokens, " tokens")),
-            ("saved", number(answer.cached_tokens, " tokens")),
+            ("cached", number(answer.cached_tokens, " tokens")),
             ("prefill", seconds(answer.prefill_seconds)),
             ("speed", number(answer.prefill_rate, " tok/s")),
         ],

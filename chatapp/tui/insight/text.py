@@ -88,9 +88,10 @@ class HeatText(ScrollView, can_focus=True):
         self._looks: tuple[Style, ...] = ()
         """Of the steps, of a token without a probability, and of the cursor without and with the keys."""
 
-    def grow(self, tokens: Sequence[Token]) -> None:
-        """Add tokens; the end stays in sight where it was, and the cursor on the last one."""
-        follows, leads = self.is_vertical_scroll_end, self.cursor >= len(self.tokens) - 1
+    def grow(self, tokens: Sequence[Token], *, follow: bool = True) -> None:
+        """Add tokens; the end stays in sight where it was, and the cursor on the last one, where that is wanted."""
+        follows = follow and self.is_vertical_scroll_end
+        leads = follow and self.cursor >= len(self.tokens) - 1
         self.tokens += tokens
         self.steps += [None if token.logprob is None else step(token.logprob) for token in tokens]
         self.flow.grow([token.text for token in tokens])

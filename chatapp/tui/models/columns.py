@@ -65,7 +65,7 @@ def speed(row: Row) -> str:
 COLUMNS = (
     Column("PARAMS", 6, lambda row: (count(row.parameters) if row.parameters else "", "$text")),
     Column("SIZE", 7, lambda row: (size(row.size) if row.size else "", "$text")),
-    Column("FITS", 5, lambda row: (row.fits if row.parameters else "", FITS[row.fits]), "left"),
+    Column("FITS", 5, lambda row: (row.fits if row.parameters and row.fits != "well" else "", FITS[row.fits]), "left"),
     Column("TOK/S", 5, lambda row: (speed(row), "$text")),
     Column("MEMORY", 8, lambda row: (about(row, size(row.memory)) if row.memory else "", "$text")),
     Column("PRECISION", 9, lambda row: (row.precision, "$muted"), "left"),
@@ -109,6 +109,8 @@ def heads(plan: Layout) -> Content:
 def line(row: Row, job: Job | None, plan: Layout, *, current: bool) -> Content:
     """A model in a line."""
     mark, tone = BADGES[row.badge] if row.state == "here" else ("✗", "$error") if row.state == "broken" else (" ", "")
+    if row.recommended and row.state == "absent":
+        mark, tone = "★", "$warning"
     name = "bold $accent" if current else "bold $text" if row.state == "here" else "$text"
     cells: list[Part] = [(f" {mark} ", tone), (fitted(printable(row.name), plan.name) + " " * GAP, name)]
     for column in plan.columns:
@@ -147,7 +149,8 @@ def says(row: Row, job: Job | None, width: int, *, current: bool) -> Iterator[Pa
     elif row.state == "here":
         yield ("answers messages" if row.kind == "chat" else "continues text"), "$muted"
     else:
-        yield f"{'gated · ' if row.gated else ''}{one_line(row.good_for)}", "$muted"
+        remarks = ("recommended · " if row.recommended else "") + ("gated · " if row.gated else "")
+        yield remarks + one_line(row.good_for), "$muted"
 
 
 def one_line(text: str) -> str:

@@ -24,8 +24,8 @@ FITTING = {"well": "well", "tight": "tightly", "no": "not"}
 STATES = {
     "here": "on this machine",
     "broken": "cannot be read",
-    "stopped": "fetched in part",
-    "elsewhere": "being fetched",
+    "stopped": "downloaded in part",
+    "elsewhere": "being downloaded",
     "absent": "not here",
 }
 
@@ -39,6 +39,7 @@ class Detail(VerticalScroll, can_focus=True):
         color: $text;
         padding: 0 2;
         scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
         Static { height: auto; background: $surface; color: $text; }
     }
     """
@@ -62,9 +63,9 @@ class Detail(VerticalScroll, can_focus=True):
         self.fill()
 
     def fill(self) -> None:
-        """Write the page for the width there is."""
-        width = self.scrollable_content_region.width
-        self.page.update(described(self.row, self.details, self.job, width) if self.row else Content())
+        """Write the page for the width there is; before the first layout there is none."""
+        if width := self.scrollable_content_region.width:
+            self.page.update(described(self.row, self.details, self.job, width) if self.row else Content())
 
 
 def described(row: Row, details: Details | None, job: Job | None, width: int) -> Content:
@@ -91,7 +92,7 @@ def figures(row: Row, width: int) -> Iterator[Part]:
     """What a model takes and how fast it is."""
     if not row.parameters:
         return
-    there = "on the disk" if row.state == "here" else "to fetch"
+    there = "on the disk" if row.state == "here" else "to download"
     amount = f"about {size(row.size)}" if row.state == "absent" else size(row.size)
     yield from labelled("size", f"{count(row.parameters)} parameters at {row.precision}, {amount} {there}", width)
     yield from labelled(

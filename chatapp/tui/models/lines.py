@@ -62,11 +62,11 @@ class OfferLine(Widget):
     def render(self) -> Content:
         if not self.offer:
             return Content()
-        parts: list[tuple[str, str | Style]] = [(f"{printable(self.offer.text)} ", "$muted")]
-        for key, does, end in ((self.accept_key, self.offer.does, ", "), (self.hide_key, "hides this", "")):
-            accent, muted = (Style.parse(style, self.app.theme_variables) for style in ("$accent", "$muted"))
+        parts: list[tuple[str, str | Style]] = [(printable(self.offer.text), "$text")]
+        for key, does in ((self.accept_key, printable(self.offer.does)), (self.hide_key, "dismisses")):
+            accent, text = (Style.parse(style, self.app.theme_variables) for style in ("bold $accent", "$text"))
             press = Style.from_meta({"key": key})
-            parts += [(key, accent + press), (f" {does}{end}", muted + press)]
+            parts += [(" ", text), (key.upper(), accent + press), (f" {does}.", text + press)]
         return Content.assemble(*parts)
 
     def on_click(self, event: events.Click) -> None:

@@ -72,6 +72,8 @@ class ModelList(ScrollView, can_focus=True):
         super().__init__()
         self.current = current
         """The model in use."""
+        self.downloading = False
+        """Whether the first that is selected is one to download."""
         self.lines: list[str | Row] = []
         """Titles and models, from the first to the last."""
         self.working: Mapping[str, Job] = {}
@@ -92,9 +94,11 @@ class ModelList(ScrollView, can_focus=True):
         for section in sections:
             if section.rows:
                 self.lines += [section.title, *section.rows]
-        same = (
-            at for at, one in enumerate(self.lines) if before and not isinstance(one, str) and one.name == before.name
-        )
+        rows = [(at, one) for at, one in enumerate(self.lines) if not isinstance(one, str)]
+        if before:
+            same = (at for at, one in rows if one.name == before.name)
+        else:
+            same = (at for at, one in rows if self.downloading and one.recommended and one.state == "absent")
         self.place = next(same, min(self.place, len(self.lines)))
         self.place = self.nearest(self.place, 1)
         self.fit()

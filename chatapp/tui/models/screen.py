@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from chatapp.job import Job, Kind
 from chatapp.jobs import Jobs
+from chatapp.terminal import printable
 from chatapp.tui.keys import Keys
 from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
@@ -343,5 +344,7 @@ class ModelsScreen(Reading[str | None]):
             found = self.shelf.found(job.facts)
             names = {row.name for row in found}
             self.hub = [*(row for row in self.hub if row.name not in names), *found]
-            if not found:
+            if unreached := job.facts.get("unreached"):
+                self.notify(printable(str(unreached)), severity="warning", markup=False, timeout=10)
+            elif not found:
                 self.say(f"huggingface.co has nothing more called {self.sought!r} that runs here.")

@@ -27,7 +27,14 @@ NEEDS = {
     "more": ("here", "broken", "stopped", "elsewhere", "absent"),
 }
 """In which states of a model what can be done with it."""
-KINDS = {"english": "English text", "many_languages": "many languages"}
+KINDS = {
+    "chat": "chat",
+    "code": "code",
+    "instructions": "single tasks",
+    "many_languages": "many languages",
+    "english": "English text, older models to learn from",
+}
+"""The kinds of models in the catalogue, those that people look for first."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,10 @@ def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) 
     yield Section(f"Here · {len(here)}", here)
     yield Section(f"On the Hub{f', {sought!r}' if sought else ''} · {len(found)}", found)
     offered = [row for row in left if row.state == "absent"]
-    for kind in dict.fromkeys(row.kind for row in sorted(offered, key=lambda row: row.kind != "chat")):
-        of_kind = tuple(row for row in offered if row.kind == kind)
-        yield Section(f"Catalogue, {KINDS.get(kind, kind)} · {len(of_kind)}", of_kind)
+    for kind, called in KINDS.items():
+        of_kind = sorted((row for row in offered if row.kind == kind), key=lambda row: not row.recommended)
+        if of_kind:
+            yield Section(f"Catalogue, {called} · {len(of_kind)}", tuple(of_kind))
 
 
 def unlisted(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Row]:
@@ -70,6 +78,7 @@ def unlisted(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Row]:
 def fits_filter(row: Row, wanted: str) -> bool:
     """Whether a model has all words of a filter in what is known of it."""
     about = f"{row.name} {row.kind} {row.good_for} {row.licence} {row.precision} {row.place}".lower()
+    about += " recommended" if row.recommended else ""
     return all(word in about for word in wanted.lower().split())
 
 

@@ -116,10 +116,10 @@ class Box(VimArea):
         return text.startswith(FENCE) and not (text.endswith(FENCE) and len(text) >= 2 * len(FENCE))
 
     def message(self, text: str) -> str:
-        """What is said: without fences, without the slash that makes another one a letter, pastes in full."""
+        """What is said: without fences, without the slash or mark that makes another one a letter, pastes in full."""
         if text.startswith(FENCE):
             text = text.removeprefix(FENCE).removesuffix(FENCE).removeprefix("\n").removesuffix("\n")
-        elif text.startswith("//"):
+        elif text.startswith(("//", "!!")):
             text = text[1:]
         return self.pastes.unfold(text)
 

@@ -1,4 +1,4 @@
-"""Long pastes, each shown as a short mark until the message is sent."""
+"""Long pastes and what commands wrote, each shown as a short mark until the message is sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 LONGEST: Final = 20_000
 """Characters of a paste that is shown as it is."""
 MOST_LINES: Final = 200
-MARK: Final = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?: #\d+)?\]")
+MARK: Final = re.compile(r"\[(?:pasted|output of [^\[\]\n]+:) [\d,]+ (?:lines?|characters)(?: #\d+)?\]")
 
 
 class Pastes:
@@ -19,13 +19,17 @@ class Pastes:
 
     def fold(self, text: str) -> str:
         """A mark in place of a long text; a short one as it is."""
-        lines = text.count("\n") + 1
+        lines = text.removesuffix("\n").count("\n") + 1
         if len(text) <= LONGEST and lines <= MOST_LINES:
             return text
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-        mark, number = f"[pasted {size}]", 2
+        return self.keep(f"pasted {size}", text)
+
+    def keep(self, label: str, text: str) -> str:
+        """A mark with this label, which stands for a text."""
+        mark, number = f"[{label}]", 2
         while self.texts.get(mark, text) != text:
-            mark, number = f"[pasted {size} #{number}]", number + 1
+            mark, number = f"[{label} #{number}]", number + 1
         self.texts[mark] = text
         return mark
 

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets.text_area import Location
 
-from chatapp import attachments
+from chatapp import attachments, shell
 from chatapp.attachments import Attachment, Scan
 from chatapp.errors import InputError
 from chatapp.terminal import pasted, printable
@@ -56,6 +56,14 @@ class Prompt(Box):
         """A line that begins with one slash was entered; the box is empty again."""
 
         line: str
+
+    @dataclass
+    class ShellEntered(Message):
+        """A line that begins with one exclamation mark was entered; the box is empty again."""
+
+        prompt: Prompt
+        command: str
+        draft: str
 
     @dataclass
     class Counted(Message):
@@ -127,6 +135,8 @@ class Prompt(Box):
         self.recall.add(draft)
         if completion.is_command(text):
             self.post_message(self.CommandEntered(self.pastes.unfold(text)))
+        elif command := shell.command_in(self.pastes.unfold(text)):
+            self.post_message(self.ShellEntered(self, command, draft))
         elif self.sending or "@" in text:
             self.sending.append(draft)
             self.deliver(text, draft, dict(self.known), n)
@@ -151,6 +161,14 @@ class Prompt(Box):
             self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft, n))
         finally:
             self.sending.remove(draft)
+
+    def take_output(self, output: shell.Output) -> None:
+        """Put what a command wrote into the message, behind a mark that can be opened."""
+        name = " ".join(output.command.translate({91: None, 93: None}).split())[:40]
+        lines = output.text.count("\n") + bool(output.text)
+        mark = self.pastes.keep(f"output of {name}: {lines:,} line{'s' * (lines != 1)}", f"{output.attachment}\n")
+        self.insert(f"{mark}\n")
+        self.focus()
 
     def action_write_outside(self) -> None:
         self.post_message(self.EditorWanted(self, self.draft))

@@ -1,0 +1,141 @@
+"""Sessions of decoders whose rotary positions turn otherwise in long texts: these read a text again at the border."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from backends import Placement, Session, Top, check_call, check_parents, check_rewind
+
+PART = 512
+"""Tokens that are read again at a time."""
+
+
+class TwoRanges(Session, Protocol):
+    """A session that can read a text as a short or as a long one."""
+
+    border: int
+    """Tokens up to which a text is a short one; 0 where all are alike."""
+    long: bool
+    """How the next calls read; changed only while nothing is cached."""
+
+
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A session that reads the parts of a text rightly at once where it knows how long that will be."""
+
+    def expect(self, length: int) -> None:
+        """The next calls make `length` tokens of what is cached."""
+
+
+def rereading(session: TwoRanges) -> Session:
+    """The session, with texts read again where they cross its border, if it has one."""
+    return RereadingSession(session) if session.border else session
+
+
+class RememberingSession:
+    """A session in front of another one, whose tokens it remembers."""
+
+    session: Session
+    rows: list[list[int]]
+    """The tokens of each row, whatever the session behind has cached of them."""
+
+    @property
+    def context_length(self) -> int:
+        return self.session.context_length
+
+    @property
+    def vocab_size(self) -> int:
+        return self.session.vocab_size
+
+    @property
+    def placement(self) -> Placement:
+        return self.session.placement
+
+    @property
+    def top(self) -> Top | None:
+        return self.session.top
+
+    @property
+    def whole_prompts(self) -> bool:
+        return self.session.whole_prompts
+
+    @property
+    def length(self) -> int:
+        return len(self.rows[0]) if self.rows else 0
+
+    @property
+    def batch(self) -> int:
+        return len(self.rows)
+
+    def remember(self, tokens: np.ndarray) -> None:
+        """Tokens (batch, count) were read."""
+        self.rows = self.rows or [[] for _ in tokens]
+        for row, more in zip(self.rows, tokens.tolist(), strict=True):
+            row += more
+
+
+class RereadingSession(RememberingSession):
+    """A session that remembers its tokens, and reads them again as a long text or a short one when they become it.
+
+    Keys and values of one range are of no use in the other: Phi3ForCausalLM of transformers reads again too.
+    """
+
+    session: TwoRanges
+
+    def __init__(self, session: TwoRanges):
+        self.session, self.rows = session, []
+        self.expected = 0
+        """Tokens of the text whose parts are being read."""
+
+    def expect(self, length: int) -> None:
+        self.expected = length
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        long = max(self.length + count, self.expected) > self.session.border > 0
+        lost = self.session.border and self.session.length != self.length  # in a failure while reading again
+        if long != self.session.long or lost:
+            self.session.rewind(0)
+            self.session.long = long
+            replay(self.session, self.rows)
+        logits = self.session.forward(tokens, last)
+        self.remember(tokens)
+        self.expected = self.expected if self.length < self.expected else 0
+        return logits
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        self.expected = 0
+        self.session.rewind(min(length, self.session.length))
+        self.rows = [row[:length] for row in self.rows] if length else []
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.session.reorder(parents)
+        self.rows = [list(self.rows[parent]) for parent in parents]
+
+
+def replay(session: Session, rows: list[list[int]], first: int = 0) -> None:
+    """Let a session that has cached nothing read rows of tokens; an encoder reads the `first` of them as a whole."""
+    if not rows:
+        return
+    tokens = np.array(rows, np.int64)
+    differs = (tokens != tokens[:1]).any(axis=0)
+    shared = int(differs.argmax()) if differs.any() else tokens.shape[1]
+    if shared < first:  # they differed from the beginning
+        shared = first
+        session.forward(tokens[:, :first])
+    elif shared:
+        for start, end in parts(shared, first):
+            session.forward(tokens[:1, start:end])
+        session.reorder([0] * len(tokens))
+    for start, end in parts(tokens.shape[1] - shared):
+        session.forward(tokens[:, shared + start : shared + end])
+
+
+def parts(count: int, first: int = 0) -> list[tuple[int, int]]:
+    """Where the parts of so many tokens begin and end, the `first` of them in one."""
+    ends = [*([first] if first else []), *range(first + PART, count, PART), count]
+    return [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]

@@ -1,0 +1,107 @@
+"""What a model thinks before it answers: where that begins and ends in a reply, and how a template switches it."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Channel = Literal["text", "thinking"]
+"""Which part of a reply something belongs to: the answer, or the thinking before it, its marks included."""
+MARKS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+"""Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A."""
+SWITCHES = ("enable_thinking", "thinking")
+"""What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A reply, in two parts."""
+
+    thinking: str
+    """Without its marks."""
+    answer: str
+
+
+def split(reply: str) -> Parts:
+    """A reply, as far as it has come: what the model thought before it, and what it says."""
+    channels = Channels()
+    thought = "".join(text for channel, text in [*channels.add(reply), *channels.flush()] if channel == "thinking")
+    if not thought:
+        return Parts("", reply)
+    begin, end = channels.marks
+    return Parts(thought.lstrip().removeprefix(begin).rstrip().removesuffix(end).strip(), reply[len(thought) :])
+
+
+class Channels:
+    """Tells thinking and answer apart while a reply grows; a reply thinks only at its beginning."""
+
+    def __init__(self) -> None:
+        self.marks = ("", "")
+        self._state: Literal["begin", "thinking", "between", "text"] = "begin"
+        self._held = ""
+        """What may be the beginning of a mark."""
+
+    @property
+    def current(self) -> Channel:
+        """To which channel the reply has come."""
+        return "thinking" if self._state in ("thinking", "between") else "text"
+
+    def add(self, text: str) -> list[tuple[Channel, str]]:
+        """The parts of a text by their channels; what may yet become a mark at the beginning is held back."""
+        if self._state == "text":
+            return [("text", text)]
+        if self._state == "begin":
+            text, self._held = self._held + text, ""
+            begun = text.lstrip()
+            found = next((marks for marks in MARKS if begun.startswith(marks[0])), None)
+            if found:
+                self.marks, self._state = found, "thinking"
+            elif any(begin.startswith(begun) for begin, _ in MARKS):
+                self._held = text
+                return []
+            else:
+                self._state = "text"
+                return [("text", text)]
+        parts: list[tuple[Channel, str]] = []
+        if self._state == "thinking":
+            known = len(self._held)
+            whole = self._held + text
+            place = whole.find(self.marks[1])
+            if place < 0:
+                self._held = whole[-len(self.marks[1]) + 1 :]  # told already; only looked at once more
+                return [("thinking", text)]
+            end = place + len(self.marks[1]) - known
+            parts.append(("thinking", text[:end]))
+            text, self._held, self._state = text[end:], "", "between"
+        space = text[: len(text) - len(text.lstrip())]
+        if space:
+            parts.append(("thinking", space))
+        if text := text[len(space) :]:
+            self._state = "text"
+            parts.append(("text", text))
+        return parts
+
+    def flush(self) -> list[tuple[Channel, str]]:
+        """What was held back, where the reply ends with it."""
+        held, self._held = self._held if self._state == "begin" else "", ""
+        return [("text", held)] if held else []
+
+
+def switch_of(template: str) -> str | None:
+    """The name of the variable with which a template switches thinking; None where it has none."""
+    code = " ".join(re.findall(r"\{[{%].*?[%}]\}", template, re.DOTALL))
+    names = (name for name in SWITCHES if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
+    return next(names, None)
+
+
+def opening(prompt: str) -> str:
+    """The mark of thinking that a prompt ends with, and the white space behind it: the reply goes on inside."""
+    for begin, _ in MARKS:
+        if prompt.rstrip().endswith(begin):
+            return prompt[prompt.rindex(begin) :]
+    return ""

@@ -1,0 +1,132 @@
+"""Markdown in which nothing is HTML, a link or an image, whichever viewer shows it; it reads as it did."""
+
+import html
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from chatapp.terminal import printable
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+SPELLED = re.compile(r"\\\\|\\([@:./+-])(?=[\w/])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{1,31});")
+"""Characters of addresses as they can be spelled otherwise."""
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@:./+-")
+WORD = re.compile(r"(\\*)([^\s<>|*~\"'()\[\]{}`\\]+)")
+"""What no space and no mark of Markdown divides, after the backslashes before it."""
+ADDRESS = re.compile(
+    r"//.|[@＠]|(?:mailto|xmpp):|www\.|[.。．](?:[^\W\d_]{2}|aero|asia|biz|com|coop|edu|gov|info|museum|name|net|org|pro"
+    r"|shop|web|xn--[\w-]+|xxx|рф)(?![^\W_-])",
+    re.IGNORECASE,
+)
+"""What some viewer makes a word a link for: a scheme, mail, or the name of a host."""
+AROUND = re.compile(r"[_,;:!?.]*")
+"""Marks around an address that are none of it."""
+
+
+def harmless(text: str) -> str:
+    """Markdown in which only blocks of code are as they were: no HTML, no link, no image."""
+    lines = printable(text).split("\n")
+    code, end = blocks(lines)
+    inside = {line for block in code for line in block}
+    made = [line if place in inside else inert(line) for place, line in enumerate(lines)]
+    if blocks(made)[0] != code:  # what a viewer takes for code must be what we take for code
+        return "\n".join(map(inert, lines))
+    return "\n".join([*made, end] if end else made)
+
+
+def blocks(lines: Sequence[str]) -> tuple[list[range], str]:
+    """The lines of each block of code between fences, and what ends the last one where that goes on for ever."""
+    found, end = [], ""
+    fenced = any("```" in line or "~~~" in line for line in lines)
+    for token in parser().parse("\n".join(lines)) if fenced else ():
+        if token.type == "fence" and token.map and (token.level or lines[token.map[0]][:1] in "`~"):
+            found.append(range(*token.map))
+            last = lines[found[-1][-1]].strip()
+            closed = len(found[-1]) > 1 and set(last) == {token.markup[0]} and len(last) >= len(token.markup)
+            end = "" if closed or token.level else token.markup  # within a list it ends with that
+    return found, end
+
+
+@cache
+def parser() -> "MarkdownIt":
+    """A parser that tells blocks apart, and looks into none."""
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100})
+    return made.disable(["inline", "reference", "html_block"])
+
+
+def undone(text: str) -> str:
+    """Markdown with its HTML, links and images undone."""
+    return re.sub(r"\](?=[(:\[])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text))
+
+
+def inert(line: str) -> str:
+    """A line with its HTML, links and images undone, and every address in it shown as code, which no viewer links."""
+    parts = split(line)
+    return "".join(
+        shown_as_code(undone(unspelled(text)), after_code=place > 0, before_code=bool(code)) + code
+        for place, (text, code) in enumerate(parts)
+    )
+
+
+def split(line: str) -> list[tuple[str, str]]:
+    """The texts of a line, each with the code that follows it.
+
+    Code is what is whole within the line and its cell of a table; marks of other code, and those that could belong to
+    a block of code, become mere characters.
+    """
+    marks = list(re.finditer("`+", line))
+    found, text, start, place = [], "", 0, 0
+    while place < len(marks):
+        mark = marks[place]
+        place += 1
+        text += line[start : mark.start()]
+        start = mark.start()
+        if (len(text) - len(text.rstrip("\\"))) % 2:  # a mere character
+            text, start = text + "`", start + 1
+        length = mark.end() - start
+        end = next((at for at in range(place, len(marks)) if len(marks[at][0]) == length), None)
+        if not 0 < length < 3 or end is None or "|" in line[start : marks[end].end()]:
+            text, start = text + "\\`" * length, mark.end()
+        else:
+            found.append((text, line[start : marks[end].end()]))
+            text, start, place = "", marks[end].end(), end + 1
+    return [*found, (text + line[start:], "")]
+
+
+def unspelled(text: str) -> str:
+    """A text with the characters of addresses as they are, not escaped and not as references."""
+
+    def plain(match: re.Match[str]) -> str:
+        if match[0].startswith("&"):
+            character = html.unescape(match[0])
+            return character if character in PLAIN else match[0]
+        return match[1] or match[0]
+
+    return SPELLED.sub(plain, text)
+
+
+def shown_as_code(text: str, *, after_code: bool, before_code: bool) -> str:
+    """A text with each address in it as code."""
+
+    def code(match: re.Match[str]) -> str:
+        slashes, word = match[1], match[2]
+        if not ADDRESS.search(word):
+            return match[0]
+        before = AROUND.match(word)[0]  # type: ignore[index]  # it matches anywhere
+        after = AROUND.match(word[: len(before) - 1 if before else None : -1])[0][::-1]  # type: ignore[index]
+        if "//" in before + after or "." in before:
+            before = after = ""
+        address = word[len(before) : len(word) - len(after)]
+        slashes += "\\" * (len(slashes) % 2 if not before else 0)
+        if after_code and match.start() == 0 and not slashes + before:  # two marks of code side by side would be one
+            before, address = f"&#{ord(address[0])};", address[1:]
+        if before_code and match.end() == len(text) and not after and address:
+            after, address = f"&#{ord(address[-1])};", address[:-1]
+        return slashes + before + (f"`{address}`" if address else "") + after
+
+    return WORD.sub(code, text)

@@ -1,0 +1,83 @@
+"""Screen: a command that runs in the user's shell, until it ends or escape cancels it."""
+
+from __future__ import annotations
+
+import time
+from threading import Event
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from chatapp import shell
+from chatapp.terminal import printable
+from chatapp.tui.chat.ask_line import AskLine
+from chatapp.tui.ends_once import EndsOnce
+from chatapp.tui.telling import telling
+
+if TYPE_CHECKING:
+    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.tui.prompt import Prompt
+
+
+def run(screen: ChatScreen, entered: Prompt.ShellEntered) -> None:
+    """Run a command, and put what it writes into the message; the first time, say where and ask."""
+
+    def begin(command: str | None) -> None:
+        if command is None:
+            return entered.prompt.give_back(entered.draft)
+        screen.shell_known = True
+        screen.app.push_screen(ShellScreen(command), take)
+
+    def take(output: shell.Output | None) -> None:
+        if output is None:
+            return entered.prompt.give_back(entered.draft)
+        entered.prompt.take_output(output)
+        if output.code != 0:
+            screen.notify(f"The command: {output.told}.", severity="warning", markup=False)
+
+    if screen.shell_known:
+        return begin(entered.command)
+    question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
+    screen.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
+
+
+class ShellScreen(EndsOnce, ModalScreen[shell.Output | None]):
+    """Dismisses with what the command wrote, or with None where it was cancelled or could not begin."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]
+
+    def __init__(self, command: str) -> None:
+        super().__init__()
+        self.command, self.stopping, self.begun = command, Event(), time.monotonic()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Static(printable(f"$ {self.command}"), markup=False, classes="heading")
+            self.note = Static("esc cancels", markup=False, classes="note")
+            yield self.note
+
+    def on_mount(self) -> None:
+        self.set_interval(1.0, self.show_seconds)
+        self.execute()
+
+    def show_seconds(self) -> None:
+        """Say how long it has been running."""
+        self.note.update(f"{time.monotonic() - self.begun:.0f} s, at most {shell.LONGEST:.0f}; esc cancels")
+
+    @work(thread=True)
+    def execute(self) -> None:
+        output = None
+        with telling(self):
+            output = shell.run(self.command, stopped=self.stopping.is_set)
+        self.app.call_from_thread(self.dismiss, None if self.stopping.is_set() else output)
+
+    def action_cancel(self) -> None:
+        self.stopping.set()
+
+    def on_unmount(self) -> None:
+        self.stopping.set()

@@ -1,0 +1,76 @@
+"""What is typed while the screen is being opened: not echoed between the shell's lines, and kept for the prompt."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The terminal while the screen is being opened."""
+
+    attributes: list[Any]  # Any: as termios has it
+    """How it was before."""
+    cooked: int
+    """Bytes that were typed before, in which enter has become a line feed."""
+
+
+@contextmanager
+def typed_ahead() -> Iterator[Ahead | None]:
+    """Keep what is typed from here on as it is; nothing where the terminal is not a Unix one."""
+    if sys.platform == "win32":
+        yield None
+        return
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before, now = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+    now[0] &= ~termios.ICRNL
+    now[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(terminal, termios.TCSANOW, now)
+    try:
+        yield Ahead(before, pending(terminal))
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def pending(terminal: int) -> int:
+    """How many bytes were typed and not read."""
+    import array
+    import fcntl
+    import termios
+
+    count = array.array("i", [0])
+    fcntl.ioctl(terminal, termios.FIONREAD, count)
+    return count[0]
+
+
+def driver(ahead: Ahead) -> type[Driver]:
+    """Textual's driver, which passes on what was typed ahead, and leaves the terminal as it was before that."""
+    from textual._xterm_parser import XTermParser
+    from textual.drivers.linux_driver import LinuxDriver
+
+    class AheadDriver(LinuxDriver):
+        """A driver that begins with what was typed ahead."""
+
+        cooked = ahead.cooked
+
+        def start_application_mode(self) -> None:
+            if count := pending(self.fileno):
+                typed = os.read(self.fileno, count)
+                typed = typed[: self.cooked].replace(b"\n", b"\r") + typed[self.cooked :]
+                for event in XTermParser().feed(typed.decode(errors="replace")):
+                    self.process_message(event)
+            self.cooked = 0
+            super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
+            self.attrs_before = ahead.attributes
+
+    return AheadDriver

@@ -1,0 +1,146 @@
+"""The fields of config.json that are read: what each of them can be, checked before anything is made of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from model_store.errors import UnsupportedCheckpoint, shown
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The values that a field can have."""
+
+    says: str
+    fits: Callable[[Any], bool]  # Any: JSON's
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 1e300 and math.isfinite(value)
+
+
+def is_whole(value: Any) -> bool:
+    return type(value) is int
+
+
+def each(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A list of what fits."""
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def above(least: float, most: float, says: str) -> Kind:
+    """A number in a range, without its lower end."""
+    return Kind(says, lambda value: is_number(value) and least < value <= most)
+
+
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+TEXTS = Kind("a list of texts", each(lambda value: isinstance(value, str)))
+POSITIVE = above(0, 1e15, "a number above 0")
+EPSILON = above(0, 1, "a number above 0, and 1 at most")
+BASE = above(1, 1e15, "a number above 1")
+SHARE = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
+CAP = Kind("a number, not below 0", lambda value: is_number(value) and 0 <= value <= 1e15)
+WINDOW = Kind("a whole number, not below 0", lambda value: is_whole(value) and value >= 0)
+FACTORS = Kind("a list of numbers above 0", each(POSITIVE.fits))
+FIELDS = Kind("fields and their values", lambda value: isinstance(value, dict))
+TOKEN = Kind("the number of a token", lambda value: is_whole(value) and -1 <= value <= 1 << 31)
+TOKENS = Kind("the number of a token, or several", lambda value: TOKEN.fits(value) or each(TOKEN.fits)(value))
+PATTERN = Kind(
+    "a list of kinds and how often they come",
+    each(lambda row: isinstance(row, list) and len(row) == 2 and TEXTS.fits(row[0]) and WINDOW.fits(row[1])),
+)
+SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
+
+NAMED: dict[str, Kind] = {
+    "activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
+    "architectures attention_layers layer_types": TEXTS,
+    "attention_types": PATTERN,
+    "attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
+    "attn_logit_softcapping mscale mscale_all_dim final_logit_softcapping": CAP,
+    "bos_token_id eos_token_id": TOKENS,
+    "decoder_start_token_id pad_token_id": TOKEN,
+    "do_layer_norm_before is_gated_act multi_query scale_attn_by_inverse_layer_idx scale_attn_weights": FLAG,
+    "scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual use_sliding_window": FLAG,
+    "layer_norm_eps layer_norm_epsilon norm_epsilon rms_norm_eps": EPSILON,
+    "long_factor short_factor": FACTORS,
+    "no_rope_layers": SWITCHES,
+    "partial_rotary_factor rotary_pct": SHARE,
+    "query_pre_attn_scalar": POSITIVE,
+    "rope_local_base_freq rope_theta rotary_emb_base": BASE,
+    "rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
+}
+"""What fields can be that are no sizes, by their names."""
+
+SIZES = {
+    "num_hidden_layers n_layer num_layers num_decoder_layers": 1 << 12,
+    "no_rope_layer_interval sliding_window_pattern": 1 << 12,
+    "num_attention_heads n_head num_heads num_key_value_heads": 1 << 13,
+    "head_dim d_kv": 1 << 12,
+    "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim word_embed_proj_dim": 1 << 20,
+    "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
+    "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length": 1 << 22,
+    "vocab_size": 1 << 24,
+}
+"""The largest that is believed, several times what any published model has, by names of fields."""
+SIZES_OR_NONE = {"max_window_layers rotary_dim": 1 << 12, "sliding_window window_size": 1 << 30}
+"""The largest that is believed of sizes that may be 0, which means none, by names of fields."""
+
+NESTED = {"full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
+"""Fields that hold fields."""
+KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split()}
+LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
+NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
+NEVER_NULL = {
+    "attention_types", "layer_norm_eps", "layer_norm_epsilon", "max_window_layers", "multi_query",
+    "no_rope_layer_interval", "norm_epsilon", "query_pre_attn_scalar", "relative_attention_max_distance",
+    "relative_attention_num_buckets", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length",
+    "text_config", "vocab_size", "window_size",
+}  # fmt: skip
+"""Fields for which null does not mean the usual value."""
+
+SPELLINGS = (
+    ("num_hidden_layers", "n_layer", "num_layers"),
+    ("num_attention_heads", "n_head", "num_heads"),
+    ("hidden_size", "n_embd", "n_embed", "d_model"),
+    ("max_position_embeddings", "n_positions"),
+    ("d_kv",),
+)
+"""Fields of which one must say something."""
+
+
+def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
+    """Raise UnsupportedCheckpoint for a field that is read and is of another kind, or out of its range."""
+    for spellings in SPELLINGS:
+        said = [field for field in spellings if field in config]
+        if said and all(config[field] is None for field in said):
+            raise wrong(said[0], None, "a whole number, 1 or more", file)
+    for field, value in config.items():
+        if value is None and field in NEVER_NULL:
+            raise wrong(field, value, "something", file)
+        if value is None:
+            continue
+        if field in LIMITS:
+            least = 0 if field in NONE else 1
+            if not is_whole(value) or value < least:
+                raise wrong(field, value, f"a whole number, {least} or more", file)
+        elif field in KINDS and not KINDS[field].fits(value):
+            raise wrong(field, value, KINDS[field].says, file)
+        if field in NESTED:
+            check_fields(value, file)
+
+
+def refuse_sizes(config: Mapping[str, Any], file: str = "config.json") -> None:
+    """Raise UnsupportedCheckpoint for a size that nobody means, before anything is made of that size."""
+    for field, value in config.items():
+        if isinstance(value, dict):
+            refuse_sizes(value, file)
+        elif isinstance(value, int | float) and field in LIMITS and not value <= LIMITS[field]:
+            says = f"{field} in {file} is {shown(value)}, and no model has more than {LIMITS[field]:,}"
+            raise UnsupportedCheckpoint(says)
+
+
+def wrong(field: str, value: Any, kind: str, file: str) -> UnsupportedCheckpoint:  # Any: JSON's
+    """The error for a field with a wrong value."""
+    return UnsupportedCheckpoint(f"{field} in {file} is {shown(value)}, and should be {kind}; download the file again")

@@ -1,0 +1,179 @@
+"""Refuse regular expressions that could search for ever, and know how little the others match.
+
+Oniguruma, which tokenizers use, tries every way in which a text can be matched. There are too many where a repetition
+repeats something of varying length, such as (a+)+, or where many repetitions follow each other, such as .*.*.*.*x.
+"""
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 20_000
+"""Characters of an expression, and of one written out without its counts."""
+IN_A_ROW = 3
+"""Repetitions without a greatest number, one after the other; publishers write two."""
+FEW = 100
+"""Repetitions up to so many have a greatest number."""
+LINEAR = (r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+",)
+"""What publishers write (EXAONE) that nests repetitions, and can nevertheless be matched in one way only."""
+COUNT = re.compile(r"\{(\d{0,9})(,?)(\d{0,9})\}")
+FLAGS = re.compile(r"[imsWDSPa-]*")
+PROPERTY = re.compile(r"\{\^?\w+\}")
+CODE = re.compile(r"x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|0[0-7]{0,2}")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much a part of an expression matches."""
+
+    least: int
+    """Bytes."""
+    repetitions: int = 0
+    """Repetitions without a greatest number, one after the other."""
+    size: int = 1
+    """Parts, when what is counted is written out."""
+    fixed: bool = True
+    """Whether it is always of the same length, and matches in one way only."""
+
+
+def check(pattern: str) -> int:
+    """The fewest bytes that an expression matches; ValueError if a search could take too long."""
+    for linear in LINEAR:
+        pattern = pattern.replace(linear, r"\p{L}+")
+    if len(pattern) > LONGEST:
+        raise ValueError(f"it has a regular expression of {len(pattern):,} characters")
+    reader = Reader(pattern)
+    found = reader.alternatives(0)
+    if reader.place < len(pattern):
+        raise reader.refusal("it has one parenthesis too many")
+    return found.least
+
+
+class Reader:
+    """Goes through an expression once."""
+
+    def __init__(self, pattern: str):
+        self.pattern, self.place = pattern, 0
+
+    def alternatives(self, depth: int) -> Extent:
+        """Everything up to the end, or to a closing parenthesis."""
+        if depth > 50:
+            raise self.refusal("it nests too many groups")
+        found = [self.sequence(depth)]
+        while self.take("|"):
+            found.append(self.sequence(depth))
+        if len(found) == 1:
+            return found[0]
+        return Extent(
+            min(one.least for one in found),
+            max(one.repetitions for one in found),
+            self.bounded(sum(one.size for one in found)),
+            fixed=False,
+        )
+
+    def sequence(self, depth: int) -> Extent:
+        """Parts one after the other."""
+        least, repetitions, size, fixed = 0, 0, 1, True
+        while self.place < len(self.pattern) and self.pattern[self.place] not in "|)":
+            part = self.repeated(self.atom(depth))
+            least, repetitions = least + part.least, repetitions + part.repetitions
+            size, fixed = self.bounded(size + part.size), fixed and part.fixed
+        if repetitions > IN_A_ROW:
+            raise self.refusal(f"with {repetitions} repetitions in a row there are too many ways to match it")
+        return Extent(least, repetitions, size, fixed)
+
+    def repeated(self, part: Extent) -> Extent:
+        """A part with all its quantifiers."""
+        while self.place < len(self.pattern):
+            if self.take("?"):
+                part = Extent(0, part.repetitions, part.size, fixed=False)
+            elif self.take("*"):
+                part = self.repetition(part, 0, None)
+            elif self.take("+"):
+                part = self.repetition(part, 1, None)
+            elif (count := COUNT.match(self.pattern, self.place)) and (count[1] or count[3]):
+                self.place = count.end()
+                least = int(count[1] or 0)
+                part = self.repetition(part, least, int(count[3]) if count[3] else None if count[2] else least)
+                self.take("?")
+                continue
+            else:
+                break
+            if not self.take("?"):  # lazy
+                self.take("+")  # possessive
+        return part
+
+    def repetition(self, part: Extent, least: int, most: int | None) -> Extent:
+        if most is not None and most <= FEW:
+            if not part.fixed and most > 4:
+                raise self.refusal("what it repeats varies, and there are too many ways to match that")
+            size, fixed = self.bounded(part.size * max(most, 1)), part.fixed and least == most
+            return Extent(part.least * least, part.repetitions * most, size, fixed)
+        if not part.fixed or part.repetitions or not part.least:
+            raise self.refusal("what it repeats varies, and there are too many ways to match that")
+        return Extent(part.least * least, 1, self.bounded(part.size * max(least, 1, most or 1)), fixed=False)
+
+    def atom(self, depth: int) -> Extent:
+        """A character, a class of characters, a group or an assertion."""
+        if self.take("("):
+            return self.group(depth)
+        if self.take("["):
+            return self.bracket()
+        if self.take("\\"):
+            return self.escape()
+        letter = self.pattern[self.place]
+        self.place += 1
+        return Extent(0) if letter in "^$" else Extent(1 if letter == "." else len(letter.encode()))
+
+    def group(self, depth: int) -> Extent:
+        asserts = False
+        if self.take("?"):
+            asserts = any(self.take(sign) for sign in ("=", "!", "<=", "<!"))
+            if not asserts and not self.take(">"):
+                flags = FLAGS.match(self.pattern, self.place)
+                self.place = flags.end() if flags else self.place
+                if self.take(")"):
+                    return Extent(0)
+                if not self.take(":"):
+                    raise self.refusal("it has a group of an unknown kind")
+        inner = self.alternatives(depth + 1)
+        if not self.take(")"):
+            raise self.refusal("a parenthesis is missing")
+        return Extent(0, inner.repetitions, inner.size, fixed=False) if asserts else inner
+
+    def bracket(self) -> Extent:
+        """A class, in which there may be others; of its characters each may be the one of fewest bytes."""
+        self.take("^")
+        self.take("]")  # as the first it is a character
+        depth = 1
+        while depth:
+            if self.place >= len(self.pattern):
+                raise self.refusal("a bracket is missing")
+            letter = self.pattern[self.place]
+            self.place += 2 if letter == "\\" else 1
+            depth += (letter == "[") - (letter == "]")
+        return Extent(1)
+
+    def escape(self) -> Extent:
+        letter = self.pattern[self.place : self.place + 1]
+        if not letter or letter in "123456789kgKXRQcCMyYNO":
+            raise self.refusal(f"it has \\{letter}")
+        code = CODE.match(self.pattern, self.place)
+        self.place = code.end() if code else self.place + 1
+        if letter in "pP" and (name := PROPERTY.match(self.pattern, self.place)):
+            self.place = name.end()
+        return Extent(0 if letter in "bBAZzG" else 1)
+
+    def take(self, sign: str) -> bool:
+        """Whether this is what comes next, which is then behind."""
+        found = self.pattern.startswith(sign, self.place)
+        self.place += len(sign) if found else 0
+        return found
+
+    def bounded(self, size: int) -> int:
+        if size > LONGEST:
+            raise self.refusal("it counts to too great a number")
+        return size
+
+    def refusal(self, why: str) -> ValueError:
+        short = self.pattern if len(self.pattern) < 60 else f"{self.pattern[:57]}..."
+        return ValueError(f"the regular expression {short} cannot be used: {why}")
