@@ -18,8 +18,8 @@ def once(folder: str, backend: str, device: str, precision: str) -> dict[str, fl
     """Seconds that each objective's prompt and answer take, loaded and warm."""
     import numpy as np
 
-    from chatapp import settings
-    from chatapp.selection import WORKLOADS, Wish, open_engine
+    from chatapp.placement.selection import WORKLOADS, Wish, open_engine
+    from chatapp.settings import settings
     from model_store import Store
 
     engine = open_engine(Store(settings.models()), folder, Wish(backend, device, precision))
@@ -45,8 +45,8 @@ def again(arguments: argparse.Namespace, *candidate: str) -> dict[str, float]:
 
 def compare(arguments: argparse.Namespace, model: str) -> None:
     """Let chatapp choose, then time every candidate in turn, and print how far the choice is from the fastest."""
-    from chatapp import settings
-    from chatapp.selection import Wish, measured, ranked
+    from chatapp.placement.selection import Wish, measured, ranked
+    from chatapp.settings import settings
     from model_store import Store
 
     store = Store(settings.models())

@@ -48,9 +48,9 @@ def load(folder: Path, precision: str | None, cold: bool) -> Figures:
     from machine import busy_cores
 
     import backends
-    from chatapp.bench import forget
+    from chatapp.evaluation.bench import forget
+    from chatapp.evaluation.timing import random_tokens
     from chatapp.generation.memory import peak_memory
-    from chatapp.timing import random_tokens
 
     store = open_store()
     variant = store.lowered(store.get(str(folder)), "onnx", precision)
@@ -81,7 +81,7 @@ def load(folder: Path, precision: str | None, cold: bool) -> Figures:
 
 
 def open_store() -> Any:  # Any: imported here, so that the parent, whose memory a child's peak begins with, stays small
-    from chatapp import settings
+    from chatapp.settings import settings
     from model_store import Store
 
     return Store(settings.models())

@@ -57,7 +57,7 @@ def drawn(engine: "Engine", count: int, logprobs: int | None = None) -> float:
 
 def printed(engine: "Engine", count: int) -> float:
     """Of `chatapp run` from its first token to its end, in a pipe to another process."""
-    from chatapp import cli
+    from chatapp.cli import main as cli
 
     came: list[tuple[float, int]] = []
     complete = engine.complete
@@ -111,8 +111,8 @@ WAYS: dict[str, Way] = {
 
 def in_turns(arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Every way once in each turn, after one that is not counted; the order changes."""
-    from chatapp import settings
-    from chatapp.selection import Wish, open_engine
+    from chatapp.placement.selection import Wish, open_engine
+    from chatapp.settings import settings
     from model_store import Store
 
     engine = open_engine(Store(settings.models()), arguments.model, Wish("onnx", precision=arguments.precision))

@@ -45,7 +45,7 @@ class Chatapp:
 
     def __init__(self, folder: Path, model: str, precision: str, *, backend: str, runtime: str):
         import backends
-        from chatapp import settings
+        from chatapp.settings import settings
         from model_store import Store
 
         store = Store(settings.models())

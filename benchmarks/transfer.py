@@ -82,8 +82,8 @@ def compare(endpoint: str, folder: Path, names: list[str], given: argparse.Names
 
 def fetch(endpoint: str, folder: str) -> None:
     """Fetch the repository as `pull` does, and print the seconds and the peak memory in megabytes."""
-    from model_store import hub, transfer
-    from model_store.web import Patience, Site
+    from model_store.hub import hub, transfer
+    from model_store.hub.web import Patience, Site
 
     Path(folder).mkdir(exist_ok=True)
     source = hub.repository(Site(endpoint), REPOSITORY, None, patience=Patience(), on_wait=lambda reason, pause: None)

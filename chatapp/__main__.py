@@ -3,10 +3,10 @@
 import sys
 
 if sys.argv[1:] == ["--render-templates"]:  # a program without a Python beside it starts itself, as rendering.FLAG says
-    from chatapp.generation.sandbox import serve
+    from chatapp.generation.text.sandbox import serve
 
     serve(sys.stdin.buffer)
 else:
-    from chatapp.cli import main
+    from chatapp.cli.main import main
 
     sys.exit(main())

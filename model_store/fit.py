@@ -10,9 +10,9 @@ from typing import Any
 
 from backends import quantize
 from backends.decoder import Decoder
-from model_store.checkpoint import DTYPES, HEADER_LIMIT, span
+from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
-from model_store.partial import Wanted
+from model_store.hub.partial import Wanted
 
 CONVERSATION = 4096
 """Tokens of context for which memory is reckoned."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from model_store.disk import read_json
 from model_store.errors import StoreError
 from model_store.models import Variant
+from model_store.upkeep.disk import read_json
 
 FACTS = "variant.json"
 

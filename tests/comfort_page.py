@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import OptionList, Static, TextArea
 from themed_app import ThemedApp
 
-from chatapp.tui.comfort.vim import Vim
+from chatapp.tui.keys.vim import Vim
 
 
 class Box(TextArea):

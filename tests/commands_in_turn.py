@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from chatapp.cli import main
+from chatapp.cli.main import main
 
 INPUT = b"secret\n"
 """What every command finds on its standard input: a text, and the token of a loopback hub."""

@@ -19,7 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import backends
 from backends import telemetry
-from chatapp import cli
+from chatapp.cli import main
 from chatapp.history import History
 from model_store import Store
 
@@ -99,7 +99,7 @@ def chatapp(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
                 patch.setattr(sys, name, stream)
             try:
-                code = cli.main(list(arguments))
+                code = main.main(list(arguments))
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
             except Exception:

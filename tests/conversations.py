@@ -3,7 +3,7 @@
 import json
 
 from chatapp.history import History
-from chatapp.history.imports import Batch, read
+from chatapp.history.imported import Batch, read
 
 
 def bring_in(history: History, content: object) -> Batch:

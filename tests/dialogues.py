@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from scripted_engine import ScriptedEngine
 
-from chatapp.dialogue import Dialogue, Setup, Turn
+from chatapp.conversation import Dialogue, Setup, Turn
 from chatapp.history import Conversation, History, Kind
 
 Begin = Callable[..., Dialogue]

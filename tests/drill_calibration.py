@@ -1,6 +1,6 @@
 """A calibration in a process that has more backends than ours: each goes wrong in a way of its own.
 
-Not a test: `test_calibration.py` starts it in place of `python -m chatapp.calibration`.
+Not a test: `test_calibration.py` starts it in place of `python -m chatapp.placement.calibration`.
 """
 
 import os
@@ -15,8 +15,8 @@ import numpy as np
 
 import backends
 from backends import BackendError, Session, onnx
-from chatapp import calibration
 from chatapp.generation.fallback import FallbackSession
+from chatapp.placement import calibration
 
 
 def load(folder: Path, *, device: str) -> Session:

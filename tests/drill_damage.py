@@ -29,14 +29,15 @@ from test_foreign_history_files import chatgpt, node
 from test_torch_file import tensor
 from test_torch_file import write as write_torch
 
-from chatapp import keymap, offer, settings
-from chatapp.cli import main
-from chatapp.errors import one_line
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.cli.main import main
+from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History
-from chatapp.jobs import waiting
-from chatapp.selection import first_uses, recorded
-from chatapp.stores import open_store
+from chatapp.models import suggestion
+from chatapp.models.jobs.jobs import waiting
+from chatapp.placement.selection import first_uses, recorded
+from chatapp.settings import keymap, settings
+from chatapp.text.errors import one_line
+from chatapp.workspace import open_store
 from themes import collect
 
 EXPECTED = ("Error: ", "Warning: ", "Going on ", "No conversations")
@@ -256,7 +257,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     with History(None) as history:
         said = ask(history, "word", "words")
         history.change(said[1], tokens=TOKENS, latencies=(0.1,))
-        from chatapp.exchange import text_of
+        from chatapp.conversation.files import text_of
 
         ours = text_of(history, history.list(), "json")
     yield "ours", ours.encode(), at("ours", lambda path: main(["sessions", "import", str(path)]))
@@ -332,7 +333,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     yield (
         "offer.json",
         b'{"answered": 1}',
-        own(home / "offer.json", lambda: str(offer.declined(home / "offer.json")) and None),
+        own(home / "offer.json", lambda: str(suggestion.declined(home / "offer.json")) and None),
     )
 
 

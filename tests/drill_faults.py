@@ -18,11 +18,12 @@ from drill_pull import NAME, REPOSITORY, arguments, check, make_checkpoint
 from hub_facts import Listing
 from loopback_hub import LoopbackHub
 
-from chatapp.errors import one_line
 from chatapp.generation.memory import peak_memory
-from model_store import Store, pull, pulled
-from model_store.progress import Transfer
-from model_store.web import Patience, Site
+from chatapp.text.errors import one_line
+from model_store import Store
+from model_store.hub import pull, pulled
+from model_store.hub.progress import Transfer
+from model_store.hub.web import Patience, Site
 
 QUICK = Patience(stall=0.3, tries=3, pause=0.01)
 LONGEST = 40.0

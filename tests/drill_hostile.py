@@ -20,11 +20,11 @@ from generated_tokenizers import tokenizer
 from scripted_session import write_tokenizer
 from test_hostile_templates import TALK
 
-from chatapp.errors import one_line
-from chatapp.generation import rendering
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text import rendering
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.text.errors import one_line
 
 PROCESSOR, WALL = 10.0, 40.0
 """Seconds of its processes' time, and on the clock of a loaded machine, beyond which a case counts as hanging."""

@@ -24,9 +24,11 @@ from pathlib import Path
 from conftest import ROOT, random_llama, write_safetensors, write_tokenizer
 from loopback_hub import LoopbackHub
 
-from model_store import Store, blobs, pulled
-from model_store.catalog import Entry, catalog
-from model_store.partial import Wanted
+from model_store import Store
+from model_store.hub import pulled
+from model_store.hub.catalog import Entry, catalog
+from model_store.hub.partial import Wanted
+from model_store.upkeep import blobs
 
 REPOSITORY, NAME = "org/tiny", "org--tiny"
 RATE = 500_000
@@ -153,7 +155,7 @@ def launch() -> None:
     """Obey standard input, and answer each line with a number; the process that forks is the one that kills."""
     import onnx  # noqa: F401  # so that no fork must
 
-    from chatapp import cli, pulling  # noqa: F401
+    from chatapp.cli import main as cli  # noqa: F401
 
     pid = 0
     for line in sys.stdin:

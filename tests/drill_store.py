@@ -16,9 +16,12 @@ from pathlib import Path
 from drill_pull import NAME, REPOSITORY, arguments, make_checkpoint
 from loopback_hub import LoopbackHub
 
-from model_store import Store, StoreError, blobs, copies, garbage, imports, pull, pulled
-from model_store.partial import Wanted
-from model_store.web import Site
+from model_store import Store, StoreError
+from model_store.hub import pull, pulled
+from model_store.hub.partial import Wanted
+from model_store.hub.web import Site
+from model_store.local import imports
+from model_store.upkeep import blobs, copies, garbage
 
 WORK = ("pull", "lower", "import", "copy", "remove", "collect")
 NAMES = (NAME, NAME, "copied", "imported")

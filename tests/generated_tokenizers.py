@@ -9,7 +9,7 @@ from drill_damage import changed
 from generated_templates import Chance, size
 from test_hostile_tokenizers import PLAIN, Part, added, framed, known, replace, searched, sequence, special, table, trie
 
-from model_store import regex
+from model_store.tokenizers import regex
 
 
 def tokenizer(chance: Chance) -> str:

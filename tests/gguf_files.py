@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from model_store.checkpoint import Checkpoint
+from model_store.checkpoint.checkpoint import Checkpoint
 
 ALIGNMENT = 32
 Tensors = Mapping[str, tuple[int, tuple[int, ...], bytes]]

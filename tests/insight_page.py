@@ -17,7 +17,7 @@ import themes
 from chatapp.generation.delta import Alternative, Token
 from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.insight.latencies import LatencyScreen
-from chatapp.tui.palette import palette
+from chatapp.tui.theme import palette
 
 SHARES = (0.95, 0.8, 0.6, 0.3, 0.1, 0.01)
 """A probability for each look."""

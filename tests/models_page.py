@@ -8,9 +8,9 @@ from textual.pilot import Pilot
 from themed_app import ThemedApp
 from typist import Typist, until
 
-from chatapp import shelf, shelf_details
-from chatapp.jobs import Jobs
-from chatapp.shelf import Machine, Row
+from chatapp.models import catalogue, details
+from chatapp.models.catalogue import Machine, Row
+from chatapp.models.jobs.jobs import Jobs
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
@@ -30,10 +30,10 @@ class ModelsApp(ThemedApp):
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), path=home / "queue.json")
         found = Shelf(
             machine=lambda: THIS,
-            rows=lambda: shelf.read(store, THIS),
-            details=lambda row: shelf_details.details(store, row, THIS),
-            freed=lambda row: shelf_details.freed(store, row),
-            found=shelf.found_on_hub,
+            rows=lambda: catalogue.read(store, THIS),
+            details=lambda row: details.details(store, row, THIS),
+            freed=lambda row: details.freed(store, row),
+            found=catalogue.found_on_hub,
         )
         self.models = ModelsScreen(found, self.jobs, current=current, offline=offline)
         self.chosen: str | None = NOTHING

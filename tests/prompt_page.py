@@ -13,8 +13,8 @@ from textual.widgets import Static
 from themed_app import ThemedApp
 from typist import Typist
 
-from chatapp import editor
-from chatapp.errors import InputError
+from chatapp.text import editor
+from chatapp.text.errors import InputError
 from chatapp.tui.prompt import Prompt
 
 COMMANDS = [

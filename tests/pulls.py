@@ -8,10 +8,11 @@ import pytest
 from conftest import MakeCheckpoint
 from loopback_hub import LoopbackHub
 
-from model_store import Store, pull
-from model_store.progress import Transfer
-from model_store.pull import Plan
-from model_store.web import Patience, Site
+from model_store import Store
+from model_store.hub import pull
+from model_store.hub.progress import Transfer
+from model_store.hub.pull import Plan
+from model_store.hub.web import Patience, Site
 
 QUICK = Patience(stall=0.5, tries=3, pause=0.01)
 ORG = "org/tiny"

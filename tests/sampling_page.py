@@ -14,7 +14,7 @@ from themed_app import ThemedApp
 from typist import Typist, until
 
 from chatapp.generation import Options
-from chatapp.generation.preview import Distribution
+from chatapp.generation.decoding.preview import Distribution
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,

@@ -8,20 +8,21 @@ from pathlib import Path
 from screen_driver import Driver
 from scripted_engine import ANSWER, ScriptedEngine
 
-from chatapp import shelf, shelf_details
 from chatapp.history import Conversation, History, Message
-from chatapp.jobs import Jobs
-from chatapp.offer import Offer
-from chatapp.shelf import Machine, Row
-from chatapp.shelf_details import Details
+from chatapp.models import catalogue
+from chatapp.models import details as shelf_details
+from chatapp.models.catalogue import Machine, Row
+from chatapp.models.details import Details
+from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.suggestion import Offer
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.answers.running import Way
-from chatapp.tui.chat.note_screen import NoteScreen
-from chatapp.tui.chat.said import Answer, Said
+from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.models.asking import Asking, pull_question, removal_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
 from chatapp.tui.opened import Opened
+from chatapp.tui.widgets.note_screen import NoteScreen
 
 GB = 1_000_000_000
 THIS = Machine(16 * GB, 200 * GB, 20.0 * GB, backends=2, versions={})
@@ -197,7 +198,7 @@ async def jump(driver: Driver) -> None:
 
 async def models(driver: Driver) -> None:
     store = driver.screen.start.open_store()
-    rows = shelf.read(store, THIS)
+    rows = catalogue.read(store, THIS)
 
     def details(row: Row) -> Details:
         found = shelf_details.details(store, row, THIS)
@@ -208,7 +209,7 @@ async def models(driver: Driver) -> None:
         rows=lambda: rows,
         details=details,
         freed=lambda row: 0,
-        found=shelf.found_on_hub,
+        found=catalogue.found_on_hub,
     )
     jobs = Jobs(lambda job: None, path=driver.screen.start.home / "jobs.json")
     screen = ModelsScreen(shown, jobs, current="builtin")

@@ -10,10 +10,10 @@ from scripted_engine import ANSWER, FIBONACCI, ScriptedEngine, opener
 from textual.pilot import Pilot
 from typist import Typist
 
-from chatapp import offer
 from chatapp.history import History
+from chatapp.models import suggestion
 from chatapp.tui.app import ChatApp, run
-from chatapp.tui.chat.notebook import EXAMPLE as EXAMPLE
+from chatapp.tui.chat.completion_page import EXAMPLE as EXAMPLE
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.engines import Choice, Open
 from chatapp.tui.start import Start
@@ -73,7 +73,7 @@ def beginning(
         home.mkdir(parents=True, exist_ok=True)
         history = home / "history.db"
     home = home or Path(tempfile.mkdtemp(prefix="chatapp-home-"))
-    offer.answer(home / "offer.json")  # nothing is offered, whatever this machine could run
+    suggestion.answer(home / "offer.json")  # nothing is offered, whatever this machine could run
     return Start(
         Choice(model),
         lambda choice: opens,

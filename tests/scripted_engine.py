@@ -22,9 +22,9 @@ from chatapp.generation import (
     Token,
     Usage,
 )
+from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import percentile
-from chatapp.generation.preview import Distribution
-from chatapp.generation.thinking import Channels
+from chatapp.generation.text.thinking import Channels
 from chatapp.tui.engines import Open
 from chatapp.tui.opened import Opened
 

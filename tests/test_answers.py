@@ -17,11 +17,11 @@ import backends
 from backends import Session
 from backends.reference import Session as ReferenceSession
 from chatapp.generation import Engine, GenerationError, Options, PromptTooLong
-from chatapp.generation.generate import PREFILL
-from chatapp.generation.infill import find_gap
-from chatapp.generation.tokenizer import Tokenizer
-from model_store.convert import open_checkpoint
-from model_store.weights import Canonical
+from chatapp.generation.decoding.generate import PREFILL
+from chatapp.generation.text.infill import find_gap
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden_answers"
 PAD, END = 0, 1

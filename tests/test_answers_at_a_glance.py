@@ -6,7 +6,7 @@ from screen_driver import running
 from scripted_engine import ScriptedEngine
 
 from chatapp.history import Message
-from chatapp.tui.chat.said import Answer, moment, origin
+from chatapp.tui.chat.message import Answer, moment, origin
 
 PROSE = "words that go on and on " * 20
 CODE = "x = '" + "y" * 140 + "'"

@@ -43,18 +43,18 @@ def loaded_by(code: str) -> set[str]:
 
 
 def exiting(arguments: list[str]) -> str:
-    return f"import chatapp.cli\ntry: chatapp.cli.main({arguments})\nexcept SystemExit: pass"
+    return f"import chatapp.cli.main\ntry: chatapp.cli.main.main({arguments})\nexcept SystemExit: pass"
 
 
 @pytest.mark.parametrize(
     "code",
     [
         "import chatapp",
-        "import chatapp.cli",
-        "import chatapp.settings",
+        "import chatapp.cli.main",
+        "import chatapp.settings.settings",
         "import chatapp.generation",
-        "import chatapp.jobs",
-        "import chatapp.offer",
+        "import chatapp.models.jobs.jobs",
+        "import chatapp.models.suggestion",
         "import backends",
         exiting(["--help"]),
         exiting(["run", "--help"]),

@@ -1,11 +1,11 @@
-"""chatapp.attachments: what `@` finds, what comes first, and what goes into the message."""
+"""chatapp.conversation.attachments: what `@` finds, what comes first, and what goes into the message."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from chatapp.attachments import (
+from chatapp.conversation.attachments import (
     FOLDER_LIMIT,
     LARGEST,
     Attachment,
@@ -18,7 +18,7 @@ from chatapp.attachments import (
     rank,
     scan,
 )
-from chatapp.errors import InputError
+from chatapp.text.errors import InputError
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""chatapp.attachments at the limits: very full folders, names that repeat themselves, files without an end."""
+"""Attachments at the limits: very full folders, names that repeat themselves, files without an end."""
 
 import os
 import time
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chatapp import attachments
-from chatapp.attachments import LARGEST, Candidate, rank, read, scan
-from chatapp.errors import InputError
+from chatapp.conversation import attachments
+from chatapp.conversation.attachments import LARGEST, Candidate, rank, read, scan
+from chatapp.text.errors import InputError
 
 
 def test_a_very_full_folder_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_checkpoint_is_what_the_store_and_the_tokenizer_read(folder: Path, model: str) -> None:
-    from chatapp.selection import Wish, open_engine
+    from chatapp.placement.selection import Wish, open_engine
     from model_store import Store
 
     engine = open_engine(Store(folder / "models"), str(folder / model), Wish("onnx", precision="f32"))

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from conftest import write_tokenizer
 
-from model_store import Store, StoreError, blobs, copies, garbage, pulled, runtime_caches, usage
-from model_store.locks import alone
-from model_store.partial import Wanted
+from model_store import Store, StoreError
+from model_store.hub import pulled
+from model_store.hub.partial import Wanted
+from model_store.upkeep import blobs, copies, garbage, runtime_caches, usage
+from model_store.upkeep.locks import alone
 
 GOLDEN = Path(__file__).parent / "golden"
 Pulled = Callable[[str], Path]

@@ -11,10 +11,11 @@ import pytest
 from conftest import MakeCheckpoint, Run
 from test_torch_file import VALUES, tensor, write
 
-from chatapp import settings
 from chatapp.generation.memory import peak_memory
-from model_store import UnsupportedCheckpoint, text_files, torch_file
-from model_store.card import introduction, licence
+from chatapp.settings import settings
+from model_store import UnsupportedCheckpoint
+from model_store.checkpoint import text_files, torch_file
+from model_store.hub.card import introduction, licence
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links and devices of Unix")
 NESTED = b"(K\x01K\x02t" + b"2\x86" * 60

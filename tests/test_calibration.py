@@ -9,8 +9,8 @@ import pytest
 from conftest import ROOT, MakeCheckpoint
 
 import backends
-from chatapp.calibration import Candidate, calibrate, check
-from chatapp.timing import REPEATS, time_decode, time_prefill
+from chatapp.evaluation.timing import REPEATS, time_decode, time_prefill
+from chatapp.placement.calibration import Candidate, calibrate, check
 from model_store import Store
 from model_store.models import LARGE
 

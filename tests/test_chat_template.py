@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from scripted_session import CHATML, write_tokenizer
 
-from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.message import Message
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
-from model_store.chat_template import chat_template
+from model_store.tokenizers.chat_template import chat_template
 
 TEMPLATES = Path(__file__).parent / "chat_templates"
 LLAMA_2 = (

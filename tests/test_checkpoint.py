@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from model_store import StoreError, UnsupportedCheckpoint
-from model_store.checkpoint import Checkpoint, tensors
-from model_store.convert import open_checkpoint
-from model_store.weights import Canonical
+from model_store.checkpoint.checkpoint import Checkpoint, tensors
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
 

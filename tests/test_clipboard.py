@@ -1,4 +1,4 @@
-"""chatapp.clipboard: a copied text arrives, and chatapp says where."""
+"""chatapp.text.clipboard: a copied text arrives, and chatapp says where."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from chatapp.clipboard import TERMINAL_LIMIT, CodeBlock, code_blocks, copy
+from chatapp.text.clipboard import TERMINAL_LIMIT, CodeBlock, code_blocks, copy
 
 REMOTE = {"SSH_CONNECTION": "10.0.0.1 22 10.0.0.2 22", "TERM": "xterm-256color"}
 """No desktop of one's own, but a terminal."""

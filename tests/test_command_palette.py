@@ -7,11 +7,11 @@ import pytest
 from screen_driver import Driver, running
 from scripted_engine import ANSWER, ScriptedEngine
 
-from chatapp import slash
-from chatapp.actions import ACTIONS, rank
-from chatapp.tui.comfort.bound import everything
-from chatapp.tui.comfort.command_palette import CommandPalette
+from chatapp.commands import parse
+from chatapp.commands.actions import ACTIONS, rank
+from chatapp.tui.help.command_palette import CommandPalette
 from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.keys.bound import everything
 from chatapp.tui.models.screen import ModelsScreen
 
 TRIED = {
@@ -81,7 +81,7 @@ def test_every_key_with_an_id_is_in_the_table_once_with_the_key_it_is_bound_to()
 
 def test_every_slash_command_is_in_the_table() -> None:
     told = {word for action in ACTIONS for word in re.findall(r"/\S+", action.slash)}
-    assert told == {entry.name for entry in slash.COMMANDS}
+    assert told == {entry.name for entry in parse.COMMANDS}
 
 
 def test_no_two_entries_are_called_alike() -> None:

@@ -9,14 +9,24 @@ import pytest
 from conftest import HERE
 from scripted_engine import FIBONACCI, Placement, ScriptedEngine, pieces, summary
 
-from chatapp import comparing
-from chatapp.comparing import Ended, Failed, Opened, Question, Result, Runner, Wrote, in_turn, one_after_another
+from chatapp.evaluation import compare
+from chatapp.evaluation.compare import (
+    Ended,
+    Failed,
+    Opened,
+    Question,
+    Result,
+    Runner,
+    Wrote,
+    in_turn,
+    one_after_another,
+)
 from chatapp.generation import Delta, Options
-from chatapp.selection import Wish, open_engine
-from chatapp.stores import open_store
+from chatapp.placement.selection import Wish, open_engine
+from chatapp.workspace import open_store
 from model_store import StoreError
 
-Draw = Callable[[Sequence[Runner], Question], Generator[comparing.Event, None, None]]
+Draw = Callable[[Sequence[Runner], Question], Generator[compare.Event, None, None]]
 QUESTION = Question("def f():", max_tokens=8)
 
 
@@ -24,12 +34,12 @@ def runner(engine: ScriptedEngine, name: str = "scripted", model: str = "scripte
     return Runner(name, model, lambda: engine)
 
 
-def kinds(events: list[comparing.Event]) -> list[str]:
+def kinds(events: list[compare.Event]) -> list[str]:
     """What happened to which of them, without the text."""
     return [f"{type(event).__name__} {event.index}" for event in events if not isinstance(event, Wrote)]
 
 
-def written(events: list[comparing.Event], index: int) -> str:
+def written(events: list[compare.Event], index: int) -> str:
     return "".join(event.delta.text for event in events if isinstance(event, Wrote) and event.index == index)
 
 
@@ -125,7 +135,7 @@ def test_a_model_with_a_chat_template_answers_and_another_continues() -> None:
 
 def test_the_verdict_names_the_fastest_and_the_second() -> None:
     results = [result("a", seconds=0.02), result("b", seconds=0.01), result("c", seconds=0.04)]
-    assert comparing.verdict(results) == [
+    assert compare.verdict(results) == [
         "b writes 2.00 times as fast as a.",
         "The texts of all 3 are equal: 3 tokens.",
     ]
@@ -133,16 +143,16 @@ def test_the_verdict_names_the_fastest_and_the_second() -> None:
 
 def test_nearly_equal_speeds_name_no_winner() -> None:
     results = [result("a", seconds=0.0100), result("b", seconds=0.0102)]
-    assert comparing.pace(results) == ["a and b write equally fast, within 3 %."]
+    assert compare.pace(results) == ["a and b write equally fast, within 3 %."]
 
 
 def test_a_single_token_says_nothing_about_speed() -> None:
-    assert comparing.pace([result("a", tokens=1), result("b")]) == []
-    assert " –  " in comparing.figures([result("a", tokens=1)])
+    assert compare.pace([result("a", tokens=1), result("b")]) == []
+    assert " –  " in compare.figures([result("a", tokens=1)])
 
 
 def test_one_that_is_left_is_not_compared() -> None:
-    assert comparing.verdict([result()]) == []
+    assert compare.verdict([result()]) == []
 
 
 @pytest.mark.parametrize(
@@ -166,11 +176,11 @@ def test_one_that_is_left_is_not_compared() -> None:
     ],
 )
 def test_the_verdict_tells_how_far_texts_are_equal(one: Result, other: Result, said: str) -> None:
-    assert comparing.likeness([one, other]) == said
+    assert compare.likeness([one, other]) == said
 
 
 def test_the_figures_are_a_table() -> None:
-    assert comparing.figures([result("builtin on onnx", seconds=0.0125), result("b")]).splitlines() == [
+    assert compare.figures([result("builtin on onnx", seconds=0.0125), result("b")]).splitlines() == [
         "                 first token  tok/s  p95      tokens  loaded in  runs on",
         "builtin on onnx  33.7 ms      80.0   12.5 ms  3       310 ms     onnx · cpu · int8",
         "b                33.7 ms      100.0  10.0 ms  3       310 ms     onnx · cpu · int8",
@@ -192,7 +202,7 @@ def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
     assert [one.placement for one in results] == ["onnx · cpu · f32", "openvino · cpu · f32"]
     first, second = (one.usage.completion_tokens for one in results)
     assert first == second > 8
-    assert comparing.likeness(results) == f"The texts of both are equal: {first} tokens."
+    assert compare.likeness(results) == f"The texts of both are equal: {first} tokens."
     deltas: list[Delta] = [event.delta for event in events if isinstance(event, Wrote)]
     tokens = [token for delta in deltas for token in delta.tokens]
     assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from scripted_session import hashed, make_engine, saying, write_tokenizer
 
-from chatapp.answer import Form
-from chatapp.completion import Request, complete, from_file
+from chatapp.cli.printing import Form
+from chatapp.completion.complete import Request, complete, from_file
 from chatapp.generation import Engine
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 
 LINE = "    parser.add_argument('--verbose', help='more')\n"
 SHORT = "total = first\nvalue = "

@@ -10,10 +10,10 @@ from conftest import MakeCheckpoint
 from published_models import PUBLISHED
 
 from backends.decoder import Decoder
-from chatapp.cli import main
+from chatapp.cli.main import main
 from model_store import UnsupportedCheckpoint, families
-from model_store.config_fields import KINDS, LIMITS, NESTED, check_fields
-from model_store.refusals import FIELDS
+from model_store.checkpoint.config_fields import KINDS, LIMITS, NESTED, check_fields
+from model_store.checkpoint.refusals import FIELDS
 
 HERE = Path(__file__).parent
 CONFIGS = {

@@ -5,11 +5,11 @@ from dialogues import Begin, chatty, heard, texts
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp.dialogue.turn import is_cut_off
+from chatapp.commands.steering import Outside, Steering
+from chatapp.conversation.talk import Talk
+from chatapp.conversation.turn import is_cut_off
 from chatapp.generation import GenerationError
 from chatapp.history import History, Message
-from chatapp.steering import Outside, Steering
-from chatapp.talk import Talk
 
 WHOLE = "Good day to you and to all of yours"
 
@@ -78,7 +78,7 @@ def test_an_imported_answer_is_not_cut_off() -> None:
 
 
 def test_the_loop_goes_on_with_slash_continue(begin: Begin) -> None:
-    from chatapp.slash import parse
+    from chatapp.commands.parse import parse
 
     engine, told = chatty(WHOLE), list[str]()
     talk = Talk(engine, begin(options={"max_tokens": 3}).setup)  # type: ignore[arg-type]  # the stand-in

@@ -15,12 +15,12 @@ from test_families import CASES, GOLDEN, TOLERANCE, golden
 
 from backends.decoder import Attention, Decoder, Rope, Weight
 from backends.reference import Session
-from model_store import weights as transforms
-from model_store.checkpoint import Checkpoint
-from model_store.convert import open_checkpoint
+from model_store.checkpoint import weights as transforms
+from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.families import codegen, gpt_bigcode
-from model_store.rope import rope
-from model_store.weights import Canonical, Family, Source, Transform
 
 SEEN = 10 * TOLERANCE
 """The least error of the logits that a control must cause."""

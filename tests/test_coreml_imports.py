@@ -16,17 +16,18 @@ from tokenizers import models
 
 import backends
 from backends import BackendError, ContextExceeded, Placement, coreml
-from backends.coreml import choice, device, exported
+from backends.coreml import choice, device
 from backends.coreml.contract import Array
-from backends.coreml.exported import ForeignSession, inspect, open_session, values
 from backends.coreml.inputs import MASKED
 from backends.coreml.interpreter import DATA, Interpreter, program_of
+from backends.coreml.prebuilt import PrebuiltSession, inspect, open_session, values
 from backends.coreml.stored import rounded_constants
 from backends.coreml.tools import Model_pb2
-from backends.foreign import Foreign, write
+from backends.prebuilt import Prebuilt, write
 from chatapp.generation import Engine, Options
-from chatapp.generation.tokenizer import Tokenizer
-from model_store import Store, StoreError, UnsupportedCheckpoint, imports
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store import Store, StoreError, UnsupportedCheckpoint
+from model_store.local import imports
 
 GOLDEN = Path(__file__).parent / "golden" / "gpt2"
 FLOAT32, DOUBLE, INT32 = (getattr(Model_pb2.ArrayFeatureType, name) for name in ("FLOAT32", "DOUBLE", "INT32"))
@@ -63,19 +64,19 @@ def repository(export_as: Export, tmp_path: Path) -> Path:
     return Path(shutil.copytree(export_as("llama"), tmp_path / "tiny"))
 
 
-def interpreted(repository: Path, context_length: int = 4096) -> ForeignSession:
+def interpreted(repository: Path, context_length: int = 4096) -> PrebuiltSession:
     """A session on the interpreter."""
-    found = Foreign(str(repository / "model.mlpackage"), context_length)
+    found = Prebuilt(str(repository / "model.mlpackage"), context_length)
     return open_session(found, repository, "cpu", module="backends.coreml.interpreter")
 
 
 class TestLogits:
     @pytest.fixture
-    def session(self, form: str, export_as: Export, monkeypatch: pytest.MonkeyPatch) -> ForeignSession:
-        monkeypatch.setattr(exported, "CHUNK", 7)  # or every prompt here would be one
+    def session(self, form: str, export_as: Export, monkeypatch: pytest.MonkeyPatch) -> PrebuiltSession:
+        monkeypatch.setattr("backends.coreml.prebuilt.CHUNK", 7)  # or every prompt here would be one
         return interpreted(export_as(form))
 
-    def test_prefill_steps_rows_and_rewinding(self, session: ForeignSession) -> None:
+    def test_prefill_steps_rows_and_rewinding(self, session: PrebuiltSession) -> None:
         tokens = tokens_of("gpt2")
         expected = reference("gpt2").forward(tokens, last=24)
         assert distance(session.forward(tokens[:1, :16], last=16), expected[:1, :16]) < EXACT
@@ -89,7 +90,7 @@ class TestLogits:
         assert (session.length, session.batch, session.vocab_size) == (21, 3, 96)
         assert session.placement == Placement("coreml", "cpu (not confirmed)", "exported")
 
-    def test_reordering(self, session: ForeignSession) -> None:
+    def test_reordering(self, session: PrebuiltSession) -> None:
         tokens = tokens_of("gpt2")
         expected = reference("gpt2").forward(tokens, last=24)
         session.forward(tokens[2:, :12])
@@ -101,7 +102,7 @@ class TestLogits:
         session.reorder([2])
         assert distance(session.forward(tokens[2:, 17:18]), expected[2:, 17:18]) < EXACT
 
-    def test_the_context_is_used_up_to_its_end_and_not_overrun(self, form: str, session: ForeignSession) -> None:
+    def test_the_context_is_used_up_to_its_end_and_not_overrun(self, form: str, session: PrebuiltSession) -> None:
         assert session.context_length == (WINDOW - 7 if form == "blocks" else WINDOW)  # whose last call is padded
         tokens = np.random.default_rng(0).integers(0, 96, (1, session.context_length))
         session.forward(tokens[:, :-1])
@@ -307,10 +308,10 @@ def test_where_core_ml_is_a_package_is_loaded_without_trials(
 ) -> None:
     monkeypatch.setattr(coreml, "missing", lambda: "")
     monkeypatch.setattr(choice, "CORE_ML", "backends.coreml.interpreter")
-    write(tmp_path, Foreign(str(export_as("llama") / "model.mlpackage"), 32))
+    write(tmp_path, Prebuilt(str(export_as("llama") / "model.mlpackage"), 32))
     backends.prepare("coreml", tmp_path, device="gpu")
     session = coreml.load(tmp_path, device="gpu")
-    assert isinstance(session, ForeignSession) and session.placement.device == "gpu (not confirmed)"
+    assert isinstance(session, PrebuiltSession) and session.placement.device == "gpu (not confirmed)"
     assert [path.name for path in tmp_path.iterdir()] == ["foreign.json"]
 
 
@@ -321,7 +322,7 @@ def test_what_core_ml_cannot_compile_is_told(export_as: Export, tmp_path: Path) 
 
 
 def test_what_an_export_tells_needs_no_runtime(export_as: Export) -> None:
-    facts = inspect(Foreign(str(export_as("steps") / "model.mlpackage"), 64))
+    facts = inspect(Prebuilt(str(export_as("steps") / "model.mlpackage"), 64))
     assert (facts.vocab_size, facts.parameters, facts.capacity) == (96, 33_760, WINDOW)
 
 

@@ -12,11 +12,12 @@ from gguf_files import gguf
 from test_foreign_history_files import chatgpt, node
 from test_hostile_gguf import F32, KEYS
 
-from chatapp import keymap, offer, presets, settings
-from chatapp.cli import main
+from chatapp.cli.main import main
 from chatapp.history import History
-from chatapp.jobs import waiting
-from chatapp.selection import first_uses, recorded
+from chatapp.models import suggestion
+from chatapp.models.jobs.jobs import waiting
+from chatapp.placement.selection import first_uses, recorded
+from chatapp.settings import keymap, presets, settings
 from model_store import UnsupportedCheckpoint
 from model_store.gguf import open_gguf
 from themes import collect
@@ -63,7 +64,7 @@ def test_a_conversation_of_chatgpt_that_ends_nowhere_ends_with_its_last_message(
 
 READERS: dict[str, Callable[[Path], object]] = {
     "jobs": waiting,
-    "offer": offer.declined,
+    "offer": suggestion.declined,
     "first use": first_uses,
     "calibration": lambda path: recorded(path, {}),
 }

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from messages import ask, texts
 
-from chatapp import settings
-from chatapp.cli import main
+from chatapp.cli.main import main
 from chatapp.history import History, NotKept
+from chatapp.settings import settings
 
 Damage = Callable[[str], None]
 

@@ -10,9 +10,9 @@ from scripted_session import write_tokenizer
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Vocabulary
 
-from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.stop import StopStrings
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.decoding.stop import StopStrings
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
 
 

@@ -1,4 +1,4 @@
-"""chatapp.dialogue: the tree of a conversation, how it is answered, and a text that the model continues."""
+"""chatapp.conversation: the tree of a conversation, how it is answered, and a text that the model continues."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from dialogues import Begin, chatty, heard, talk, texts
 from scripted_engine import ScriptedEngine
 
-from chatapp.dialogue import Setup
+from chatapp.conversation import Setup
 from chatapp.generation import GenerationError, Message, OptionError, Options, PromptTooLong
 from chatapp.history import ConversationNotFound, History
 

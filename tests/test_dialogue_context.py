@@ -3,7 +3,7 @@
 import pytest
 from dialogues import Begin, chatty, heard, talk, texts
 
-from chatapp.dialogue.fitting import SUMMARY
+from chatapp.conversation.context_window import SUMMARY
 from chatapp.generation import Message, PromptTooLong
 from chatapp.history import History
 

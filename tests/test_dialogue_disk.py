@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from dialogues import Begin, chatty, fill_the_disk, heard, make_room, talk, texts
 
-from chatapp.dialogue import Dialogue, Setup
+from chatapp.conversation import Dialogue, Setup
 from chatapp.history import History
 
 
@@ -49,8 +49,8 @@ def test_a_full_disk_loses_nothing_and_when_there_is_room_everything_is_saved(
 def test_a_disk_that_fills_in_mid_answer_and_has_room_again_gets_the_whole_answer(
     history: History, begin: Begin, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chatapp.dialogue.saving.PAUSE", 0.0)
-    monkeypatch.setattr("chatapp.dialogue.saving.RETRY", 0.0)
+    monkeypatch.setattr("chatapp.conversation.saving.PAUSE", 0.0)
+    monkeypatch.setattr("chatapp.conversation.saving.RETRY", 0.0)
     dialogue, engine = begin(), chatty("word " * 3000, context_length=50_000)
     turn = dialogue.ask(engine, "go")
     fill_the_disk(history)
@@ -124,7 +124,7 @@ sys.path.insert(0, "tests")
 from pathlib import Path
 from scripted_engine import ScriptedEngine
 from scripted_session import CHATML, ScriptedSession, hashed, write_tokenizer
-from chatapp.dialogue import Dialogue, Setup
+from chatapp.conversation import Dialogue, Setup
 from chatapp.history import History
 dialogue = Dialogue(History(Path(sys.argv[1])), kind="chat", setup=Setup("tiny"), warn=print)
 engine = ScriptedEngine("word " * 100_000, delay=0.0005, context_length=1_000_000, can_chat=True)

@@ -7,13 +7,13 @@ from conftest import MakeCheckpoint
 from dialogues import Begin, heard, texts
 from scripted_session import CHATML, ScriptedSession, hashed, write_tokenizer
 
-from chatapp import settings
-from chatapp.dialogue import Dialogue, Setup
+from chatapp.conversation import Dialogue, Setup
 from chatapp.generation import Engine, GenerationError, Message, Options
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History
-from chatapp.selection import Wish, open_engine
+from chatapp.placement.selection import Wish, open_engine
+from chatapp.settings import settings
 from model_store import Store
 
 

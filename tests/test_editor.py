@@ -1,4 +1,4 @@
-"""chatapp.editor: a text goes to an editor and comes back, or nothing changes."""
+"""chatapp.text.editor: a text goes to an editor and comes back, or nothing changes."""
 
 import os
 import stat
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.editor import edit
-from chatapp.errors import InputError
+from chatapp.text.editor import edit
+from chatapp.text.errors import InputError
 
 
 def editor(tmp_path: Path, code: str) -> dict[str, str]:

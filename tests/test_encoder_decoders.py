@@ -17,8 +17,8 @@ from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from chatapp.generation.fallback import FallbackSession
-from model_store.convert import open_checkpoint
-from model_store.weights import Canonical
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden_answers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

@@ -21,9 +21,9 @@ from tokenizers import Tokenizer as Vocabulary
 from tokenizers import decoders, models, pre_tokenizers
 
 from chatapp.generation import Engine, GenerationError, Message, Options, PromptTooLong
-from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.delta import percentile
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 
 SIZE = 400
 GREEDY = Options(temperature=0, max_tokens=12)

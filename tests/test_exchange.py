@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from chatapp import exchange
-from chatapp.errors import InputError
+from chatapp.conversation import files
 from chatapp.generation import Alternative, Token
 from chatapp.history import History
+from chatapp.text.errors import InputError
 
 
 @pytest.fixture
@@ -25,32 +25,32 @@ def history() -> History:
 
 
 def test_json_keeps_the_tokens_of_answers(history: History, tmp_path: Path) -> None:
-    path = exchange.export(history, 1, given=str(tmp_path / "talk.json"))
-    assert exchange.told(exchange.bring_in(history, str(path))) == "1 conversation imported"
+    path = files.export(history, 1, given=str(tmp_path / "talk.json"))
+    assert files.told(files.bring_in(history, str(path))) == "1 conversation imported"
     answer = history.messages(2)[-1]
     assert history.tokens(answer.id) == history.tokens(history.messages(1)[-1].id) != ()
 
 
 def test_the_ending_says_the_form_unless_it_is_said(history: History, tmp_path: Path) -> None:
-    assert "<html" in exchange.export(history, 1, given=str(tmp_path / "talk.html")).read_text()
-    assert json.loads(exchange.export(history, 1, "json", str(tmp_path / "talk.txt")).read_text())
+    assert "<html" in files.export(history, 1, given=str(tmp_path / "talk.html")).read_text()
+    assert json.loads(files.export(history, 1, "json", str(tmp_path / "talk.txt")).read_text())
     with pytest.raises(InputError, match=r"talk\.odd ends with none of \.md, \.html and \.json"):
-        exchange.export(history, 1, given=str(tmp_path / "talk.odd"))
+        files.export(history, 1, given=str(tmp_path / "talk.odd"))
 
 
 def test_what_cannot_be_written_is_told_and_leaves_nothing(history: History, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory; choose another place"):
-        exchange.export(history, 1, given=str(tmp_path / "nowhere" / "talk.md"))
+        files.export(history, 1, given=str(tmp_path / "nowhere" / "talk.md"))
     with pytest.raises(InputError, match="cannot write .*; choose another place"):
-        exchange.write(Path("/"), "text")
+        files.write(Path("/"), "text")
     taken = tmp_path / "taken.md"
     taken.write_text("mine")
     with pytest.raises(InputError, match="is there already, and stays as it is"):
-        exchange.export(history, 1, given=str(taken))
+        files.export(history, 1, given=str(taken))
     assert [path.name for path in tmp_path.iterdir()] == ["taken.md"] and taken.read_text() == "mine"
 
 
 def test_an_archive_is_not_taken_for_a_text(history: History, tmp_path: Path) -> None:
     (tmp_path / "export.zip").write_bytes(b"PK\x03\x04\0")
     with pytest.raises(InputError, match=r"export\.zip is an archive; unpack it"):
-        exchange.bring_in(history, str(tmp_path / "export.zip"))
+        files.bring_in(history, str(tmp_path / "export.zip"))

@@ -14,12 +14,13 @@ from tokenizers import Tokenizer, models
 
 import backends
 from backends import BackendError, Session
-from backends.foreign import Foreign, write
-from backends.openvino.exported import ForeignSession
-from chatapp import selection
-from chatapp.selection import Wish
-from model_store import Store, StoreError, UnsupportedCheckpoint, imports
-from model_store.convert import open_checkpoint
+from backends.openvino.prebuilt import PrebuiltSession
+from backends.prebuilt import Prebuilt, write
+from chatapp.placement import selection
+from chatapp.placement.selection import Wish
+from model_store import Store, StoreError, UnsupportedCheckpoint
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.local import imports
 
 TESTS = Path(__file__).parent
 GOLDEN, EXPORTS = TESTS / "golden" / "llama" / "golden.npz", TESTS / "golden_exports"
@@ -43,7 +44,7 @@ def export(kind: str, tmp_path: Path) -> Path:
 class TestLogits:
     @pytest.fixture
     def session(self, kind: str, tmp_path: Path) -> Session:
-        write(tmp_path, Foreign(str(EXPORTS / kind / KINDS[kind][0]), 64))
+        write(tmp_path, Prebuilt(str(EXPORTS / kind / KINDS[kind][0]), 64))
         return backends.get(kind).load(tmp_path, device="cpu")
 
     def test_prefill_steps_rows_and_rewinding(self, kind: str, session: Session) -> None:
@@ -74,9 +75,9 @@ class TestLogits:
 
 
 def test_a_processor_computes_an_export_in_full(tmp_path: Path) -> None:
-    write(tmp_path, Foreign(str(EXPORTS / "openvino" / KINDS["openvino"][0]), 64))
+    write(tmp_path, Prebuilt(str(EXPORTS / "openvino" / KINDS["openvino"][0]), 64))
     session = backends.get("openvino").load(tmp_path, device="cpu")
-    assert isinstance(session, ForeignSession)
+    assert isinstance(session, PrebuiltSession)
     compiled = session.request.get_compiled_model()
     assert compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name() == "f32"
     assert compiled.get_property("KV_CACHE_PRECISION").get_type_name() == "f16"

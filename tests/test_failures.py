@@ -9,11 +9,11 @@ from test_selection import ONNX
 
 import backends.openvino
 from backends import BackendError
-from chatapp import listings
-from chatapp.calibration import Candidate
+from chatapp.cli import list as listings
 from chatapp.generation import Engine, Options
 from chatapp.generation.fallback import FallbackSession
-from chatapp.selection import Wish, add, machine, measured, open_engine
+from chatapp.placement.calibration import Candidate
+from chatapp.placement.selection import Wish, add, machine, measured, open_engine
 from model_store import Store
 
 pytestmark = pytest.mark.skipif(not backends.openvino.devices(), reason="OpenVINO is the backend that fails here")

@@ -9,7 +9,7 @@ from scripted_session import ScriptedSession, hashed, make_engine, write_tokeniz
 from backends import BackendError, ContextExceeded, Placement, Session
 from chatapp.generation import Engine, Options
 from chatapp.generation.fallback import FallbackSession, Opener
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import StoreError
 
 SIZE = 400

@@ -12,10 +12,10 @@ from backends import Session
 from backends.decoder import Decoder
 from backends.reference import Session as ReferenceSession
 from model_store import families
-from model_store.checkpoint import Checkpoint
+from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import Canonical
 from model_store.errors import UnsupportedCheckpoint
-from model_store.rope import rope
-from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())

@@ -11,14 +11,14 @@ from screen_driver import Driver, running
 from scripted_engine import ScriptedEngine
 from textual.color import Color
 
-from chatapp import cli
-from chatapp.completion import Request, from_model
+from chatapp.cli import main
+from chatapp.completion.complete import Request, from_model
 from chatapp.generation import Engine
-from chatapp.generation.stop import StopStrings
-from chatapp.offer import Offer
-from chatapp.selection import Wish, open_engine
-from chatapp.tui.chat.notebook import EXAMPLE
-from chatapp.tui.chat.python_syntax import LONGEST, looks_like_python, parse
+from chatapp.generation.decoding.stop import StopStrings
+from chatapp.models.suggestion import Offer
+from chatapp.placement.selection import Wish, open_engine
+from chatapp.tui.chat.completion_page import EXAMPLE
+from chatapp.tui.widgets.python_syntax import LONGEST, looks_like_python, parse
 from model_store import Store
 
 RIGHT = "self.name = name\n        self.balance = balance"
@@ -45,7 +45,7 @@ def test_the_first_command_of_the_readme_prints_what_parses(
 ) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     commands = re.findall(r'chatapp run builtin "([^"]+)"', (ROOT / "README.md").read_text("utf-8"))
-    assert cli.main(["run", "builtin", commands[0]]) == 0
+    assert main.main(["run", "builtin", commands[0]]) == 0
     printed = capsys.readouterr().out
     assert RIGHT in printed and len(printed) < 200
     ast.parse(commands[0] + printed)

@@ -7,9 +7,9 @@ import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import attachments
-from chatapp.folding import parts
-from chatapp.tui.chat.said import Question
+from chatapp.conversation import attachments
+from chatapp.conversation.folding import parts
+from chatapp.tui.chat.message import Question
 
 
 @pytest.fixture

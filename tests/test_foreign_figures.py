@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from chatapp.evaluation.measurements import Answer, as_json
 from chatapp.history.errors import NotUnderstood
 from chatapp.history.tokens import of_lists
-from chatapp.measurements import Answer, as_json
 
 
 @pytest.mark.parametrize("latencies", [["a"], 5, "abc", [[]], [True], [-1.0], [math.inf], {"a": 1}, [10**400]])

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import tokenizers
 
-import model_store
+import model_store.store
 from backends import onnx
 from backends.decoder import Weight
 from backends.onnx import matrices
 from backends.onnx.graph import Graph
 from backends.quantize import PRECISIONS, dequantize, rounded
-from model_store.convert import convert
+from model_store.checkpoint.convert import convert
 
 ROOT = Path(__file__).parent.parent
 ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]
@@ -62,8 +62,8 @@ def held_bits(precision: str, folder: Path) -> float:
 
 def log_probabilities(precision: str, folder: Path) -> np.ndarray:
     """What the built-in model expects after each of the licence's first 256 tokens, (256, vocab)."""
-    convert(model_store.BUILTIN_FOLDER, folder, backend="onnx", precision=precision)
-    tokenizer = tokenizers.Tokenizer.from_file(str(model_store.BUILTIN_FOLDER / "tokenizer.json"))
+    convert(model_store.store.BUILTIN_FOLDER, folder, backend="onnx", precision=precision)
+    tokenizer = tokenizers.Tokenizer.from_file(str(model_store.store.BUILTIN_FOLDER / "tokenizer.json"))
     tokens = tokenizer.encode((ROOT / "LICENSE").read_text()).ids[:256]
     logits = onnx.load(folder).forward(np.array([tokens]), last=256)[0].astype(np.float64)
     logits -= logits.max(-1, keepdims=True)

@@ -8,14 +8,14 @@ import pytest
 from scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
 from backends import ContextExceeded
-from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.generate import PREFILL, generate
+from chatapp.generation.decoding.generate import PREFILL, generate
+from chatapp.generation.decoding.row import Row
+from chatapp.generation.decoding.sampling import Sampler
+from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.options import Options
-from chatapp.generation.row import Row
-from chatapp.generation.sampling import Sampler
-from chatapp.generation.stop import StopStrings
 from chatapp.generation.stopwatch import Stopwatch
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 
 PROMPT = [7, 8, 9]
 SIZE = 400

@@ -13,14 +13,15 @@ import backends
 from backends import Session, quantize
 from backends.decoder import Quantized
 from backends.reference import Session as ReferenceSession
-from chatapp.generation.tokenizer import Tokenizer
-from model_store import Store, UnsupportedCheckpoint, sentencepiece, tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store import Store, UnsupportedCheckpoint
+from model_store.checkpoint.weights import Canonical
 from model_store.gguf import Kept, open_gguf
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.gguf.tensors import joined, wider
-from model_store.merges import byte_pair_encoding
-from model_store.special_tokens import special_tokens
-from model_store.weights import Canonical
+from model_store.tokenizers import sentencepiece, tokenizer
+from model_store.tokenizers.merges import byte_pair_encoding
+from model_store.tokenizers.special_tokens import special_tokens
 
 TESTS = Path(__file__).parent
 GOLDEN, OWN, VOCABULARIES = TESTS / "golden", TESTS / "golden_gguf", TESTS / "golden_tokenizers"

@@ -9,7 +9,7 @@ from scripted_session import hashed, make_engine, saying, text_of, usage_of, wri
 
 from backends import BackendError
 from chatapp.generation import Delta, Options
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 
 END = 0
 NINE = Options(seed=1, max_tokens=9, logit_bias={END: -100})

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from chatapp.generation import Alternative, Token
 from chatapp.history import Conversation, History, Message, NotUnderstood
 from chatapp.history.exports import as_json, as_markdown
-from chatapp.history.imports import read
+from chatapp.history.imported import read
 from chatapp.history.inert import harmless
 from chatapp.history.pages import as_html, rendered
 

@@ -14,13 +14,13 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
-from chatapp.clipboard import code_blocks
-from chatapp.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, tamed
-from chatapp.terminal import printable
-from chatapp.tui.chat.code_theme import Coloured
-from chatapp.tui.chat.formatted import Formatted
-from chatapp.tui.chat.notebook import Notebook
+from chatapp.text.clipboard import code_blocks
+from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, tamed
+from chatapp.text.printable import printable
+from chatapp.tui.chat.completion_page import Notebook
 from chatapp.tui.prompt import Prompt
+from chatapp.tui.widgets.code_theme import Coloured
+from chatapp.tui.widgets.formatted import Formatted
 
 HANG = 30.0
 """Seconds that nothing takes, on whatever machine, unless it grows faster than its input."""

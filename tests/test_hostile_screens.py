@@ -14,22 +14,22 @@ from scripted_engine import Placement, ScriptedEngine, opener
 from textual import events
 from textual.widgets import Input, OptionList
 
-from chatapp import shelf
-from chatapp.dialogue import Setup
+from chatapp.conversation import Setup
 from chatapp.history import History
-from chatapp.job import Job
-from chatapp.terminal import FLOOD, printable
+from chatapp.models import catalogue
+from chatapp.models.jobs.job import Job
+from chatapp.text.printable import FLOOD, printable
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.answers.running import Way
-from chatapp.tui.chat.said import Answer, Said
+from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.engines import Open
-from chatapp.tui.guard import guarded
 from chatapp.tui.insight.heat_screen import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
 from chatapp.tui.models.asking import Asking, pull_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.opened import Opened
+from chatapp.tui.widgets.guard import guarded
 
 Visit = Callable[[Driver], Awaitable[object]]
 HEAVY = ("1 MB without a line end", "100,000 lines", "huge table", "joined flood", "nested quotes")
@@ -211,7 +211,7 @@ async def models(driver: Driver) -> None:
     assert isinstance(screen, ModelsScreen)
     await driver.until(lambda: screen.rows)
     facts = {"id": NAME, "licence": NAME, "gated": True, "family": NAME, "downloads": 1}
-    screen.hub, screen.sought = shelf.found_on_hub({"hub": [facts]}), NAME
+    screen.hub, screen.sought = catalogue.found_on_hub({"hub": [facts]}), NAME
     for state, phase in (("running", NAME), ("running", "fetching"), ("failed", ""), ("done", "")):
         job = Job(1, "pull", NAME, state=state, phase=phase, note=NAME, result=NAME, share=0.5)  # type: ignore[arg-type]
         screen.questions[job.name] = job

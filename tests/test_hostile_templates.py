@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from scripted_session import write_tokenizer
 
-from chatapp.answer import stoppable
-from chatapp.generation import rendering
-from chatapp.generation.chat_template import ChatTemplate
+from chatapp.cli.printing import stoppable
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory, resident_memory
-from chatapp.generation.message import Message
-from chatapp.generation.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
+from chatapp.generation.text import rendering
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
 from model_store import UnsupportedCheckpoint
 
 TALK = [Message("user", " Hello, world! "), Message("assistant", "hello</think>fox"), Message("user", "x" * 1000)]

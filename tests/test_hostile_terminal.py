@@ -14,14 +14,14 @@ from hostile import ANSWERS, ESCAPES, NAME, UNSAFE
 from scripted_engine import ScriptedEngine
 from test_hostile_screens import keep
 
-from chatapp import cli, plain
-from chatapp.answer import Form, note
-from chatapp.dialogue import Setup
+from chatapp.cli import main, repl
+from chatapp.cli.printing import Form, note
+from chatapp.commands.steering import Outside, Steering
+from chatapp.conversation import Setup
+from chatapp.conversation.talk import Talk
 from chatapp.generation import Engine
 from chatapp.history import History
-from chatapp.steering import Outside, Steering
-from chatapp.stores import open_store
-from chatapp.talk import Talk
+from chatapp.workspace import open_store
 
 if sys.platform == "win32":
     pytest.skip("no pseudo-terminals", allow_module_level=True)
@@ -88,7 +88,7 @@ def test_commands_print_nothing_that_a_terminal_obeys(
     (model / "README.md").write_text(f"# Title\n{NAME}\n", encoding="utf-8")
     words = [word.format(file=file, model=model, broken=broken) for word in command.split()]
     with suppress(SystemExit):
-        cli.main(words)
+        main.main(words)
     out, err = capsys.readouterr()
     assert "evil" in out + err
     assert not UNSAFE.search(out) and not UNSAFE.search(err)
@@ -100,7 +100,7 @@ def test_an_answer_of_control_characters_is_shown(
     known = json.loads(vocabulary)["model"]["vocab"]
     biases = [part for letter in "ě]0;ćĽŀ" for part in ("--logit-bias", f"{known[letter]}=100")]
     assert (
-        cli.main(["run", str(checkpoint()), "hello", *biases, "--max-tokens", "99", "--seed", "1", "--logprobs", "2"])
+        main.main(["run", str(checkpoint()), "hello", *biases, "--max-tokens", "99", "--seed", "1", "--logprobs", "2"])
         == 0
     )
     out, err = capsys.readouterr()
@@ -130,7 +130,7 @@ def test_plain_lines_hold_nothing_that_a_terminal_obeys(
         except StopIteration:
             raise EOFError from None
 
-    monkeypatch.setattr(plain, "ask", ask)
+    monkeypatch.setattr(repl, "ask", ask)
     scripted: Any = ScriptedEngine("\n".join(ANSWERS.values()), can_chat=True, context_length=1_000_000)
     engine: Engine = scripted  # meets the contract
     talk = Talk(engine, Setup(NAME, {}, ""))
@@ -138,7 +138,7 @@ def test_plain_lines_hold_nothing_that_a_terminal_obeys(
     talk.begin_anew()
 
     steering = Steering(talk, Outside(lambda name: engine, open_store, said), say=note)
-    assert plain.loop(steering, plain.PLAIN, Form()) == 0
+    assert repl.loop(steering, repl.PLAIN, Form()) == 0
     out, err = capsys.readouterr()
     assert "evil␛]0;" in out and "evil␛]0;" in err
     assert not UNSAFE.search(out) and not UNSAFE.search(err)

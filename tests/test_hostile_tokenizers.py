@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from chatapp.errors import one_line
-from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory
-from chatapp.generation.tokenizer import Tokenizer
-from model_store import StoreError, regex
-from model_store.tokenizer_check import ADDED, PIECES
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.text.errors import one_line
+from model_store import StoreError
+from model_store.tokenizers import regex
+from model_store.tokenizers.check import ADDED, PIECES
 
 PIECES_OF_TEXT = ["<unk>", "a", "b", "c", "l", "e", " ", "▁", "Ġ", "h", "aa", "##b"]
 TEXTS = ("a", "", "hello abc ü 日 ĺ e e  <s> 12", "\0", "lea " * 500)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import MakeCheckpoint, Run
 
-from model_store import ModelNotFound, Places, Store, StoreError, UnsupportedCheckpoint, imports
+from model_store import ModelNotFound, Places, Store, StoreError, UnsupportedCheckpoint
+from model_store.local import imports
 
 GGUF = Path(__file__).parent / "golden_gguf" / "qwen2-q8_0.gguf"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from scripted_session import SPECIAL, hashed, make_engine, text_of, write_tokenizer
 
+from chatapp.completion.recall import recall
 from chatapp.generation import Options
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.infill import find
-from chatapp.generation.recall import recall
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.infill import find
+from chatapp.generation.text.tokenizer import Tokenizer
 
 PREFIX = "".join(f"first_{i} = {i}\n" for i in range(60)) + "    return "
 SUFFIX = "".join(f"\nlast_{i} = {i}" for i in range(60))

@@ -11,8 +11,8 @@ import pytest
 from conftest import MakeCheckpoint
 from loopback_hub import LoopbackHub
 
-from chatapp.job import Job
-from chatapp.jobs import Jobs, waiting
+from chatapp.models.jobs.job import Job
+from chatapp.models.jobs.jobs import Jobs, waiting
 from model_store import Store
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.job import Job
-from chatapp.jobs import Jobs
+from chatapp.models.jobs.job import Job
+from chatapp.models.jobs.jobs import Jobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 

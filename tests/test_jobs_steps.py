@@ -5,8 +5,8 @@ from pathlib import Path
 
 from conftest import MakeCheckpoint, Run
 
-from chatapp.job import Job, Kind
-from chatapp.jobs import Jobs
+from chatapp.models.jobs.job import Job, Kind
+from chatapp.models.jobs.jobs import Jobs
 from model_store import Store
 
 

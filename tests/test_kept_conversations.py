@@ -16,11 +16,11 @@ from conftest import ENDLESS, ROOT, MakeCheckpoint, Run
 from kept_conversations import conversations, greet, said
 
 from backends import BackendError
-from chatapp import settings
-from chatapp.dialogue import Dialogue, Setup
+from chatapp.conversation import Dialogue, Setup
 from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.history import History
-from chatapp.selection import Wish, open_engine
+from chatapp.placement.selection import Wish, open_engine
+from chatapp.settings import settings
 from model_store import Store
 
 
@@ -109,7 +109,7 @@ def test_each_text_that_a_base_model_continues_in_the_loop_is_a_text_of_its_own(
 
 def talk(model: str | None, monkeypatch: pytest.MonkeyPatch, lines: list[str], *options: str) -> None:
     """The loop, in this process, with somebody who types these lines and leaves."""
-    from chatapp import cli, plain
+    from chatapp.cli import main, repl
 
     typed = iter(lines)
 
@@ -120,9 +120,9 @@ def talk(model: str | None, monkeypatch: pytest.MonkeyPatch, lines: list[str], *
             raise EOFError from None
 
     with monkeypatch.context() as patched:
-        patched.setattr(plain, "ask", ask)
+        patched.setattr(repl, "ask", ask)
         patched.setattr(sys.stdin, "isatty", lambda: True)
-        assert cli.main(["run", *([model] if model else []), *options, "--max-tokens", "2"]) == 0
+        assert main.main(["run", *([model] if model else []), *options, "--max-tokens", "2"]) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C is another thing there")

@@ -1,4 +1,4 @@
-"""chatapp.keymap: the keys that a user chose, and what is said about those that cannot be."""
+"""chatapp.settings.keymap: the keys that a user chose, and what is said about those that cannot be."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from textual.app import App
 from textual.binding import Binding
 from textual.keys import Keys
 
-from chatapp import keymap
-from chatapp.keymap import Action
+from chatapp.settings import keymap
+from chatapp.settings.keymap import Action
 
 ACTIONS = (
     Action("chat.stop", ("escape",), "chat"),

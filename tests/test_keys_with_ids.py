@@ -4,7 +4,7 @@ import re
 
 from conftest import ROOT
 
-from chatapp.tui.comfort.bound import everything
+from chatapp.tui.keys.bound import everything
 
 
 def test_every_id_in_the_screens_is_known() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from conftest import MakeCheckpoint
 
-from chatapp.cli import main
-from chatapp.history.imports import read
+from chatapp.cli.main import main
+from chatapp.history.imported import read
 
 
 def exported(count: int) -> str:

@@ -1,4 +1,4 @@
-"""chatapp.tui.chat.long_lines: rows of very long lines are those that TextArea would make, and soon there."""
+"""chatapp.tui.widgets.long_lines: rows of very long lines are those that TextArea would make, and soon there."""
 
 import random
 import time
@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.document._document import Document
 from textual.document._wrapped_document import WrappedDocument
 
-from chatapp.tui.chat.long_lines import Line, Wrapped
+from chatapp.tui.widgets.long_lines import Line, Wrapped
 
 WORDS = (
     "a",

@@ -15,17 +15,17 @@ from backends import Session
 from backends.reference import Range
 from backends.reference import Session as ReferenceSession
 from backends.rereading import PART, RereadingSession, parts
+from chatapp.evaluation.verify.prompts import prompts_for
+from chatapp.evaluation.verify.verdict import verify
 from chatapp.generation import Engine, Options
+from chatapp.generation.decoding.generate import parts as prompt_parts
 from chatapp.generation.fallback import FallbackSession
-from chatapp.generation.generate import parts as prompt_parts
-from chatapp.generation.tokenizer import Tokenizer
-from chatapp.verify.prompts import prompts_for
-from chatapp.verify.verdict import verify
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, StoredModel
-from model_store.convert import open_checkpoint
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import Canonical
 from model_store.gguf import open_gguf
-from model_store.rope import rope
-from model_store.weights import Canonical
 
 CASE, FIRST, BORDER, LAST = "phi3-longrope", 20, 24, 32
 

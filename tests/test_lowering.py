@@ -13,9 +13,9 @@ import pytest
 from conftest import HERE, LLAMA, ROOT, VOCABULARY, MakeCheckpoint
 
 from model_store import Store, StoreError
-from model_store.convert import convert, expected_size, open_checkpoint
-from model_store.locks import alone
-from model_store.weights import Canonical
+from model_store.checkpoint.convert import convert, expected_size, open_checkpoint
+from model_store.checkpoint.weights import Canonical
+from model_store.upkeep.locks import alone
 
 ENDED = """
 import os, sys

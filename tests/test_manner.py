@@ -9,10 +9,10 @@ from conftest import MakeCheckpoint, Run
 from screen_driver import beginning, started
 from scripted_engine import ScriptedEngine
 
-from chatapp import manner, presets, settings, system_prompts
-from chatapp.dialogue import Setup
+from chatapp.conversation import Setup, manner
+from chatapp.conversation.manner import Manner
 from chatapp.history import History
-from chatapp.manner import Manner
+from chatapp.settings import presets, settings, system_prompts
 
 LIBRARY = system_prompts.BUILT_IN["concise"]
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from scripted_engine import summary
 
-from chatapp.generation.delta import Alternative, Token
-from chatapp.measurements import (
+from chatapp.evaluation.measurements import (
     Answer,
     MeasurementsError,
     as_csv,
@@ -23,6 +22,7 @@ from chatapp.measurements import (
     probability,
     save,
 )
+from chatapp.generation.delta import Alternative, Token
 
 LATENCIES = (0.010, 0.012, 0.030, 0.011)
 

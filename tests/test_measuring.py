@@ -1,13 +1,13 @@
-"""chatapp.measuring: what nobody has tried of a model's backends is measured while nobody waits."""
+"""chatapp.placement.measuring: what nobody has tried of a model's backends is measured while nobody waits."""
 
 import time
 
 import pytest
 from conftest import HERE, MakeCheckpoint
 
-from chatapp import selection
-from chatapp.measuring import Measuring, measuring
-from chatapp.selection import Wish, open_engine
+from chatapp.placement import selection
+from chatapp.placement.measuring import Measuring, measuring
+from chatapp.placement.selection import Wish, open_engine
 from model_store import Store, bandwidth, fit
 
 

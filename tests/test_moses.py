@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.moses import Sentence, text_of, words
-from chatapp.generation.tokenizer import Tokenizer
-from model_store.tokenizer import convert
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.moses import Sentence, text_of, words
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store.tokenizers.tokenizer import convert
 
 GOLDEN = Path(__file__).parent / "golden_tokenizers" / "biogpt"
 

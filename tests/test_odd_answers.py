@@ -13,10 +13,11 @@ from huggingface_hub import constants
 from loopback_hub import LoopbackHub
 from pulls import ORG, QUICK, Pull
 
-from chatapp.errors import one_line
-from model_store import Store, StoreError, hub, pull, web
-from model_store.pull import Plan
-from model_store.web import NoNetwork, Patience, Site, TryAgain
+from chatapp.text.errors import one_line
+from model_store import Store, StoreError
+from model_store.hub import hub, pull, web
+from model_store.hub.pull import Plan
+from model_store.hub.web import NoNetwork, Patience, Site, TryAgain
 
 SIGNED = "?X-Amz-Signature=signature&Expires=1"
 LOCATIONS = [

@@ -21,7 +21,7 @@ import system_calls
 from conftest import ROOT, MakeCheckpoint, Run, write_tokenizer
 from loopback_hub import LoopbackHub
 
-from chatapp import cli
+from chatapp.cli import main
 
 ALIVE = 15.0
 """Seconds for which a process that has answered is watched: ONNX Runtime, unless told, reports after ten."""
@@ -265,7 +265,7 @@ def test_no_command_no_screen_and_no_loop_reaches_anybody_or_leaves_anything_in_
 
 def test_every_command_is_watched() -> None:
     tried = {words[0] for words in (*COMMANDS, *FAILING, *MEASURING, *ASKING)}
-    assert tried | {None, "--help"} == {*cli.COMMANDS, "--help"}
+    assert tried | {None, "--help"} == {*main.COMMANDS, "--help"}
 
 
 @pytest.mark.process

@@ -12,8 +12,8 @@ from conftest import ROOT, MakeCheckpoint
 
 import backends
 from model_store import Store
-from model_store.convert import open_checkpoint
-from model_store.weights import Canonical
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 

@@ -12,15 +12,16 @@ import pytest
 from conftest import MakeCheckpoint, Run
 from scripted_engine import ScriptedEngine
 
-from chatapp import plain, slash
-from chatapp.dialogue import Setup, Turn
-from chatapp.errors import InputError
-from chatapp.exchange import free_name
+from chatapp.cli import repl
+from chatapp.commands import parse
+from chatapp.commands.steering import Outside, Steering
+from chatapp.conversation import Setup, Turn
+from chatapp.conversation.files import free_name
+from chatapp.conversation.talk import Talk
 from chatapp.generation import Engine, Options
 from chatapp.history import History
-from chatapp.steering import Outside, Steering
-from chatapp.stores import open_store
-from chatapp.talk import Talk
+from chatapp.text.errors import InputError
+from chatapp.workspace import open_store
 from model_store import Store
 
 if sys.platform == "win32":
@@ -76,7 +77,7 @@ def test_an_interrupt_stops_the_answer_and_never_leaves(terminal: Terminal) -> N
     terminal.until("tiny: ")
     terminal.interrupt_the_answer()
     terminal.until("You: ")
-    interrupt_until(terminal, plain.LEAVING)
+    interrupt_until(terminal, repl.LEAVING)
     terminal.type("/bye\n")
     assert terminal.process.wait(120) == 0
 
@@ -195,8 +196,8 @@ class Desk:
     def do(self, line: str) -> str:
         """What is said after a line: the answer, or what the command tells."""
         self.said.clear()
-        command = slash.parse(line)
-        turn: Turn | None = self.steering.do(command) if command else self.steering.talk.ask(slash.text_of(line))
+        command = parse.parse(line)
+        turn: Turn | None = self.steering.do(command) if command else self.steering.talk.ask(parse.text_of(line))
         if turn is None:
             return "\n".join(self.said)
         return "".join(delta.text for delta in turn.deltas)
@@ -352,6 +353,6 @@ def test_what_needs_the_screen_says_so(desk: Desk, line: str) -> None:
 
 
 def test_help_tells_the_commands_and_the_keys(desk: Desk) -> None:
-    assert desk.do("/?") == slash.explain()
-    assert desk.do("/? set") == slash.explain("/set")
+    assert desk.do("/?") == parse.explain()
+    assert desk.do("/? set") == parse.explain("/set")
     assert desk.do("/? shortcuts").startswith("Ctrl+C  stops the answer")

@@ -7,8 +7,8 @@ import pytest
 from scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
 
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.generate import PREFILL
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.decoding.generate import PREFILL
+from chatapp.generation.text.tokenizer import Tokenizer
 
 GREEDY = Options(temperature=0, max_tokens=12)
 END = 0

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from chatapp import presets, system_prompts
-from chatapp.errors import InputError, one_line
 from chatapp.generation import Options
-from chatapp.presets import PresetError
-from chatapp.system_prompts import SystemPromptError
-from chatapp.whole_files import write_whole
+from chatapp.settings import presets, system_prompts
+from chatapp.settings.presets import PresetError
+from chatapp.settings.system_prompts import SystemPromptError
+from chatapp.text.errors import InputError, one_line
+from chatapp.text.files import write_whole
 
 needs_permissions = pytest.mark.skipif(
     sys.platform == "win32" or os.geteuid() == 0, reason="who may do everything is refused nothing"

@@ -12,10 +12,10 @@ import pytest
 from scripted_session import CHATML, ScriptedSession, hashed, make_engine, text_of, write_tokenizer
 
 from chatapp.generation import Engine, GenerationError, Message, OptionError, Options, PromptTooLong
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.preview import SHOWN, Distribution, Preview
-from chatapp.generation.sampling import Sampler
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.decoding.preview import SHOWN, Distribution, Preview
+from chatapp.generation.decoding.sampling import Sampler
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 
 SIZE = 60
 PROMPT = (3, 4, 5, 6, 3)

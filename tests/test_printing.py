@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from scripted_session import make_engine, write_tokenizer
 
-from chatapp.answer import PAUSE, Form, print_answer
+from chatapp.cli.printing import PAUSE, Form, print_answer
 from chatapp.generation import Delta, GenerationError
 from chatapp.generation.delta import Timings
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer
 
 Print = Callable[..., object]
 

@@ -24,8 +24,8 @@ import backends
 from backends import Session
 from backends.reference import Session as ReferenceSession
 from model_store import UnsupportedCheckpoint, families
-from model_store.convert import open_checkpoint
-from model_store.weights import Canonical
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 TOLERANCE = 1e-4
 """Of the largest logit, in float32."""

@@ -8,8 +8,8 @@ import pytest
 from conftest import MakeCheckpoint, Run
 
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.published import published_options
-from chatapp.selection import Wish, open_engine
+from chatapp.generation.published_options import published_options
+from chatapp.placement.selection import Wish, open_engine
 from model_store import Store
 
 

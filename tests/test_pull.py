@@ -13,9 +13,10 @@ from conftest import write_tokenizer
 from loopback_hub import LoopbackHub
 from pulls import ORG, QUICK, Pull, everything, interrupted, sharded
 
-from model_store import ModelNotFound, Store, pull, pulled
-from model_store.progress import Transfer
-from model_store.pull import Plan
+from model_store import ModelNotFound, Store
+from model_store.hub import pull, pulled
+from model_store.hub.progress import Transfer
+from model_store.hub.pull import Plan
 
 TESTS = Path(__file__).parent
 

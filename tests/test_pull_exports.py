@@ -13,9 +13,11 @@ from pulls import ORG, QUICK
 from tokenizers import Tokenizer, models
 
 import backends
-from model_store import Store, StoreError, UnsupportedCheckpoint, copies, pull, pulled
-from model_store.pull import Plan
-from model_store.web import Site
+from model_store import Store, StoreError, UnsupportedCheckpoint
+from model_store.hub import pull, pulled
+from model_store.hub.pull import Plan
+from model_store.hub.web import Site
+from model_store.upkeep import copies
 
 pytestmark = pytest.mark.process
 

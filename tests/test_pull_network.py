@@ -13,10 +13,11 @@ import pytest
 from conftest import ROOT, MakeCheckpoint, Run
 from loopback_hub import LoopbackHub
 
-from model_store import Store, StoreError, pull
-from model_store.partial import Wanted
-from model_store.progress import Tracker, Transfer
-from model_store.web import Patience, Site
+from model_store import Store, StoreError
+from model_store.hub import pull
+from model_store.hub.partial import Wanted
+from model_store.hub.progress import Tracker, Transfer
+from model_store.hub.web import Patience, Site
 
 pytestmark = pytest.mark.process
 

@@ -6,8 +6,9 @@ import pytest
 from loopback_hub import LoopbackHub
 from tokenizers import Tokenizer, models
 
-from model_store import Store, UnsupportedCheckpoint, pull
-from model_store.web import Patience, Site
+from model_store import Store, UnsupportedCheckpoint
+from model_store.hub import pull
+from model_store.hub.web import Patience, Site
 
 QUICK = Patience(stall=0.5, tries=3, pause=0.01)
 

@@ -10,9 +10,10 @@ from hub_facts import Listing
 from loopback_hub import LoopbackHub
 from pulls import ORG, QUICK, Pull, everything, sharded
 
-from model_store import Store, StoreError, UnsupportedCheckpoint, choice, pull
-from model_store.partial import Wanted
-from model_store.pull import Plan
+from model_store import Store, StoreError, UnsupportedCheckpoint
+from model_store.hub import file_selection, pull
+from model_store.hub.partial import Wanted
+from model_store.hub.pull import Plan
 
 
 def test_a_gated_model_names_the_page(planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub) -> None:
@@ -117,9 +118,9 @@ def test_names_that_lead_out_of_the_folder_or_are_odd_cost_nothing_where_nobody_
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=range(len(HOSTILE_NAMES)))
 def test_a_name_that_leads_out_of_the_folder_is_refused_where_it_would_be_fetched(name: object) -> None:
     index = Wanted("model.safetensors.index.json", 7, "0" * 40)
-    listing = choice.Listing([(name, 7, "0" * 40), (index.name, 7, "0" * 40)])
+    listing = file_selection.Listing([(name, 7, "0" * 40), (index.name, 7, "0" * 40)])
     with pytest.raises(StoreError, match="nothing was fetched"):
-        choice.shards(index, {"weight_map": {"x": name}}, listing)
+        file_selection.shards(index, {"weight_map": {"x": name}}, listing)
     if isinstance(name, str):
         with pytest.raises(StoreError, match="nothing was fetched"):
             listing[name]

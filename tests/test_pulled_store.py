@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from pulls import ORG, QUICK, Pull, everything
 
-from model_store import ModelNotFound, Store, StoreError, fit, pull, pulled
-from model_store.catalog import catalog, refer
+from model_store import ModelNotFound, Store, StoreError, fit
 from model_store.families import find, names
-from model_store.pull import Plan
+from model_store.hub import pull, pulled
+from model_store.hub.catalog import catalog, refer
+from model_store.hub.pull import Plan
 
 TESTS = Path(__file__).parent
 

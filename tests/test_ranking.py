@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from chatapp.evaluation.ranking import Score, ranked
 from chatapp.generation import Token
-from chatapp.ranking import Score, ranked
 
 
 def token(logprob: float | None, seconds: float = 0.02) -> Token:

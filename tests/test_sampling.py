@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chatapp.generation.errors import GenerationError
-from chatapp.generation.options import OptionError, Options
-from chatapp.generation.sampling import (
+from chatapp.generation.decoding.sampling import (
     Sampler,
     Top,
     choices,
@@ -18,6 +16,8 @@ from chatapp.generation.sampling import (
     largest,
     log_probability,
 )
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.options import OptionError, Options
 
 CASES: list[dict[str, Any]] = [
     {},

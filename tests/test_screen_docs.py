@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from chatapp import slash
-from chatapp.tui.comfort.bound import everything
+from chatapp.commands import parse
+from chatapp.tui.keys.bound import everything
 
 PAGE = (Path(__file__).parent.parent / "docs" / "screen.md").read_text(encoding="utf-8")
 
@@ -20,4 +20,4 @@ def test_every_key_that_can_be_rebound_is_told_and_no_other() -> None:
 
 
 def test_every_command_is_told() -> None:
-    assert not [entry.name for entry in slash.COMMANDS if f"`{entry.name}" not in chapter("Commands")]
+    assert not [entry.name for entry in parse.COMMANDS if f"`{entry.name}" not in chapter("Commands")]

@@ -15,10 +15,11 @@ import pytest
 from conftest import MakeCheckpoint, Run
 from loopback_hub import LoopbackHub
 
-from model_store import StoreError, transfer, web
-from model_store.hub import Repository
-from model_store.partial import Wanted
-from model_store.web import Patience, Site
+from model_store import StoreError
+from model_store.hub import transfer, web
+from model_store.hub.hub import Repository
+from model_store.hub.partial import Wanted
+from model_store.hub.web import Patience, Site
 
 pytestmark = [
     pytest.mark.process,

@@ -9,9 +9,9 @@ from conftest import MakeCheckpoint
 
 import backends
 from backends import BackendError, Session
-from chatapp import selection
-from chatapp.calibration import Candidate, Measured, Stopped
-from chatapp.selection import Wish, cost, measured, open_engine, ranked
+from chatapp.placement import selection
+from chatapp.placement.calibration import Candidate, Measured, Stopped
+from chatapp.placement.selection import Wish, cost, measured, open_engine, ranked
 from model_store import Store, StoredModel
 
 ONNX = Measured(

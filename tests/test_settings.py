@@ -1,11 +1,11 @@
-"""chatapp.settings: where things live, and what the user chose."""
+"""chatapp.settings.settings: where things live, and what the user chose."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from chatapp import settings
+from chatapp.settings import settings
 
 
 def test_chatapp_home_says_where_everything_lives(home: Path) -> None:

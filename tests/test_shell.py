@@ -8,9 +8,9 @@ import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import shell
-from chatapp.errors import InputError
-from chatapp.folding import parts
+from chatapp.conversation import shell
+from chatapp.conversation.folding import parts
+from chatapp.text.errors import InputError
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the commands are written for a POSIX shell")
 

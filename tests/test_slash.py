@@ -1,11 +1,11 @@
-"""chatapp.slash: what is typed after a slash, as data."""
+"""chatapp.commands.parse: what is typed after a slash, as data."""
 
 from dataclasses import fields
 
 import pytest
 
-from chatapp import parameters, slash
-from chatapp.commands import (
+from chatapp.commands import parameters, parse
+from chatapp.commands.commands import (
     Again,
     ChooseTheme,
     Clear,
@@ -26,8 +26,8 @@ from chatapp.commands import (
     SetSystem,
     Show,
 )
+from chatapp.commands.parse import SlashError
 from chatapp.generation import Options
-from chatapp.slash import SlashError
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ from chatapp.slash import SlashError
     ],
 )
 def test_a_line_that_begins_with_a_slash_is_a_command(line: str, command: Command) -> None:
-    assert slash.parse(line) == command
+    assert parse.parse(line) == command
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_line_that_begins_with_a_slash_is_a_command(line: str, command: Comman
     ],
 )
 def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: str) -> None:
-    assert slash.parse(line) is None
-    assert slash.text_of(line) == text
+    assert parse.parse(line) is None
+    assert parse.text_of(line) == text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
 )
 def test_what_is_no_command_is_refused_with_what_was_meant(line: str, says: str) -> None:
     with pytest.raises(SlashError) as error:
-        slash.parse(line)
+        parse.parse(line)
     assert str(error.value).startswith(says)
 
 
@@ -151,22 +151,22 @@ def test_every_option_of_an_answer_can_be_set_but_those_of_the_screen() -> None:
 
 @pytest.mark.parametrize("name", parameters.PARAMETERS)
 def test_the_example_of_a_parameter_is_one(name: str) -> None:
-    command = slash.parse(f"/set parameter {name} {parameters.PARAMETERS[name].example}")
+    command = parse.parse(f"/set parameter {name} {parameters.PARAMETERS[name].example}")
     assert isinstance(command, SetParameter) and command.name == name
 
 
 def test_help_tells_every_command_and_every_parameter() -> None:
-    lines = slash.explain().splitlines()
-    assert len(lines) == len(slash.table()) + 2
+    lines = parse.explain().splitlines()
+    assert len(lines) == len(parse.table()) + 2
     assert "/clear                     begin another conversation" in lines
     assert all(len(line) <= 80 for line in lines)
     for name in parameters.PARAMETERS:
-        assert name in slash.explain("/set")
-    assert slash.explain("/show").endswith("template, license or modelfile")
-    assert slash.explain("/again") == "/again\n  answer the last question once more"
+        assert name in parse.explain("/set")
+    assert parse.explain("/show").endswith("template, license or modelfile")
+    assert parse.explain("/again") == "/again\n  answer the last question once more"
 
 
 def test_help_says_of_set_history_what_it_does() -> None:
-    told = slash.explain("/set")
+    told = parse.explain("/set")
     assert "/set nohistory  begin another conversation, of which nothing is kept" in told
     assert "/set history    begin another conversation, which is kept" in told

@@ -13,9 +13,9 @@ from test_families import CASES, GOLDEN
 from test_torch_file import tensor, write
 
 from model_store import UnsupportedCheckpoint
-from model_store.checkpoint import Checkpoint
-from model_store.convert import describe, open_checkpoint
-from model_store.weights import Canonical
+from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.convert import describe, open_checkpoint
+from model_store.checkpoint.weights import Canonical
 
 Tensors = dict[str, np.ndarray]
 

@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 from conftest import MakeCheckpoint
 
-from chatapp import selection
-from chatapp.calibration import Candidate, Measured, check
-from chatapp.cli import main
-from chatapp.selection import Wish
-from chatapp.stores import open_store
-from model_store import BUILTIN_FOLDER, ModelNotFound, Progress, Store, StoreError, garbage, pulled
-from model_store.disk import write_json
-from model_store.locks import alone
-from model_store.partial import Wanted
+from chatapp.cli.main import main
+from chatapp.placement import selection
+from chatapp.placement.calibration import Candidate, Measured, check
+from chatapp.placement.selection import Wish
+from chatapp.workspace import open_store
+from model_store import ModelNotFound, Progress, Store, StoreError
+from model_store.hub import pulled
+from model_store.hub.partial import Wanted
+from model_store.store import BUILTIN_FOLDER
+from model_store.upkeep import garbage
+from model_store.upkeep.disk import write_json
+from model_store.upkeep.locks import alone
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits and mounts of Unix")
 Printed = pytest.CaptureFixture[str]

@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from model_store import UnsupportedCheckpoint
-from model_store.checkpoint import Config
-from model_store.convert import open_checkpoint
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
 from model_store.families import t5
-from model_store.weights import Canonical
 
 GOLDEN = Path(__file__).parent / "golden_answers"
 

@@ -1,10 +1,10 @@
-"""chatapp.terminal: nothing a model writes can command, reorder or flood a terminal."""
+"""chatapp.text.printable: nothing a model writes can command, reorder or flood a terminal."""
 
 import unicodedata
 
 import pytest
 
-from chatapp.terminal import LONGEST_RUN, printable
+from chatapp.text.printable import LONGEST_RUN, printable
 
 HARMLESS = [
     "",

@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.widgets import Static
 
 import themes
-from chatapp.tui.palette import palette
+from chatapp.tui.theme import palette
 from themes import Theme, ThemeError
 
 ALL = list(themes.load().values())

@@ -11,20 +11,21 @@ from dialogues import Begin, chatty, heard
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import cli, slash
-from chatapp.answer import Form, print_answer
-from chatapp.commands import SetThinking
-from chatapp.dialogue import Setup
-from chatapp.errors import InputError
+from chatapp.cli import main
+from chatapp.cli.printing import Form, print_answer
+from chatapp.commands import parse
+from chatapp.commands.commands import SetThinking
+from chatapp.commands.steering import Outside, Steering
+from chatapp.conversation import Setup
+from chatapp.conversation.manner import NO_SWITCH
+from chatapp.conversation.talk import Talk
 from chatapp.generation import Delta, Engine, GenerationError, Message, Options
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.thinking import Channels, Parts, opening, split, switch_of
-from chatapp.history import History, exports, imports, pages
-from chatapp.manner import NO_SWITCH
-from chatapp.selection import Wish, open_engine
-from chatapp.steering import Outside, Steering
-from chatapp.talk import Talk
-from chatapp.tui.chat.said import Answer
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.thinking import Channels, Parts, opening, split, switch_of
+from chatapp.history import History, exports, imported, pages
+from chatapp.placement.selection import Wish, open_engine
+from chatapp.text.errors import InputError
+from chatapp.tui.chat.message import Answer
 from model_store import Store
 
 REPLY = "<think>\nThey greet me.\nI greet back.\n</think>\n\nGood day to you"
@@ -134,7 +135,7 @@ def test_what_was_thought_is_kept_with_its_length_and_time_and_exported_apart(hi
     (facts,) = json.loads(written)["conversations"]
     assert facts["messages"][1]["text"] == "Good day to you"
     assert facts["messages"][1]["thinking"] == "They greet me.\nI greet back."
-    (back,) = imports.read(written, "there.json").conversations
+    (back,) = imported.read(written, "there.json").conversations
     assert [message.text for message in back.messages] == ["hello", REPLY]
     markdown = exports.as_markdown(conversation, messages)
     assert "> *Thinking*\n>\n> They greet me.\n> I greet back.\n\nGood day to you" in markdown
@@ -164,7 +165,7 @@ def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin
     talk = Talk(engine, begin().setup)  # type: ignore[arg-type]  # the stand-in
     steering = Steering(talk, Outside(None, None, None), say=told.append)  # type: ignore[arg-type]  # not asked
     for line, on in (("/set nothink", False), ("/set think", True)):
-        command = slash.parse(line)
+        command = parse.parse(line)
         assert command == SetThinking(on)
         steering.do(command)
         heard(talk.ask("hello"))
@@ -172,8 +173,8 @@ def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin
     engine.can_switch_thinking = False
     with pytest.raises(InputError, match=re.escape(NO_SWITCH.format("scripted"))):
         steering.do(SetThinking(False))
-    with pytest.raises(slash.SlashError, match="nothing follows /set think"):
-        slash.parse("/set think hard")
+    with pytest.raises(parse.SlashError, match="nothing follows /set think"):
+        parse.parse("/set think hard")
 
 
 @pytest.mark.parametrize("option", ["--think", "--no-think"])
@@ -181,7 +182,7 @@ def test_run_refuses_to_switch_what_has_no_switch(
     option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
-    assert cli.main(["run", "builtin", "x = ", option]) == 1
+    assert main.main(["run", "builtin", "x = ", option]) == 1
     assert "builtin cannot switch its thinking: its chat template has no switch" in capsys.readouterr().err
 
 

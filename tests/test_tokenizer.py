@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from awkward_texts import LONG, TEXTS
 
-from chatapp.generation.chat_template import ChatTemplate
-from chatapp.generation.detokenizer import Detokenizer
-from chatapp.generation.message import Message
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
-from model_store.sentencepiece import parse
-from model_store.tokenizer import convert
+from model_store.tokenizers.sentencepiece import parse
+from model_store.tokenizers.tokenizer import convert
 
 GOLDEN = Path(__file__).parent / "golden_tokenizers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

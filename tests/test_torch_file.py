@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from model_store import UnsupportedCheckpoint
-from model_store.checkpoint import Checkpoint
-from model_store.torch_file import STORAGES, tensors
+from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.torch_file import STORAGES, tensors
 
 GOLDEN = Path(__file__).parent / "golden"
 

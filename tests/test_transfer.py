@@ -13,12 +13,12 @@ from conftest import ROOT
 from loopback_hub import LoopbackHub
 from transfers import SIZE, WEIGHTS, fetch
 
-from model_store import transfer
 from model_store.errors import StoreError
-from model_store.hub import Repository
-from model_store.partial import Partial, Wanted
-from model_store.progress import Transfer
-from model_store.web import CHUNK, Patience
+from model_store.hub import transfer
+from model_store.hub.hub import Repository
+from model_store.hub.partial import Partial, Wanted
+from model_store.hub.progress import Transfer
+from model_store.hub.web import CHUNK, Patience
 
 
 def test_files_are_fetched_and_verified(source: Repository, tmp_path: Path, loopback: LoopbackHub) -> None:
@@ -235,7 +235,7 @@ def test_a_full_disk_is_told_and_what_has_come_is_kept(
 import resource, signal, sys
 from pathlib import Path
 from model_store import hub, transfer
-from model_store.web import Patience, Site
+from model_store.hub.web import Patience, Site
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 source = hub.repository(Site({loopback.url!r}), "org/name", None, patience=Patience(), on_wait=print)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
@@ -261,7 +261,7 @@ def test_memory_does_not_grow_with_the_files(loopback: LoopbackHub, tmp_path: Pa
     code = f"""
 from pathlib import Path
 from model_store import hub, transfer
-from model_store.web import Patience, Site
+from model_store.hub.web import Patience, Site
 source = hub.repository(Site({loopback.url!r}), "org/large", None, patience=Patience(), on_wait=print)
 transfer.fetch(list(source.files.values()), Path({str(tmp_path)!r}), source.open, on_transfer=lambda now: None)
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))

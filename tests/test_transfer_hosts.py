@@ -12,10 +12,10 @@ from loopback_hub import LoopbackHub
 from pulls import QUICK
 from transfers import SIZE, WEIGHTS, fetch, found
 
-from model_store import hub
 from model_store.errors import StoreError
-from model_store.hub import Repository
-from model_store.web import Site, is_private
+from model_store.hub import hub
+from model_store.hub.hub import Repository
+from model_store.hub.web import Site, is_private
 
 
 def test_large_files_come_from_another_host_that_does_not_see_the_token(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_redirect_into_one_s_own_network_is_refused_by_its_host(loopback: Loop
 
 
 def test_a_connection_checks_the_address_that_it_really_uses() -> None:
-    from model_store.web import open_socket
+    from model_store.hub.web import open_socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -6,7 +6,7 @@ import pytest
 from awkward_texts import LONG, TEXTS
 from rich.cells import cell_len
 
-from chatapp.terminal import LONGEST_RUN
+from chatapp.text.printable import LONGEST_RUN
 from chatapp.tui.answers.wrapping import Wrapped, wrap
 
 

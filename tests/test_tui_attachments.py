@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prompt_page import page, words
 
-from chatapp.attachments import LARGEST
+from chatapp.conversation.attachments import LARGEST
 from chatapp.tui.prompt import Prompt
 
 

@@ -6,7 +6,7 @@ from screen_driver import Driver, running
 from scripted_engine import ANSWER, ScriptedEngine
 from textual.widgets import Markdown
 
-from chatapp.tui.chat.said import Answer, Said
+from chatapp.tui.chat.message import Answer, Said
 
 
 async def ask(driver: Driver, *texts: str) -> None:

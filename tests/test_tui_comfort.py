@@ -10,11 +10,11 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 
 import themes
-from chatapp import keymap
-from chatapp.keymap import Action
-from chatapp.tui.comfort.help import Help, actions, sections
-from chatapp.tui.comfort.jump import Jump
-from chatapp.tui.comfort.theme_picker import ThemePicker
+from chatapp.settings import keymap
+from chatapp.settings.keymap import Action
+from chatapp.tui.help.help import Help, actions, sections
+from chatapp.tui.help.theme_picker import ThemePicker
+from chatapp.tui.keys.jump import Jump
 
 # Themes
 

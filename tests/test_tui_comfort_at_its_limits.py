@@ -9,8 +9,8 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.widgets import TextArea
 
-from chatapp.tui.comfort.theme_picker import ThemePicker
-from chatapp.tui.comfort.vim import Vim
+from chatapp.tui.help.theme_picker import ThemePicker
+from chatapp.tui.keys.vim import Vim
 
 
 async def test_a_copy_that_goes_nowhere_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

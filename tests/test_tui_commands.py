@@ -10,15 +10,15 @@ from screen_driver import Driver, beginning, running, started
 from scripted_engine import ScriptedEngine
 from textual.pilot import Pilot
 
-from chatapp import presets
+from chatapp.settings import presets
 from chatapp.tui.chat import writing
-from chatapp.tui.chat.note_screen import NoteScreen
-from chatapp.tui.chat.said import Answer, Said
+from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
-from chatapp.tui.comfort.help import Help
-from chatapp.tui.comfort.jump import Jump
-from chatapp.tui.comfort.theme_picker import ThemePicker
+from chatapp.tui.help.help import Help
+from chatapp.tui.help.theme_picker import ThemePicker
+from chatapp.tui.keys.jump import Jump
 from chatapp.tui.models.screen import ModelsScreen
+from chatapp.tui.widgets.note_screen import NoteScreen
 
 CODE = "So:\n\n```python\none = 1\n```\n\n```sh\nls\n```\n"
 

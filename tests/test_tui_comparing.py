@@ -14,12 +14,12 @@ from textual import events
 from textual.pilot import Pilot
 from typist import until
 
-from chatapp.selection import Wish, open_engine
-from chatapp.stores import open_store
+from chatapp.placement.selection import Wish, open_engine
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen, Kept
 from chatapp.tui.answers.running import Progress, Warn, Way
 from chatapp.tui.opened import Opened
+from chatapp.workspace import open_store
 
 
 @dataclass

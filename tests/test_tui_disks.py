@@ -8,10 +8,10 @@ import pytest
 from screen_driver import Driver, beginning, running, started
 from scripted_engine import ScriptedEngine
 
-from chatapp import exchange
+from chatapp.conversation import files
 from chatapp.history import History
 from chatapp.tui.chat import conversations
-from chatapp.tui.chat.leaving import save_or_rescue
+from chatapp.tui.chat.rescue import save_or_rescue
 from chatapp.tui.chat.sidebar import Sidebar
 from chatapp.tui.start import Start
 
@@ -188,7 +188,7 @@ async def test_without_a_history_answers_go_on_and_all_of_it_is_rescued(path: Pa
     (file,) = start.home.glob("unsaved-*.json")
     assert f"chatapp sessions import {file}" in told
     with History(None) as history:
-        exchange.bring_in(history, str(file))
+        files.bring_in(history, str(file))
         texts = [[message.text for message in history.messages(one.id)] for one in history.list()]
     assert sorted(texts) == [["one", "Because.", "two", "Because."], ["three", "Because."]]
 

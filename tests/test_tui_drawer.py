@@ -9,7 +9,7 @@ from screen_driver import Driver, running
 from scripted_engine import ScriptedEngine
 
 from chatapp.generation import Options
-from chatapp.generation.preview import Preview
+from chatapp.generation.decoding.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.looking import Look
 

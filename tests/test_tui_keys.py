@@ -7,8 +7,8 @@ from pathlib import Path
 from screen_driver import Driver, beginning, started
 from scripted_engine import ScriptedEngine
 
-from chatapp.tui.chat.said import Answer, Said
-from chatapp.tui.comfort.help import Help
+from chatapp.tui.chat.message import Answer, Said
+from chatapp.tui.help.help import Help
 
 
 @asynccontextmanager

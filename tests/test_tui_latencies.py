@@ -12,7 +12,7 @@ from textual import events
 from textual.widgets import Input
 from typist import until
 
-from chatapp.measurements import Answer
+from chatapp.evaluation.measurements import Answer
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram, columns, histogram, scale
 from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.insight.latencies import AnswerFigures, LatencyScreen

@@ -7,7 +7,7 @@ from scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
 import themes
 from chatapp.generation import Options
 from chatapp.tui.chat.figures import Figures, ceiling, strip
-from chatapp.tui.chat.said import Answer
+from chatapp.tui.chat.message import Answer
 
 # Modes, themes, commands
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from screen_driver import beginning, started
 from scripted_engine import ScriptedEngine
 
-from chatapp.calibration import Candidate, Measured
-from chatapp.measuring import Measuring
-from chatapp.selection import Wish
+from chatapp.placement.calibration import Candidate, Measured
+from chatapp.placement.measuring import Measuring
+from chatapp.placement.selection import Wish
 from chatapp.tui.engines import Choice
 from model_store import Store
 

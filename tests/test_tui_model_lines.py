@@ -11,9 +11,9 @@ from models_page import rows, running
 from textual.content import Content
 from themed_app import ThemedApp
 
-from chatapp.job import Job
-from chatapp.offer import Offer
-from chatapp.shelf import Row
+from chatapp.models.catalogue import Row
+from chatapp.models.jobs.job import Job
+from chatapp.models.suggestion import Offer
 from chatapp.tui.models.columns import COLUMNS, layout, line
 from chatapp.tui.models.lines import JobLine, OfferLine
 from chatapp.tui.models.listing import ModelList, Section

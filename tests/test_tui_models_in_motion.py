@@ -16,16 +16,16 @@ from textual.app import App
 from textual.pilot import Pilot
 
 import themes
-from chatapp import shelf
-from chatapp.jobs import Jobs
-from chatapp.shelf import Machine, Row
-from chatapp.shelf_details import Details
-from chatapp.tui.chat import stock
+from chatapp.models import catalogue
+from chatapp.models.catalogue import Machine, Row
+from chatapp.models.details import Details
+from chatapp.models.jobs.jobs import Jobs
+from chatapp.tui.models import controller
 from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
-from chatapp.tui.palette import palette
+from chatapp.tui.theme import palette
 
 THIS = Machine(16 * 10**9, 200 * 10**9, 20.0 * 10**9, backends=1, versions={})
 PLAN = {
@@ -64,7 +64,7 @@ class Models(App[None]):
         script = tmp_path / "process.py"
         script.write_text(PROCESS)
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), command=(sys.executable, str(script)))
-        found = Shelf(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, shelf.found_on_hub)
+        found = Shelf(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.found_on_hub)
         self.models = ModelsScreen(found, self.jobs, current="builtin")
 
     def on_mount(self) -> None:
@@ -215,7 +215,7 @@ async def test_the_model_in_use_is_known_by_its_name_however_it_was_asked_for(tm
     start = beginning(ScriptedEngine("Because.", can_chat=True), "./some/folder", home=tmp_path)
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened)
-        stock.show_models(driver.screen)
+        controller.show_models(driver.screen)
         await driver.until(lambda: isinstance(driver.app.screen, ModelsScreen))
         assert isinstance(driver.app.screen, ModelsScreen) and driver.pane.opened
         assert driver.app.screen.current == driver.pane.opened.name != "./some/folder"

@@ -6,9 +6,9 @@ from pathlib import Path
 from screen_driver import beginning, started
 from scripted_engine import ScriptedEngine, opener
 
-from chatapp.errors import InputError
-from chatapp.tui.chat import stock
+from chatapp.text.errors import InputError
 from chatapp.tui.engines import Choice, Open
+from chatapp.tui.models import controller
 from chatapp.tui.opened import Opened
 
 CHATS, CONTINUES = ScriptedEngine("Because.", can_chat=True), ScriptedEngine("and so on")
@@ -31,7 +31,7 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.pilot.pause()
         assert driver.picture.splitlines()[-2].strip() == "broken is damaged: model.safetensors ends too soon"
-        await stock.use(driver.screen, "chatty")
+        await controller.use(driver.screen, "chatty")
         await driver.until(lambda: driver.state == "● ready")
         assert driver.pane.status.reason == ""
 
@@ -42,13 +42,13 @@ async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anyt
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")
         await driver.answered()
-        await stock.use(driver.screen, "base")
+        await controller.use(driver.screen, "base")
         await driver.until(lambda: driver.state == "✗ no model")
         assert "it cannot continue a conversation; use /clear first" in driver.toasts[-1]
         await driver.type("and now?\n")
         await driver.pilot.pause()
         assert driver.pane.prompt.text == "and now?" and len(driver.said) == 2
-        await stock.use(driver.screen, "chatty")
+        await controller.use(driver.screen, "chatty")
         await driver.until(lambda: driver.state == "● ready")
         await driver.press("enter")
         await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
@@ -60,7 +60,7 @@ async def test_the_conversation_after_it_is_one_of_its_own_kind(tmp_path: Path) 
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")
         await driver.answered()
-        await stock.use(driver.screen, "base")
+        await controller.use(driver.screen, "base")
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.press("ctrl+n")
         await driver.until(lambda: driver.state == "● ready" and driver.pane.kind == "completion")

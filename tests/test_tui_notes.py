@@ -4,8 +4,8 @@ import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import slash
-from chatapp.tui.chat.note_screen import NoteScreen
+from chatapp.commands import parse
+from chatapp.tui.widgets.note_screen import NoteScreen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (80, 14)])
@@ -18,4 +18,4 @@ async def test_every_command_has_a_line_of_its_own_and_the_last_one_is_reached(s
             seen |= {line.strip(" │█▅▄▂▁▆▇▃") for line in driver.picture.splitlines()}
             await driver.press("down")
             await driver.pilot.pause()
-        assert set(slash.explain().splitlines()) <= seen
+        assert set(parse.explain().splitlines()) <= seen

@@ -8,8 +8,8 @@ from sampling_page import DISTRIBUTION, opened
 from textual.widgets import Input, OptionList, TextArea
 from typist import until
 
-from chatapp import presets, system_prompts
 from chatapp.generation import Options
+from chatapp.settings import presets, system_prompts
 from chatapp.tui.sampling.lines_screen import LinesScreen
 from chatapp.tui.sampling.preset_picker import PresetPicker
 from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen

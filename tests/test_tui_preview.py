@@ -10,7 +10,7 @@ from sampling_page import DISTRIBUTION, drawn
 from typist import until
 
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.preview import Candidate, Preview
+from chatapp.generation.decoding.preview import Candidate, Preview
 from chatapp.tui.sampling import bars
 
 
@@ -110,6 +110,6 @@ def test_probabilities_take_four_letters_at_most(share: float, shown: str) -> No
 def test_the_drawer_loads_nothing_heavy() -> None:
     code = (
         "import sys, chatapp.tui.sampling.drawer as _\n"
-        "print({'numpy', 'tokenizers', 'textual.widgets._text_area', 'chatapp.presets'} & set(sys.modules))"
+        "print({'numpy', 'tokenizers', 'textual.widgets._text_area', 'chatapp.settings.presets'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -8,8 +8,8 @@ import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import attachments
-from chatapp.attachments import Attachment
+from chatapp.conversation import attachments
+from chatapp.conversation.attachments import Attachment
 from chatapp.history import History, NotKept
 
 

@@ -9,14 +9,14 @@ from textual.app import ComposeResult
 from textual.widgets._toast import Toast
 from themed_app import ThemedApp
 
-from chatapp.dialogue import WhenFull
+from chatapp.conversation import WhenFull
 from chatapp.generation import Token
-from chatapp.shelf import Row
+from chatapp.models.catalogue import Row
 from chatapp.tui.answers.column import Column
+from chatapp.tui.chat.message import Said
 from chatapp.tui.chat.reply import NEXT, ending
-from chatapp.tui.chat.said import Said
 from chatapp.tui.insight.heat_screen import HeatScreen
-from chatapp.tui.keys import Keys
+from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.detail import Detail
 
 

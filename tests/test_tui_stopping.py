@@ -9,7 +9,7 @@ from screen_driver import EXAMPLE, beginning, running, started
 from scripted_engine import FIBONACCI, Placement, ScriptedEngine, opener
 
 from chatapp.generation import GenerationError, Options
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 from chatapp.tui.opened import Opened
 
 # Stopping

@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 VENDORS = "numpy onnxruntime openvino tokenizers jinja2 huggingface_hub pydantic aiohttp httpx markdown_it pygments"
 SLOW = "sqlite3 textual.widgets._markdown textual.widgets._data_table model_store"
-OURS = "attachments commands dialogue generation history jobs keymap offer parameters shelf slash"
-SCREENS = "answers comfort insight models.screen models.listing prompt sampling chat.said chat.sidebar chat.transcript"
+OURS = "commands conversation.conversation evaluation generation history models.catalogue models.jobs settings.keymap"
+SCREENS = "answers help insight models.screen models.listing prompt sampling chat.message chat.sidebar chat.transcript"
 LATE = [*VENDORS.split(), *SLOW.split(), "backends.decoder", "backends.reference"]
 LATE += [f"chatapp.{name}" for name in OURS.split()] + [f"chatapp.tui.{name}" for name in SCREENS.split()]
 """Modules that the first frame does not need."""

@@ -12,10 +12,10 @@ from rich.color import Color as RichColor
 from scripted_engine import ANSWER, pieces
 
 import themes
-from chatapp.terminal import LONGEST_RUN
+from chatapp.text.printable import LONGEST_RUN
 from chatapp.tui.insight.shades import PLAIN, STEPS, shades, step
 from chatapp.tui.insight.wrapping import NEWLINE, NOTHING, Flow, label
-from chatapp.tui.palette import palette
+from chatapp.tui.theme import palette
 
 
 def flow(texts: Sequence[str], width: int = 20) -> Flow:

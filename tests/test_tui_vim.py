@@ -8,7 +8,7 @@ from comfort_page import Box, running
 from textual import events
 from textual.pilot import Pilot
 
-from chatapp.tui.comfort.vim import Vim, steer
+from chatapp.tui.keys.vim import Vim, steer
 
 TEXT = "def add(a, b):\n    return a + b\n\nprint(add(1, 2))"
 

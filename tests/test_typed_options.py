@@ -6,8 +6,9 @@ import pytest
 from screen_driver import running
 from scripted_engine import ScriptedEngine
 
-from chatapp import parameters, presets
+from chatapp.commands import parameters
 from chatapp.generation import OptionError, Options
+from chatapp.settings import presets
 from chatapp.tui.sampling.fields import bias_from_lines, bias_to_lines
 from chatapp.tui.sampling.preset_picker import PresetPicker
 from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen

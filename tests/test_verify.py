@@ -10,11 +10,11 @@ from golden_models import PRECISIONS, Fault, Faulty, Make
 import backends
 from backends import Top, reference
 from backends.decoder import Decoder, Weight, Weights
-from chatapp.verify.comparison import Tally
-from chatapp.verify.prompts import prompts_for
-from chatapp.verify.reference import compute, decoder_and_weights
-from chatapp.verify.tolerance import EXACT, tolerance
-from chatapp.verify.verdict import Expected, compare, verify
+from chatapp.evaluation.verify.comparison import Tally
+from chatapp.evaluation.verify.prompts import prompts_for
+from chatapp.evaluation.verify.reference import compute, decoder_and_weights
+from chatapp.evaluation.verify.tolerance import EXACT, tolerance
+from chatapp.evaluation.verify.verdict import Expected, compare, verify
 from model_store import Store
 
 # What is right passes

@@ -14,12 +14,12 @@ from safetensors.numpy import save_file
 
 import backends
 from backends import BackendError
-from chatapp.cli import main
-from chatapp.selection import Wish, expected, measured, open_engine, wished
-from chatapp.verify.errors import VerifyError
-from chatapp.verify.reference import from_numpy
-from chatapp.verify.reference_file import from_file, write
-from chatapp.verify.verdict import verify
+from chatapp.cli.main import main
+from chatapp.evaluation.verify.errors import VerifyError
+from chatapp.evaluation.verify.reference import from_numpy
+from chatapp.evaluation.verify.reference_file import from_file, write
+from chatapp.evaluation.verify.verdict import verify
+from chatapp.placement.selection import Wish, expected, measured, open_engine, wished
 from model_store import Store, StoredModel, StoreError
 
 Arrays = dict[str, np.ndarray]

@@ -10,11 +10,11 @@ from golden_models import Faulty, Make
 
 from backends import BackendError, reference
 from backends.decoder import Decoder, Weights
-from chatapp.verify.cut import WINDOW, cut
-from chatapp.verify.prompts import LENGTH, PAST, Prompts, prompts_for
-from chatapp.verify.reference import Reference, compute, decoder_and_weights, from_numpy
-from chatapp.verify.tolerance import EXACT
-from chatapp.verify.verdict import Expected, Verdict, compare, verify, verify_part
+from chatapp.evaluation.verify.cut import WINDOW, cut
+from chatapp.evaluation.verify.prompts import LENGTH, PAST, Prompts, prompts_for
+from chatapp.evaluation.verify.reference import Reference, compute, decoder_and_weights, from_numpy
+from chatapp.evaluation.verify.tolerance import EXACT
+from chatapp.evaluation.verify.verdict import Expected, Verdict, compare, verify, verify_part
 from model_store import Store
 
 # Prompts

@@ -3,7 +3,7 @@
 from textual.app import App
 
 import themes
-from chatapp.tui.palette import palette
+from chatapp.tui.theme import palette
 
 
 class ThemedApp(App[None]):

@@ -8,11 +8,11 @@ import pytest
 from loopback_hub import LoopbackHub
 from pulls import QUICK
 
-from model_store import hub, transfer
-from model_store.hub import Repository
-from model_store.partial import Wanted
-from model_store.progress import Transfer
-from model_store.web import Answer, Patience, Site
+from model_store.hub import hub, transfer
+from model_store.hub.hub import Repository
+from model_store.hub.partial import Wanted
+from model_store.hub.progress import Transfer
+from model_store.hub.web import Answer, Patience, Site
 
 SIZE = 3_000_000
 WEIGHTS = "model.safetensors"

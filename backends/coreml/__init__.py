@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Progress, foreign
+from backends import BackendError, Progress
+from backends.prebuilt import read
 
 if TYPE_CHECKING:
-    from backends.coreml.exported import ForeignSession
+    from backends.coreml.prebuilt import PrebuiltSession
     from backends.coreml.session import Session
     from backends.decoder import Decoder, Weights
 
@@ -65,7 +66,7 @@ def carrier(precision: str) -> str:
 def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
     """Try the packages that are meant for a device, each in a process of its own, where that has not been done."""
     refuse_unknown(device)
-    if foreign.read(folder):
+    if read(folder):
         return  # there is nothing that its logits could be compared with
 
     from backends.coreml.choice import recorded, trials
@@ -74,16 +75,16 @@ def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -
         trials(folder, device, on_progress=on_progress)
 
 
-def load(folder: Path, *, device: str = "npu") -> "Session | ForeignSession":
+def load(folder: Path, *, device: str = "npu") -> "Session | PrebuiltSession":
     """Open the package that is best for a device here, which takes minutes the first time, or one of others."""
     refuse_unknown(device)
 
     from backends.coreml.choice import CORE_ML, open_session
 
-    if found := foreign.read(folder):
-        from backends.coreml import exported
+    if found := read(folder):
+        from backends.coreml.prebuilt import open_session as open_prebuilt
 
-        return exported.open_session(found, folder, device, module=CORE_ML)
+        return open_prebuilt(found, folder, device, module=CORE_ML)
 
     return open_session(folder, device)
 

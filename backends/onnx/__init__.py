@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Session, foreign, telemetry
+from backends import BackendError, Session, telemetry
+from backends.prebuilt import read
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
@@ -57,12 +58,12 @@ def carrier(precision: str) -> str:
 
 def load(folder: Path, *, device: str = "cpu") -> Session:
     """Open a lowered decoder, or one that others exported."""
-    from backends.onnx.exported import ForeignSession
+    from backends.onnx.prebuilt import PrebuiltSession
     from backends.onnx.session import Session as OnnxSession
     from backends.rereading import rereading
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
-    if exported := foreign.read(folder):
-        return ForeignSession(exported)
+    if exported := read(folder):
+        return PrebuiltSession(exported)
     return rereading(OnnxSession(folder))

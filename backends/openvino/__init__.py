@@ -7,7 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backends import BackendError, Session, foreign, telemetry
+from backends import BackendError, Session, telemetry
+from backends.prebuilt import read
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
@@ -76,10 +77,10 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     if device not in usable:
         raise BackendError(f"openvino has no device {device!r} here; choose from {', '.join(usable) or 'none'}")
 
-    if exported := foreign.read(folder):
-        from backends.openvino.exported import ForeignSession
+    if exported := read(folder):
+        from backends.openvino.prebuilt import PrebuiltSession
 
-        return ForeignSession(exported, device.upper())
+        return PrebuiltSession(exported, device.upper())
     if device.startswith("npu"):
         from backends.openvino.fixed import FixedSession
 

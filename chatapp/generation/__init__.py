@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.message import Message
 from chatapp.generation.options import OptionError, Options
+from chatapp.generation.text.message import Message
 
 if TYPE_CHECKING:
     from chatapp.generation.engine import Engine

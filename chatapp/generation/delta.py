@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from chatapp.generation.thinking import Channel
+from chatapp.generation.text.thinking import Channel
 
 FinishReason = Literal["stop", "length", "cancelled"]
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from backends import Placement, Session
-from chatapp.generation import infill
-from chatapp.generation.chat_template import ChatTemplate
+from chatapp.generation.decoding.generate import HOLD, Growth, generate, parts
+from chatapp.generation.decoding.preview import Distribution
+from chatapp.generation.decoding.row import Row
+from chatapp.generation.decoding.sampling import Sampler
+from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
-from chatapp.generation.detokenizer import Detokenizer
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.generate import HOLD, Growth, generate, parts
 from chatapp.generation.memory import peak_memory
-from chatapp.generation.message import Message
 from chatapp.generation.options import Options
-from chatapp.generation.preview import Distribution
-from chatapp.generation.row import Row
-from chatapp.generation.sampling import Sampler
-from chatapp.generation.stop import StopStrings
 from chatapp.generation.stopwatch import Stopwatch
-from chatapp.generation.thinking import Channel, Channels, split
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.text import infill
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.thinking import Channel, Channels, split
+from chatapp.generation.text.tokenizer import Tokenizer
 
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 BEYOND = 4

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 
 from backends import Session
-from chatapp.generation.chat_template import ChatTemplate
 from chatapp.generation.engine import Engine
-from chatapp.generation.published import published_options
-from chatapp.generation.tokenizer import Tokenizer
+from chatapp.generation.published_options import published_options
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, StoredModel
 
 

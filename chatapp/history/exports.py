@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from chatapp.generation import Token
-from chatapp.generation.thinking import Parts, split
+from chatapp.generation.text.thinking import Parts, split
 from chatapp.history.inert import harmless, inert
 from chatapp.history.records import Conversation, Message
 from chatapp.history.tokens import as_lists
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 FORMAT = "chatapp-conversations"
 VERSION = 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.history.exports import about, heading, said, when_said
 from chatapp.history.records import Conversation, Message
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

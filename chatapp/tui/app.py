@@ -19,23 +19,23 @@ from textual.notifications import Notify
 from textual.screen import Screen
 
 import themes
-from chatapp.terminal import printable
-from chatapp.tui import typed_ahead
+from chatapp.text.printable import printable
 from chatapp.tui.chat.screen import ChatScreen
-from chatapp.tui.complaints import untold
-from chatapp.tui.guard import GUARD
-from chatapp.tui.keyboard import Keyboard
-from chatapp.tui.palette import palette
+from chatapp.tui.errors import telling
+from chatapp.tui.keys import typed_ahead
+from chatapp.tui.keys.complaints import untold
+from chatapp.tui.keys.keyboard import Keyboard
 from chatapp.tui.start import Start
-from chatapp.tui.telling import telling
+from chatapp.tui.theme import palette
+from chatapp.tui.widgets.guard import GUARD
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
-    from chatapp.actions import Action
-    from chatapp.tui.comfort.command_palette import Command
+    from chatapp.commands.actions import Action
+    from chatapp.tui.help.command_palette import Command
+    from chatapp.tui.keys.typed_ahead import Ahead
     from chatapp.tui.prompt import Prompt
-    from chatapp.tui.typed_ahead import Ahead
 
 LONGEST_WORD = 1_000
 """Characters of what is told in passing: errors may quote whole files."""
@@ -81,8 +81,8 @@ class ChatApp(App[None]):
     def take_keys(self, path: Path) -> None:
         """Bind the user's own keys, where there are some."""
         if path.exists():
-            from chatapp import keymap
-            from chatapp.tui.comfort.bound import everything
+            from chatapp.settings import keymap
+            from chatapp.tui.keys.bound import everything
 
             chosen = keymap.read(path, everything())
             self.chosen_keys, self.vim = dict(chosen.keys), chosen.vim
@@ -134,7 +134,7 @@ class ChatApp(App[None]):
         if self.vim and event.key not in self.screen.active_bindings:
             from textual.widgets import Input, TextArea
 
-            from chatapp.tui.comfort.vim import steer
+            from chatapp.tui.keys.vim import steer
 
             search = "f3" if self.screen is self.chat_screen else ""
             if not isinstance(self.focused, TextArea | Input) and (key := steer(event, search)):
@@ -160,7 +160,7 @@ class ChatApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Show every command, those of the place in front first."""
-        from chatapp.tui.comfort.command_palette import CommandPalette
+        from chatapp.tui.help.command_palette import CommandPalette
 
         async def take(command: Command | None) -> None:
             if command:
@@ -171,7 +171,7 @@ class ChatApp(App[None]):
 
     def commands_here(self) -> Iterable[Command]:
         """What the keys of the screen in front do; the conversations' are among all commands."""
-        from chatapp.tui.comfort.command_palette import Command
+        from chatapp.tui.help.command_palette import Command
 
         listed: set[str] = set()  # two keys of one action are two bindings of one id
         for one in self.screen.active_bindings.values() if self.screen is not self.chat_screen else ():
@@ -185,8 +185,8 @@ class ChatApp(App[None]):
 
     def commands(self) -> Iterable[Command]:
         """Every command, from the table, with the key that its user has for it; then the themes by their names."""
-        from chatapp.actions import ACTIONS
-        from chatapp.tui.comfort.command_palette import Command
+        from chatapp.commands.actions import ACTIONS
+        from chatapp.tui.help.command_palette import Command
 
         for action in ACTIONS:
             yield Command(
@@ -197,7 +197,7 @@ class ChatApp(App[None]):
 
     def key_of(self, action: Action) -> str:
         """The key of an action as it is written, behind the one that opens its place."""
-        from chatapp.actions import ACTIONS
+        from chatapp.commands.actions import ACTIONS
 
         key = self.chosen_keys.get(action.id, action.key).split(",")[0]
         shown = self.get_key_display(Binding(key, "", "")) if len(key) > 1 else key
@@ -216,14 +216,14 @@ class ChatApp(App[None]):
 
     def action_help(self) -> None:
         """Show every key that works here."""
-        from chatapp.tui.comfort.help import Help, sections
+        from chatapp.tui.help.help import Help, sections
 
         if not isinstance(self.screen, Help):
             self.push_screen(Help(sections(self.screen, self.chosen_keys), str(self.start.home / "keys.toml")))
 
     def action_theme(self) -> None:
         """Choose the colours by looking at them."""
-        from chatapp.tui.comfort.theme_picker import ThemePicker
+        from chatapp.tui.help.theme_picker import ThemePicker
 
         if not isinstance(self.screen, ThemePicker):
             self.push_screen(ThemePicker(self.palettes.values()), self.keep_theme)
@@ -237,7 +237,7 @@ class ChatApp(App[None]):
     def keep_theme(self, name: str | None) -> None:
         """Change the colours, for the next start too."""
         if name:
-            from chatapp.settings import SettingsError
+            from chatapp.settings.settings import SettingsError
 
             self.theme = name
             try:
@@ -261,7 +261,7 @@ class ChatApp(App[None]):
 
     def on_prompt_editor_wanted(self, message: Prompt.EditorWanted) -> None:
         """Let the user write in an editor; the screen comes back when that ends."""
-        from chatapp import editor
+        from chatapp.text import editor
 
         try:
             with self.suspend(), telling(self):  # the terminal comes back only where nothing is raised out of here
@@ -272,7 +272,7 @@ class ChatApp(App[None]):
     @work(thread=True, group="copy")
     def copy(self, text: str) -> None:
         """Copy a text by the first way that works, and say which."""
-        from chatapp import clipboard
+        from chatapp.text import clipboard
 
         def osc52(text: str) -> None:
             self.call_from_thread(self.copy_to_clipboard, text)
@@ -287,7 +287,7 @@ def run(start: Start, ahead: Ahead | None = None) -> None:
     app = ChatApp(start, typed_ahead.driver(ahead) if ahead else None)
     app.run()
     rested = app.chat_screen.rest(PATIENCE)
-    from chatapp.tui.chat.leaving import save_or_rescue
+    from chatapp.tui.chat.rescue import save_or_rescue
 
     if unsaved := save_or_rescue(app.chat_screen):
         print(printable(unsaved), file=sys.stderr, flush=True)

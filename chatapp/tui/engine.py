@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from chatapp.dialogue.engine import Engine as Answering
+from chatapp.conversation.engine import Engine as Answering
 
 if TYPE_CHECKING:
     from backends import Placement
     from chatapp.generation import Message
-    from chatapp.generation.preview import Distribution
+    from chatapp.generation.decoding.preview import Distribution
 
 
 class Engine(Answering, Protocol):

@@ -22,6 +22,6 @@ class Opened:
     @property
     def place(self) -> str:
         """Backend, device and precision."""
-        from chatapp.comparing import describe
+        from chatapp.evaluation.compare import describe
 
         return describe(self.engine.placement)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.manner import Manner
+from chatapp.conversation.manner import Manner
 from chatapp.tui.engines import Choice, Open
 
 if TYPE_CHECKING:
-    from chatapp.calibration import Measured
     from chatapp.history import History
-    from chatapp.measuring import Measuring
+    from chatapp.placement.calibration import Measured
+    from chatapp.placement.measuring import Measuring
     from model_store import Store
 
 

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chatapp import settings
-from chatapp.manner import Manner
+from chatapp.conversation.manner import Manner
+from chatapp.settings import settings
 from chatapp.tui.engines import Choice, Open
 from chatapp.tui.opened import Opened
 from chatapp.tui.start import Start
 
 if TYPE_CHECKING:
-    from chatapp.calibration import Measured
     from chatapp.history import History
-    from chatapp.measuring import Measuring
+    from chatapp.placement.calibration import Measured
+    from chatapp.placement.measuring import Measuring
     from model_store import Store
 
 PATIENCE = 0.5
@@ -48,7 +48,7 @@ def from_store(choice: Choice) -> Open:
 
     def open_model(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         start = time.perf_counter()
-        from chatapp.selection import Wish, open_engine
+        from chatapp.placement.selection import Wish, open_engine
 
         store = open_store()
         chosen = settings.read()
@@ -62,8 +62,8 @@ def from_store(choice: Choice) -> Open:
 
 def measure(choice: Choice, on_end: Callable[[list[Measured]], object]) -> Measuring:
     """What measures the backends of a model of the user's store, once all is quiet."""
-    from chatapp.measuring import Measuring
-    from chatapp.selection import Wish
+    from chatapp.placement.measuring import Measuring
+    from chatapp.placement.selection import Wish
 
     chosen = settings.read()
     wish = Wish(choice.backend or chosen.backend or None, objective=chosen.objective)
@@ -83,7 +83,7 @@ def open_history() -> History | None:
 
 def open_store() -> Store:
     """The user's models; imported late, for the first frame's sake."""
-    from chatapp.stores import open_store
+    from chatapp.workspace import open_store
 
     return open_store()
 

@@ -7,10 +7,10 @@ from pkgutil import iter_modules
 from typing import Any, cast
 
 from backends.decoder import Activation
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.refusals import OTHERS, refuse, refuse_type
+from model_store.checkpoint.weights import Family
 from model_store.errors import UnsupportedCheckpoint, cut
-from model_store.refusals import OTHERS, refuse, refuse_type
-from model_store.weights import Family
 
 VARIANTS = {
     ("gpt2", "attention_head_type", "multiquery"): "santacoder",

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import skip_two
 from model_store.families import activation, opt
 from model_store.families.opt import TIED, UNUSED
-from model_store.weights import skip_two
 
 PREFIX = "biogpt."
 MODEL = {

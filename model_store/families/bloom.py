@@ -3,9 +3,9 @@
 import math
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import group_heads
 from model_store.families import field
-from model_store.weights import group_heads
 
 PREFIX = "transformer."
 TIED = True

@@ -3,9 +3,9 @@
 import numpy as np
 
 from backends.decoder import Attention
+from model_store.checkpoint.weights import halve_rotary
 from model_store.families import gptj
 from model_store.families.gptj import MODEL, PREFIX, TIED, decoder
-from model_store.weights import halve_rotary
 
 PROCESSORS = 4
 

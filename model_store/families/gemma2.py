@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import plus_one
 from model_store.families import activation, gemma, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
-from model_store.weights import plus_one
 
 LAYER = {
     **gemma.LAYER,

@@ -1,7 +1,7 @@
 """Gemma 3 with an image encoder, of which the language model runs."""
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
 from model_store.families import gemma3_text
 from model_store.families.gemma3_text import LAYER, MODEL, TIED
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, rope
+from model_store.checkpoint.weights import plus_one
 from model_store.families import activation, gemma, gemma2, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
-from model_store.rope import UNSCALED, rope
-from model_store.weights import plus_one
 
 LAYER = {
     **gemma2.LAYER,

@@ -1,9 +1,9 @@
 """GPT-2: learned positions, and matrices stored (in, out)."""
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import transpose
 from model_store.families import activation, field
-from model_store.weights import transpose
 
 PREFIX = "transformer."
 TIED = True

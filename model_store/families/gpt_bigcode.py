@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import group_heads
 from model_store.families import gpt2
 from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
-from model_store.weights import group_heads
 
 
 def split_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
 from model_store.errors import shown
 from model_store.families import activation, field
 from model_store.families.gpt2 import MODEL, PREFIX, TIED

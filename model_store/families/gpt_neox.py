@@ -1,10 +1,10 @@
 """GPT-NeoX and Pythia: rotary positions on part of each head, attention and feed-forward side by side."""
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import group_heads, spread_rotary
 from model_store.families import activation
-from model_store.rope import rope
-from model_store.weights import group_heads, spread_rotary
 
 PREFIX = "gpt_neox."
 TIED = False

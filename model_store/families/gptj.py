@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder, Rope
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import padded, turning
+from model_store.checkpoint.weights import halve_rotary
 from model_store.families import gpt2
 from model_store.families.gpt2 import PREFIX, UNUSED
-from model_store.rope import padded, turning
-from model_store.weights import halve_rotary
 
 TIED = False
 GPT2_ONLY: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}

@@ -1,9 +1,9 @@
 """Llama, and everything shaped like it: RMS norms, rotary positions, gated feed-forward."""
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import rope
 from model_store.families import activation
-from model_store.rope import rope
 
 PREFIX = "model."
 TIED = False

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
 from model_store.families import llama
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 

@@ -1,9 +1,9 @@
 """OPT: GPT-2 with ReLU, ordinary matrices, and a position table whose first two rows are not used."""
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import skip_two
 from model_store.families import activation
-from model_store.weights import skip_two
 
 PREFIX = "model."
 TIED = True

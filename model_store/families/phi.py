@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, rope
+from model_store.checkpoint.weights import spread_rotary
 from model_store.families import activation, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
-from model_store.rope import UNSCALED, rope
-from model_store.weights import spread_rotary
 
 MODEL = {**llama.MODEL, "norm": "final_layernorm"}
 LAYER = {

@@ -1,7 +1,7 @@
 """Qwen3 is Qwen2 with normalised queries and keys."""
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
 from model_store.families import llama, qwen2
 from model_store.families.qwen2 import MODEL, PREFIX, TIED, UNUSED
 

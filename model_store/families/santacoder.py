@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from backends.decoder import Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import transpose
 from model_store.families import gpt2
 from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
-from model_store.weights import transpose
 
 LAYER = {**gpt2.LAYER, "qkv_proj": ("h.{0}.attn.q_attn h.{0}.attn.kv_attn", transpose)}
 

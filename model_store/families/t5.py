@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from backends.decoder import Attention, Decoder
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation
 

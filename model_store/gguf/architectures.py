@@ -13,9 +13,9 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder
 from model_store import families
-from model_store.checkpoint import Config
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint
-from model_store.weights import Source, Transform, halve_rotary, spread_rotary
 
 Fields = dict[str, Any]  # Any: config.json's
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf import architectures
 from model_store.gguf.architectures import Fields
 from model_store.gguf.reader import Header
-from model_store.tensor import Tensor
 
 KEYS = {
     "embedding_length": "hidden_size",

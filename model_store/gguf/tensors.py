@@ -7,11 +7,11 @@ import numpy as np
 
 from backends.decoder import Lazy, Quantized, Weight
 from backends.quantize import EXACT
+from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.weights import Canonical, transforms_of
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf.blocks import KINDS, Kind, dequantize, kept
 from model_store.gguf.reader import Header
-from model_store.tensor import Tensor
-from model_store.weights import Canonical, transforms_of
 
 PLAIN = KINDS[0]
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf.reader import Header
-from model_store.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, SentencePiece
-from model_store.special_tokens import AddedToken
-from model_store.tokenizer import QWEN_WORDS, Part, Parts, assemble, marked, segmentation, spacing
+from model_store.tokenizers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, SentencePiece
+from model_store.tokenizers.special_tokens import AddedToken
+from model_store.tokenizers.tokenizer import QWEN_WORDS, Part, Parts, assemble, marked, segmentation, spacing
 
 Files = dict[str, dict[str, Any]]  # Any: parsed JSON
 """Names of JSON files and what they hold."""

@@ -26,9 +26,9 @@ from tokenizer import FILE_SEP, SPECIAL
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from chatapp.completion import LONG_MATCH, SURE
+from chatapp.completion.complete import LONG_MATCH, SURE
 from chatapp.generation import Options
-from chatapp.selection import Wish, open_engine
+from chatapp.placement.selection import Wish, open_engine
 from model_store import Store
 
 Completer = Callable[[str, str], tuple[str, float]]

@@ -14,10 +14,10 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from chatapp.ranking import Score
-from chatapp.terminal import printable
+from chatapp.evaluation.ranking import Score
+from chatapp.text.printable import printable
 from chatapp.tui.answers.wrapping import Wrapped
-from chatapp.tui.removable import Removable
+from chatapp.tui.widgets.removable import Removable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widget import Widget
 
-from chatapp.ranking import ranked
+from chatapp.evaluation.ranking import ranked
 from chatapp.tui.answers.column import Column, logprob
 
 if TYPE_CHECKING:

@@ -17,17 +17,17 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
-from chatapp import comparing
+from chatapp.evaluation import compare
 from chatapp.generation import Delta, Token
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import Choice, Picker
 from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
-from chatapp.tui.ends_once import EndsOnce
-from chatapp.tui.keys import Keys
-from chatapp.units import milliseconds
+from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.widgets.ends_once import EndsOnce
 
-ORDERS = {"one after the other": comparing.one_after_another, "in turn": comparing.in_turn}
+ORDERS = {"one after the other": compare.one_after_another, "in turn": compare.in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
 SHARE = 0.03
 """Of the time, what the screen may take to show the answers: the rest is the models'."""
@@ -106,7 +106,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.taking_part: list[Way] = []
         self.texts: list[str] = []
         self.written: list[list[Token]] = []
-        self.results: list[comparing.Result] = []
+        self.results: list[compare.Result] = []
         self.pulse: Timer | None = None
         self.spent = 0.0
         """Processor time of this thread when the answers were last shown."""
@@ -150,9 +150,9 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
             self.picker.focus()
         else:
             await self.show_form()
-            await self.begin(comparing.Question(text, self.system, int(self.tokens.value)))
+            await self.begin(compare.Question(text, self.system, int(self.tokens.value)))
 
-    async def begin(self, question: comparing.Question) -> None:
+    async def begin(self, question: compare.Question) -> None:
         """Show a column for each and start the first."""
         self.taking_part = [self.ways[name] for name in self.picker.chosen]
         self.texts = [""] * len(self.taking_part)
@@ -169,7 +169,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         await self.mount(self.columns, before=self.table)
         self.columns.focus()
         self.running = Run(self.open_model, lambda: self.post_message(self.Arrived()), after=self.running)
-        self.running.compare(self.taking_part, question, ORDERS[self.order.value])
+        self.running.begin(self.taking_part, question, ORDERS[self.order.value])
         self.refresh_bindings()
         self.spent = time.thread_time()
         self.pulse = self.set_timer(0.05, self.flush)
@@ -190,7 +190,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         over = self.running.finished.is_set() or self.running.stopping.is_set()
         written: dict[int, list[Delta]] = {}
         for event in self.running.take():
-            if isinstance(event, comparing.Wrote):
+            if isinstance(event, compare.Wrote):
                 written.setdefault(event.index, []).append(event.delta)
             else:
                 self.show_written(self.columns, written)
@@ -223,7 +223,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
             parts += [(" p95 ", "$muted"), (milliseconds(p95), "$text")]
         column.note(Content.assemble(*parts), *column.notes[1:])
 
-    def show(self, columns: Columns, event: comparing.Event | Progressed | Warned) -> None:
+    def show(self, columns: Columns, event: compare.Event | Progressed | Warned) -> None:
         """One event that is no text."""
         match event:
             case Progressed(index, step, share):
@@ -231,14 +231,14 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
                 columns.columns[index].note(muted(printable(step)))
             case Warned(reason):
                 self.notify(f"{printable(reason)}; trying the next best.", severity="warning", markup=False)
-            case comparing.Opened(index, placement):
+            case compare.Opened(index, placement):
                 columns.columns[index].say("● reading", "accent")
                 columns.columns[index].note(Content(), muted(placement))
-            case comparing.Ended(index, result):
+            case compare.Ended(index, result):
                 self.results.append(result)
                 columns.columns[index].note(columns.columns[index].notes[0], muted(result.placement))
                 columns.finish(index, result.finish_reason)
-            case comparing.Failed(index, error):
+            case compare.Failed(index, error):
                 columns.fail(index, error)
 
     def end(self, columns: Columns) -> None:
@@ -246,8 +246,8 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.pulse = None
         columns.finish_all("cancelled")
         if self.results:
-            heads, rows = printable(comparing.figures(self.results)).split("\n", 1)
-            said = printable("\n".join(comparing.verdict(self.results)))
+            heads, rows = printable(compare.figures(self.results)).split("\n", 1)
+            said = printable("\n".join(compare.verdict(self.results)))
             self.table.update(Content.assemble((f"{heads}\n", "$muted"), rows))
             self.verdict.update(Content.assemble((said, "bold")))
             self.table.display = True

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 
 class Picker(Widget, can_focus=True):

@@ -10,7 +10,7 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Protocol
 
-from chatapp import comparing
+from chatapp.evaluation import compare
 
 Progress = Callable[[str, float], None]
 Warn = Callable[[str], None]
@@ -20,12 +20,12 @@ class Opened(Protocol):
     """A model that has been opened."""
 
     @property
-    def engine(self) -> comparing.Engine: ...
+    def engine(self) -> compare.Engine: ...
 
 
 OpenModel = Callable[[str, str | None, Progress, Warn], Opened]
 """Opens a model on a backend, or where it runs best; is given what to tell the progress and a fallback to."""
-Draw = Callable[[Sequence[comparing.Runner], comparing.Question], Generator[comparing.Event, None, None]]
+Draw = Callable[[Sequence[compare.Runner], compare.Question], Generator[compare.Event, None, None]]
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class Run(Thread):
     def __init__(self, open_model: OpenModel, on_end: Callable[[], object], after: Run | None = None) -> None:
         super().__init__(name="comparison", daemon=True)
         self.open_model, self.on_end, self.after = open_model, on_end, after
-        self.arrived: deque[comparing.Event | Progressed | Warned] = deque()
+        self.arrived: deque[compare.Event | Progressed | Warned] = deque()
         self.stopping, self.finished = Flag(), Flag()
 
-    def compare(self, ways: Sequence[Way], question: comparing.Question, draw: Draw) -> None:
+    def begin(self, ways: Sequence[Way], question: compare.Question, draw: Draw) -> None:
         """Begin."""
-        runners = [comparing.Runner(str(way), way.model, self.opener(index, way)) for index, way in enumerate(ways)]
+        runners = [compare.Runner(str(way), way.model, self.opener(index, way)) for index, way in enumerate(ways)]
         self.events = draw(runners, question)
         self.start()
 
-    def opener(self, index: int, way: Way) -> Callable[[], comparing.Engine]:
+    def opener(self, index: int, way: Way) -> Callable[[], compare.Engine]:
         """What opens one of the models, in the thread."""
 
         def report(step: str, share: float) -> None:
@@ -100,6 +100,6 @@ class Run(Thread):
         """Ask for the end; the thread closes the stream after the token it is computing."""
         self.stopping.set()
 
-    def take(self) -> list[comparing.Event | Progressed | Warned]:
+    def take(self) -> list[compare.Event | Progressed | Warned]:
         """What arrived since the last call."""
         return [self.arrived.popleft() for _ in range(len(self.arrived))]

@@ -6,7 +6,7 @@ import re
 
 from rich.cells import cell_len, chop_cells
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 TAB = " " * 4
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 from chatapp.tui.chat.reply import Ending
 from chatapp.tui.chat.writing import Writing
 from chatapp.tui.engines import Choice
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import Turn
+    from chatapp.conversation import Turn
     from chatapp.history import Kind, Message
     from chatapp.tui.prompt.prompt import Prompt
-    from chatapp.tui.vim_area import VimArea
+    from chatapp.tui.widgets.vim_area import VimArea
 
 BUSY = "The model is writing: esc stops it."
 
@@ -49,10 +49,10 @@ class Prompting(Writing):
     @cached_property
     def prompt(self) -> Prompt:
         """Where messages are typed; made when it is first wanted, for the first frame's sake."""
-        from chatapp import slash
+        from chatapp.commands import parse
         from chatapp.tui.prompt.prompt import Prompt
 
-        prompt = Prompt(past=self.past, commands=slash.table())
+        prompt = Prompt(past=self.past, commands=parse.table())
         prompt.busy = self.notebook.busy
         return prompt
 

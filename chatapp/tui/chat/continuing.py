@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 from chatapp.tui.chat.asking import BUSY, Prompting
-from chatapp.tui.chat.notebook import Notebook
+from chatapp.tui.chat.completion_page import Notebook
 from chatapp.tui.chat.versions import version
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import Turn
+    from chatapp.conversation import Turn
     from chatapp.generation import Token
     from chatapp.history import Message, Role
     from chatapp.tui.chat.reply import Ending
@@ -100,7 +100,7 @@ class Continuing(Prompting):
 
     def reached(self) -> Reached | None:
         """The reply that the text ends with, also where the end of it was taken back; or that fills the gap."""
-        from chatapp.dialogue.texts import beginning
+        from chatapp.conversation.texts import beginning
 
         if self.dialogue:
             self.dialogue.follow(self.notebook.text)

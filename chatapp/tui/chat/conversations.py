@@ -15,18 +15,18 @@ from textual.message import Message as Event
 from textual.screen import Screen
 from textual.timer import Timer
 
-from chatapp.errors import one_line
+from chatapp.text.errors import one_line
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.chat.reply import aside, ended
 from chatapp.tui.engines import Choice, Engines, Opening
+from chatapp.tui.errors import telling
 from chatapp.tui.start import Start
-from chatapp.tui.telling import telling
 
 if TYPE_CHECKING:
-    from chatapp.calibration import Measured
-    from chatapp.dialogue import Dialogue
+    from chatapp.conversation import Dialogue
     from chatapp.history import Conversation, History, Kind
-    from chatapp.measuring import Measuring
+    from chatapp.placement.calibration import Measured
+    from chatapp.placement.measuring import Measuring
     from chatapp.tui.chat.sidebar import Sidebar
 
 KEPT = 8
@@ -98,7 +98,7 @@ class Conversations(Screen[None]):
     def open_history(self) -> None:
         """The thread."""
         try:
-            import chatapp.dialogue  # noqa: F401  # so that the screen need not wait for it
+            import chatapp.conversation  # noqa: F401  # so that the screen need not wait for it
 
             self.post_message(self.Shelved(self.start.open_history()))
         except Exception as error:  # whatever the disk says belongs on the screen
@@ -106,7 +106,7 @@ class Conversations(Screen[None]):
 
     def catch_up(self) -> None:
         """The thread that tries again to save what could not be saved."""
-        from chatapp.tui.chat.leaving import catch_up
+        from chatapp.tui.chat.rescue import catch_up
 
         if not self.history:
             self.open_history()
@@ -161,7 +161,7 @@ class Conversations(Screen[None]):
         self, kind: Kind, choice: Choice, conversation: Conversation | None = None, *, kept: bool = True
     ) -> Dialogue:
         """The conversation behind a pane."""
-        from chatapp.dialogue import Dialogue, Setup
+        from chatapp.conversation import Dialogue, Setup
 
         setup = Setup(options=self.start.manner.options, system=self.start.manner.system)
         setup = Setup.of_json(conversation.setup) if conversation else setup
@@ -371,16 +371,16 @@ class Conversations(Screen[None]):
     def action_search(self) -> None:
         """Find words in all conversations."""
         if history := self.kept():
-            from chatapp.tui.chat import deeds
+            from chatapp.tui.chat import upkeep
 
-            deeds.search(self, history)
+            upkeep.search(self, history)
 
     def action_import(self) -> None:
         """Read conversations from a file."""
         if history := self.kept():
-            from chatapp.tui.chat import deeds
+            from chatapp.tui.chat import upkeep
 
-            deeds.ask_what(self, history)
+            upkeep.ask_what(self, history)
 
     def behind(self, act: Callable[[], str]) -> None:
         """Do in a thread what may take long, and show what came of it."""

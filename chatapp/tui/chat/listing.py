@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from chatapp.tui.chat import deeds
+from chatapp.tui.chat import upkeep
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.chat.sidebar import Sidebar
-from chatapp.tui.telling import telling
+from chatapp.tui.errors import telling
 
 if TYPE_CHECKING:
     from chatapp.tui.chat.conversations import Conversations
@@ -20,7 +20,7 @@ def show(screen: Conversations, sidebar: Sidebar) -> None:
         conversations, total = screen.history.page(sidebar.words, sidebar.limit) if screen.history else ((), 0)
         unkept = [pane for pane in reversed(screen.panes) if pane.begun and number(pane) < 0]
         if unkept:
-            from chatapp.dialogue.rescue import facts
+            from chatapp.conversation.rescue import facts
             from chatapp.history.text import has_words
 
             here = [replace(facts(pane.dialogue), id=number(pane)) for pane in unkept if pane.dialogue]
@@ -53,7 +53,7 @@ async def do(screen: Conversations, deed: str, conversation: int | None) -> None
         else:
             screen.notify("This conversation is not saved: it is only here, until you leave.")
     elif screen.history:
-        await deeds.do(screen, screen.history, deed, conversation)
+        await upkeep.do(screen, screen.history, deed, conversation)
 
 
 def number(pane: Pane) -> int:

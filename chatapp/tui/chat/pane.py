@@ -14,20 +14,20 @@ from textual.message import Message as Event
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
+from chatapp.text.units import count, milliseconds
 from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.continuing import Continuing
 from chatapp.tui.chat.welcome import Welcome
 from chatapp.tui.engines import Choice
 from chatapp.tui.opened import Opened
-from chatapp.units import count, milliseconds
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import Dialogue
+    from chatapp.conversation import Dialogue
     from chatapp.generation import Token
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
-    from chatapp.tui.chat.said import Said
+    from chatapp.tui.chat.message import Said
 
 
 class Pane(Continuing):
@@ -95,12 +95,12 @@ class Pane(Continuing):
     async def take_up(self, opened: Opened) -> None:
         """The model is open."""
         if self.kind == "chat" and self.begun and not opened.engine.can_chat:
-            from chatapp.steering import NO_TEMPLATE
+            from chatapp.commands.steering import NO_TEMPLATE
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))
         if self.dialogue and "think" in self.dialogue.setup.options and not opened.engine.can_switch_thinking:
-            from chatapp.manner import NO_SWITCH, without_thinking
+            from chatapp.conversation.manner import NO_SWITCH, without_thinking
 
             self.notify(NO_SWITCH.format(opened.name), markup=False)
             self.dialogue.change(without_thinking(self.dialogue.setup))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from chatapp.errors import one_line
-from chatapp.terminal import printable
+from chatapp.text.errors import one_line
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import WhenFull
+    from chatapp.conversation import WhenFull
     from chatapp.generation import Delta
 
 

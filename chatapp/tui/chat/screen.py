@@ -13,18 +13,18 @@ from textual.widget import Widget
 from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.conversations import Conversations
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.keys import Keys
+from chatapp.tui.errors import telling
+from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.lines import ACCEPT, HIDE, JobLine, OfferLine
 from chatapp.tui.start import Start
-from chatapp.tui.telling import telling
 
 if TYPE_CHECKING:
     from chatapp.history import Kind
-    from chatapp.jobs import Jobs
+    from chatapp.models.jobs.jobs import Jobs
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.app import ChatApp
-    from chatapp.tui.chat.notebook import Notebook
-    from chatapp.tui.chat.said import Deed
+    from chatapp.tui.chat.completion_page import Notebook
+    from chatapp.tui.chat.message import Deed
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -85,11 +85,11 @@ class ChatScreen(Conversations):
     @work(thread=True, group="offer")
     def look_for_offer(self) -> None:
         """Offer, quietly, what would help; nothing that goes wrong here matters."""
-        from chatapp.errors import one_line
-        from chatapp.tui.chat import stock
+        from chatapp.text.errors import one_line
+        from chatapp.tui.models import controller
 
         try:
-            found = stock.suggest(self)
+            found = controller.suggest(self)
         except Exception as error:
             if not one_line(error):
                 raise
@@ -105,15 +105,15 @@ class ChatScreen(Conversations):
 
     @on(OfferLine.Accepted)
     def pull_offered(self, message: OfferLine.Accepted) -> None:
-        from chatapp.tui.chat import stock
+        from chatapp.tui.models import controller
 
-        stock.accept(self, message.offer)
+        controller.accept(self, message.offer)
 
     @on(OfferLine.Hidden)
     def forget_offered(self, message: OfferLine.Hidden) -> None:
-        from chatapp.tui.chat import stock
+        from chatapp.tui.models import controller
 
-        stock.decline(self, message.offer)
+        controller.decline(self, message.offer)
 
     # Keys
 
@@ -165,7 +165,7 @@ class ChatScreen(Conversations):
 
     def action_answers(self) -> None:
         """Ask how many answers there are to be, and let the model write them."""
-        from chatapp.tui.chat.count_screen import CountScreen
+        from chatapp.tui.widgets.count_screen import CountScreen
 
         async def take(n: int | None) -> None:
             if n:
@@ -191,59 +191,59 @@ class ChatScreen(Conversations):
 
     def action_heat(self) -> None:
         """Show how sure the model was of each token."""
-        from chatapp.tui.chat import insights
+        from chatapp.tui.insight import controller
 
         self.pane.show_tip("")
         with telling(self):
-            insights.show_heat(self.pane, None)
+            controller.show_heat(self.pane, None)
 
     def on_columns_heat_wanted(self, message: Columns.HeatWanted) -> None:
-        from chatapp.tui.chat import insights
+        from chatapp.tui.insight import controller
 
         if self.pane.turn:
-            insights.show_heat(self.pane, self.pane.turn.replies[message.index], message.index)
+            controller.show_heat(self.pane, self.pane.turn.replies[message.index], message.index)
 
     def action_latencies(self) -> None:
         """Show the latency of each token."""
-        from chatapp.tui.chat import insights
+        from chatapp.tui.insight import controller
 
         with telling(self):
-            insights.show_latencies(self.pane, None)
+            controller.show_latencies(self.pane, None)
 
     async def action_sampling(self) -> None:
         """Show the drawer with the options, go there, or hide it."""
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        await tools.toggle_drawer(self)
+        await controller.toggle_drawer(self)
 
     def action_presets(self) -> None:
         """Choose options by name."""
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        tools.pick_preset(self)
+        controller.pick_preset(self)
 
     def action_system(self) -> None:
         """Choose the system prompt."""
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        tools.write_system_prompt(self)
+        controller.write_system_prompt(self)
 
     def action_models(self, downloading: bool = False) -> None:
         """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
-        from chatapp.tui.chat import stock
+        from chatapp.tui.models import controller
 
-        stock.show_models(self, downloading=downloading)
+        controller.show_models(self, downloading=downloading)
 
     def action_compare(self) -> None:
         """Let several models answer the same prompt."""
-        from chatapp.tui.chat import stock
+        from chatapp.tui.models import controller
 
         with telling(self):
-            stock.compare(self)
+            controller.compare(self)
 
     def action_message(self, deed: Deed) -> None:
         """Do something with the message that is marked, or with the last one that it can be done with."""
-        from chatapp.tui.chat.said import Said
+        from chatapp.tui.chat.message import Said
 
         marked, pane = self.focused, self.pane
         said = marked.said if isinstance(marked, Said) else pane.last_question if deed == "edit" else pane.last_answer
@@ -256,7 +256,7 @@ class ChatScreen(Conversations):
 
     def action_open(self) -> None:
         """Show the attachments of a message in full, or fold them: of the marked one, or the last that has some."""
-        from chatapp.tui.chat.said import Question
+        from chatapp.tui.chat.message import Question
 
         questions = [view for view in self.pane.query(Question) if view.folded]
         if not questions:
@@ -265,7 +265,7 @@ class ChatScreen(Conversations):
 
     async def action_version(self, step: int) -> None:
         """Show an older or newer version: of a message, or of what the model wrote last in a text."""
-        from chatapp.tui.chat.notebook import Notebook
+        from chatapp.tui.chat.completion_page import Notebook
 
         if self.pane.kind == "chat":
             self.action_message("older" if step < 0 else "newer")
@@ -296,7 +296,7 @@ class ChatScreen(Conversations):
 
     def action_jump(self) -> None:
         """Show a letter on each place; pressing it goes there."""
-        from chatapp.tui.comfort.jump import Jump
+        from chatapp.tui.keys.jump import Jump
 
         def go(target: Widget | None) -> None:
             if target:
@@ -306,7 +306,7 @@ class ChatScreen(Conversations):
 
     def jump_targets(self) -> list[Widget]:
         """Where one may want to go."""
-        from chatapp.tui.chat.said import Said
+        from chatapp.tui.chat.message import Said
 
         places = [self.pane.box, self.sidebar, self.drawer, self.pane.columns]
         said: list[Widget] = [*self.pane.query(Said)] if self.pane.kind == "chat" else []
@@ -342,19 +342,19 @@ class ChatScreen(Conversations):
         shell_screen.run(self, message)
 
     async def on_sampling_drawer_closed(self) -> None:
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        await tools.close_drawer(self)
+        await controller.close_drawer(self)
 
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        tools.choose_options(self, message.options)
+        controller.choose_options(self, message.options)
 
     def on_sampling_drawer_when_full_changed(self, message: SamplingDrawer.WhenFullChanged) -> None:
-        from chatapp.tui.chat import tools
+        from chatapp.tui.sampling import controller
 
-        tools.choose_when_full(self, message.value)
+        controller.choose_when_full(self, message.value)
 
     def on_sampling_drawer_presets_opened(self) -> None:
         self.action_presets()
@@ -362,16 +362,17 @@ class ChatScreen(Conversations):
     @on(Pane.Wanted)
     async def do_with_message(self, message: Pane.Wanted) -> None:
         """What takes more than one conversation."""
-        from chatapp.tui.chat import deeds, insights, steering
+        from chatapp.tui.chat import steering, upkeep
+        from chatapp.tui.insight import controller
 
         with telling(self):
             match message.deed:
                 case "fork" if history := self.kept():
-                    await deeds.fork(self, history, message.pane, message.said)
+                    await upkeep.fork(self, history, message.pane, message.said)
                 case "heat":
-                    insights.show_heat(message.pane, message.said)
+                    controller.show_heat(message.pane, message.said)
                 case "latencies":
-                    insights.show_latencies(message.pane, message.said)
+                    controller.show_latencies(message.pane, message.said)
                 case "copy":
                     steering.copy(self, message.said)
                 case "code":
@@ -379,6 +380,6 @@ class ChatScreen(Conversations):
 
     def shown(self, pane: Pane) -> None:
         if self.drawer:
-            from chatapp.tui.chat import tools
+            from chatapp.tui.sampling import controller
 
-            tools.show_setup(self)
+            controller.show_setup(self)

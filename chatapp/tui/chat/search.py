@@ -16,9 +16,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from chatapp.errors import one_line
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.text.errors import one_line
+from chatapp.text.printable import printable
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.history import Found

@@ -13,11 +13,11 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from chatapp import shell
-from chatapp.terminal import printable
-from chatapp.tui.chat.ask_line import AskLine
-from chatapp.tui.ends_once import EndsOnce
-from chatapp.tui.telling import telling
+from chatapp.conversation import shell
+from chatapp.text.printable import printable
+from chatapp.tui.errors import telling
+from chatapp.tui.widgets.ask_line import AskLine
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.tui.chat.screen import ChatScreen

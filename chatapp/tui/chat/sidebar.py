@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation

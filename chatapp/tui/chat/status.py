@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds
 from chatapp.tui.chat.figures import Figures, ceiling, strip
-from chatapp.units import milliseconds
 
 
 class Heading(Widget):

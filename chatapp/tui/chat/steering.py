@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chatapp import commands, slash
-from chatapp.errors import InputError
-from chatapp.generation.thinking import split
-from chatapp.tui.chat import deeds, stock, tools
-from chatapp.tui.chat.note_screen import NoteScreen
-from chatapp.tui.telling import telling
+from chatapp.commands import commands, parse
+from chatapp.generation.text.thinking import split
+from chatapp.text.errors import InputError
+from chatapp.tui.chat import upkeep
+from chatapp.tui.errors import telling
+from chatapp.tui.models import controller
+from chatapp.tui.sampling import controller as sampling
+from chatapp.tui.widgets.note_screen import NoteScreen
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import Dialogue
+    from chatapp.conversation import Dialogue
     from chatapp.history import Message
     from chatapp.tui.chat.screen import ChatScreen
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 async def obey(screen: ChatScreen, line: str) -> bool:
     """Do what a line says; whether it could be done, which is told where not."""
     with telling(screen):
-        command = slash.parse(line)
+        command = parse.parse(line)
         assert command is not None, "the prompt sends texts as messages"
         await do(screen, command)
         return True
@@ -33,12 +35,12 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
     match command:
         case commands.SetParameter(name, value):
             setup = opened(screen).setup
-            tools.choose_options(screen, {**setup.options, name: value})
-            tools.show_setup(screen)
+            sampling.choose_options(screen, {**setup.options, name: value})
+            sampling.show_setup(screen)
             screen.notify(f"{name} is {value!r} from the next answer on.", markup=False)
         case commands.SetSystem(text):
             opened(screen)
-            tools.choose_system(screen, text)
+            sampling.choose_system(screen, text)
         case commands.SetThinking(on):
             switch_thinking(screen, on)
         case commands.SetHistory(kept):
@@ -48,7 +50,7 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
         case commands.Show(what):
             screen.app.push_screen(NoteScreen(f"/show {what}", describe(screen, what)))
         case commands.Load(model):
-            await stock.use(screen, screen.start.open_store().get(model).name)
+            await controller.use(screen, screen.start.open_store().get(model).name)
         case commands.Models():
             screen.action_models()
         case commands.Save(title):
@@ -63,7 +65,7 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
         case commands.Help("shortcuts"):
             screen.app.run_worker(screen.app.run_action("help"))
         case commands.Help(about):
-            screen.app.push_screen(NoteScreen("Commands", slash.explain(about)))
+            screen.app.push_screen(NoteScreen("Commands", parse.explain(about)))
         case commands.Again():
             await pane.again()
         case commands.Continue():
@@ -80,13 +82,13 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
             take_preset(screen, name)
         case commands.Search(words):
             if history := screen.kept():
-                deeds.search(screen, history, words)
+                upkeep.search(screen, history, words)
         case commands.Import(path):
             if history := screen.kept():
-                deeds.bring_in(screen, history, path)
+                upkeep.bring_in(screen, history, path)
         case commands.Export(form, path):
             if history := screen.kept():
-                deeds.write(screen, history, number(screen), form, path)
+                upkeep.write(screen, history, number(screen), form, path)
 
 
 def opened(screen: ChatScreen) -> Dialogue:
@@ -98,13 +100,13 @@ def opened(screen: ChatScreen) -> Dialogue:
 
 def switch_thinking(screen: ChatScreen, on: bool) -> None:
     """Let the model think before it answers, or answer at once, where that can be switched."""
-    from chatapp.manner import THINKS, check_thinking
+    from chatapp.conversation.manner import THINKS, check_thinking
 
     if screen.pane.opened is None:
         raise InputError("the model is not open yet; try again in a moment")
     setup = opened(screen).setup
     check_thinking(screen.pane.opened.engine, screen.pane.opened.name, {"think": on})
-    tools.choose_options(screen, {**setup.options, "think": on})
+    sampling.choose_options(screen, {**setup.options, "think": on})
     screen.notify(THINKS[on])
 
 
@@ -130,7 +132,7 @@ def copy(screen: ChatScreen, said: Message, block: int | None = None) -> None:
     if block is None:
         screen.app.copy(split(said.text).answer if said.role == "assistant" else said.text)
         return
-    from chatapp.clipboard import code_blocks
+    from chatapp.text.clipboard import code_blocks
 
     blocks = code_blocks(split(said.text).answer)
     if not 0 < block <= len(blocks):
@@ -140,7 +142,7 @@ def copy(screen: ChatScreen, said: Message, block: int | None = None) -> None:
 
 def copy_code(screen: ChatScreen, said: Message) -> None:
     """Copy a block of code; of several, the last one."""
-    from chatapp.clipboard import code_blocks
+    from chatapp.text.clipboard import code_blocks
 
     if blocks := code_blocks(split(said.text).answer):
         screen.app.copy(blocks[-1].code)
@@ -153,19 +155,19 @@ def copy_code(screen: ChatScreen, said: Message) -> None:
 def take_preset(screen: ChatScreen, name: str) -> None:
     """Take the options of a preset, or let the user choose one."""
     if not name:
-        return tools.pick_preset(screen)
-    from chatapp import presets
+        return sampling.pick_preset(screen)
+    from chatapp.settings import presets
 
     found = presets.find(screen.start.home / "presets.toml", name)
-    if there := tools.ready(screen):
-        tools.choose_options(screen, found.over(there[1].setup.options))
-        tools.show_setup(screen)
+    if there := sampling.ready(screen):
+        sampling.choose_options(screen, found.over(there[1].setup.options))
+        sampling.show_setup(screen)
         screen.notify(f"Answers are {found.name} from now on.", markup=False)
 
 
 def describe(screen: ChatScreen, what: commands.What) -> str:
     """What /show shows."""
-    from chatapp import steering
+    from chatapp.commands import steering
 
     setup, pane = opened(screen).setup, screen.pane
     if not pane.opened:

@@ -9,9 +9,9 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from chatapp.generation.thinking import split
-from chatapp.terminal import printable
-from chatapp.units import duration, milliseconds
+from chatapp.generation.text.thinking import split
+from chatapp.text.printable import printable
+from chatapp.text.units import duration, milliseconds
 
 if TYPE_CHECKING:
     from chatapp.generation import Delta
@@ -44,7 +44,7 @@ class Thought(Static):
 
     def show(self) -> None:
         """Paint it anew."""
-        from chatapp.markdown import cut
+        from chatapp.text.markdown import cut
 
         self.display = bool(self.thinking)
         time = duration(self.seconds) if self.seconds >= 1 else milliseconds(self.seconds)

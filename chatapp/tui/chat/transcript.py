@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from chatapp.tui.chat.said import Answer, Question, Said
+from chatapp.tui.chat.message import Answer, Question, Said
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -57,7 +57,7 @@ class Transcript(VerticalScroll):
     def shared_parser(self) -> MarkdownIt:
         """One parser for all answers: appending would make a new one each time."""
         if self.parser is None:
-            from chatapp import markdown
+            from chatapp.text import markdown
 
             self.parser = markdown.parser()
         return self.parser
@@ -97,7 +97,7 @@ class Transcript(VerticalScroll):
 
     async def begin(self, reply: Message, branch: Sequence[Message]) -> None:
         """Show a question and make room for its answer."""
-        from chatapp.markdown import Tame
+        from chatapp.text.markdown import Tame
 
         await self.show([message for message in branch if message.id != reply.id])
         self.answer = Answer(reply, self.shared_parser, tame=Tame())

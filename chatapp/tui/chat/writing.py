@@ -12,16 +12,16 @@ from textual.containers import Vertical
 from textual.message import Message as Event
 from textual.timer import Timer
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
+from chatapp.tui.chat.completion_page import Notebook
 from chatapp.tui.chat.figures import Figures
-from chatapp.tui.chat.notebook import Notebook
 from chatapp.tui.chat.reply import Ending, Reply, ending
 from chatapp.tui.chat.status import Heading, StatusLine
 from chatapp.tui.engines import Choice
-from chatapp.tui.telling import telling
+from chatapp.tui.errors import telling
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import Dialogue, Turn
+    from chatapp.conversation import Dialogue, Turn
     from chatapp.generation import Token
     from chatapp.history import Kind
     from chatapp.tui.answers.columns import Columns
@@ -153,7 +153,7 @@ class Writing(Vertical):
         """How much of the context the conversation takes, as its last answer was measured."""
         branch = self.dialogue.branch() if self.dialogue else ()
         if self.dialogue and (last := next((one for one in reversed(branch) if one.role == "assistant"), None)):
-            from chatapp.measurements import Answer
+            from chatapp.evaluation.measurements import Answer
 
             found = Answer.of(last.usage)  # of several answers it has the tokens of all
             tokens = len(self.dialogue.tokens(last.id)) or found.completion_tokens or 0

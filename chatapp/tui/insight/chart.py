@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from chatapp.generation.delta import percentile
-from chatapp.units import milliseconds
+from chatapp.text.units import milliseconds
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LEFT, RIGHT = 9, 16

@@ -14,8 +14,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
+from chatapp.evaluation.measurements import UNLIKELY, certainty
 from chatapp.generation.delta import Alternative, Token
-from chatapp.measurements import UNLIKELY, certainty
 from chatapp.tui.insight.panel import TokenPanel
 from chatapp.tui.insight.shades import NAMES
 from chatapp.tui.insight.text import HeatText, looks

@@ -9,9 +9,9 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from chatapp.generation.delta import Token
-from chatapp.tui.ends_once import EndsOnce
 from chatapp.tui.insight.heat import HeatView
-from chatapp.tui.keys import Keys
+from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 PAUSE = 0.2
 """Seconds between two looks at an answer that grows."""

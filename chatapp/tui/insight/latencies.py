@@ -16,14 +16,14 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from chatapp.measurements import Answer, Form, MeasurementsError, free_path, save
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.evaluation.measurements import Answer, Form, MeasurementsError, free_path, save
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds, size
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
 from chatapp.tui.insight.table import MISSING, TokenTable
-from chatapp.tui.keys import Keys
-from chatapp.tui.removable import Removable
-from chatapp.units import milliseconds, size
+from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.removable import Removable
 
 
 def seconds(value: float | None) -> str:

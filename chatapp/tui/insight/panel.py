@@ -12,10 +12,10 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from chatapp.evaluation.measurements import probability
 from chatapp.generation.delta import Token
-from chatapp.measurements import probability
+from chatapp.text.units import milliseconds
 from chatapp.tui.insight.wrapping import label
-from chatapp.units import milliseconds
 
 BEFORE = 4
 """Lines above the first alternative."""

@@ -16,11 +16,11 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from chatapp.measurements import Step
+from chatapp.evaluation.measurements import Step
+from chatapp.text.units import milliseconds
 from chatapp.tui.insight.panel import bar, named, percent
 from chatapp.tui.insight.shades import painted
 from chatapp.tui.insight.wrapping import label
-from chatapp.units import milliseconds
 
 MISSING = "–"
 LONGEST = 32

@@ -16,8 +16,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from chatapp.evaluation.measurements import UNLIKELY_LOGPROB
 from chatapp.generation.delta import Token
-from chatapp.measurements import UNLIKELY_LOGPROB
 from chatapp.tui.insight.shades import painted, shades, step
 from chatapp.tui.insight.wrapping import Flow
 

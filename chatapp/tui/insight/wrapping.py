@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, split_graphemes
 
-from chatapp.terminal import LONGEST_RUN, printable
+from chatapp.text.printable import LONGEST_RUN, printable
 
 NOTHING = "◦"
 """Stands for a token that adds no text, or none that can be seen."""
@@ -19,7 +19,7 @@ TAB = "→   "
 
 def label(text: str) -> str:
     """A token in one line of a list: spaces and newlines can be seen, and so can what has no looks."""
-    from chatapp.measurements import escaped
+    from chatapp.evaluation.measurements import escaped
 
     counted = re.sub(" {4,}", lambda run: f"␣×{len(run[0])}", printable(text))
     shown = counted.replace(" ", "␣").replace("\n", NEWLINE).replace("\t", "→")

@@ -13,10 +13,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.text.printable import printable
+from chatapp.text.units import count, size
 from chatapp.tui.models.columns import labelled
-from chatapp.units import count, size
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 WIDTH = 76
 EDGES = 6

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
 
-from chatapp.terminal import printable
-from chatapp.units import count, duration, percent, size
+from chatapp.text.printable import printable
+from chatapp.text.units import count, duration, percent, size
 
 if TYPE_CHECKING:
-    from chatapp.job import Job
-    from chatapp.shelf import Row
+    from chatapp.models.catalogue import Row
+    from chatapp.models.jobs.job import Job
 
 Part = tuple[str, str]
 """A text and its style."""

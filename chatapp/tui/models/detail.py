@@ -10,15 +10,15 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
+from chatapp.text.units import count, milliseconds, size
 from chatapp.tui.models.columns import BADGES, FITS, Part, about, labelled, speed
-from chatapp.units import count, milliseconds, size
 
 if TYPE_CHECKING:
-    from chatapp.calibration import Measured
-    from chatapp.job import Job
-    from chatapp.shelf import Row
-    from chatapp.shelf_details import Details
+    from chatapp.models.catalogue import Row
+    from chatapp.models.details import Details
+    from chatapp.models.jobs.job import Job
+    from chatapp.placement.calibration import Measured
 
 FITTING = {"well": "well", "tight": "tightly", "no": "not"}
 STATES = {

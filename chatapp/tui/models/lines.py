@@ -12,12 +12,12 @@ from textual.reactive import reactive
 from textual.style import Style
 from textual.widget import Widget
 
-from chatapp.terminal import printable
-from chatapp.units import duration, percent, size
+from chatapp.text.printable import printable
+from chatapp.text.units import duration, percent, size
 
 if TYPE_CHECKING:
-    from chatapp.job import Job
-    from chatapp.offer import Offer
+    from chatapp.models.jobs.job import Job
+    from chatapp.models.suggestion import Offer
 
 ACCEPT, HIDE = "f8", "f9"
 """Keys that a box of text leaves alone."""

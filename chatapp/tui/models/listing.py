@@ -18,8 +18,8 @@ from textual.visual import Visual
 from chatapp.tui.models.columns import Layout, heads, layout, line
 
 if TYPE_CHECKING:
-    from chatapp.job import Job
-    from chatapp.shelf import Row
+    from chatapp.models.catalogue import Row
+    from chatapp.models.jobs.job import Job
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from textual.message import Message
 from textual.screen import Screen
 
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 Result = TypeVar("Result")
 Found = TypeVar("Found")
@@ -44,7 +44,7 @@ class Reading(EndsOnce, Screen[Result]):
             try:
                 found = get()
             except Exception as error:  # told if its message is for the user
-                from chatapp.errors import one_line
+                from chatapp.text.errors import one_line
 
                 if not (text := one_line(error)):
                     raise

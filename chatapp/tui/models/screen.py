@@ -14,10 +14,10 @@ from textual.containers import Container
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from chatapp.job import Job, Kind
-from chatapp.jobs import Jobs
-from chatapp.terminal import printable
-from chatapp.tui.keys import Keys
+from chatapp.models.jobs.job import Job, Kind
+from chatapp.models.jobs.jobs import Jobs
+from chatapp.text.printable import printable
+from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.entry import Entry
@@ -26,8 +26,8 @@ from chatapp.tui.models.reading import Reading
 from chatapp.tui.models.sections import Shelf, about_machine, possible, sections, unlisted
 
 if TYPE_CHECKING:
-    from chatapp.shelf import Machine, Row
-    from chatapp.shelf_details import Details
+    from chatapp.models.catalogue import Machine, Row
+    from chatapp.models.details import Details
 
 WIDE = 116
 """Columns from which the page about a model stands beside the list."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
+from chatapp.text.units import size
 from chatapp.tui.models.listing import Section
-from chatapp.units import size
 
 if TYPE_CHECKING:
-    from chatapp.job import Job
-    from chatapp.shelf import Machine, Row
-    from chatapp.shelf_details import Details
+    from chatapp.models.catalogue import Machine, Row
+    from chatapp.models.details import Details
+    from chatapp.models.jobs.job import Job
 
 NEEDS = {
     "use": ("here", "absent", "stopped", "elsewhere"),
@@ -67,7 +67,7 @@ def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) 
 
 def unlisted(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Row]:
     """The models that are being pulled, or are to be, and that no list has."""
-    from chatapp.shelf import Row
+    from chatapp.models.catalogue import Row
 
     names = {row.name for row in rows}
     for job in jobs:

@@ -8,10 +8,10 @@ from textual.binding import Binding
 from textual.document._document import EditResult, Selection
 from textual.document._edit import Edit
 
-from chatapp.attachments import Attachment, mentions
-from chatapp.terminal import pasted
+from chatapp.conversation.attachments import Attachment, mentions
+from chatapp.text.printable import pasted
 from chatapp.tui.prompt.pastes import Pastes
-from chatapp.tui.vim_area import VimArea
+from chatapp.tui.widgets.vim_area import VimArea
 
 FENCE = '"""'
 """Begins and ends a message in which enter is a new line."""

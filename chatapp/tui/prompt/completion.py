@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from chatapp.attachments import Candidate, mention, rank
+from chatapp.conversation.attachments import Candidate, mention, rank
+from chatapp.text.units import size
 from chatapp.tui.prompt.popup import ROWS, Choice
-from chatapp.units import size
 
 Commands = Sequence[tuple[str, str]]
 """Names, perhaps with arguments after them, and what the commands do."""

@@ -14,10 +14,10 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets.text_area import Location
 
-from chatapp import attachments, shell
-from chatapp.attachments import Attachment, Scan
-from chatapp.errors import InputError
-from chatapp.terminal import pasted, printable
+from chatapp.conversation import attachments, shell
+from chatapp.conversation.attachments import Attachment, Scan
+from chatapp.text.errors import InputError
+from chatapp.text.printable import pasted, printable
 from chatapp.tui.prompt import completion
 from chatapp.tui.prompt.box import Box
 from chatapp.tui.prompt.completion import Commands

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
-    from chatapp.generation.preview import Candidate, Preview
+    from chatapp.generation.decoding.preview import Candidate, Preview
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 SPACES = str.maketrans({" ": "·", "\n": "⏎", "\t": "⇥"})

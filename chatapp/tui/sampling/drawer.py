@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from chatapp.generation import OptionError, Options
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import (
     FIELDS,
@@ -29,8 +29,8 @@ from chatapp.tui.sampling.looking import Look, Looking
 from chatapp.tui.sampling.rows import LABEL, row, slider
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import WhenFull
-    from chatapp.generation.preview import Preview
+    from chatapp.conversation import WhenFull
+    from chatapp.generation.decoding.preview import Preview
 
 
 class SamplingDrawer(Widget, can_focus=True):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from chatapp.generation import OptionError
 
 if TYPE_CHECKING:
-    from chatapp.dialogue import WhenFull
+    from chatapp.conversation import WhenFull
 
 Kind = Literal["number", "seed", "lines", "choice"]
 

@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.text.printable import printable
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 
 class LinesScreen(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from chatapp.errors import one_line
-from chatapp.terminal import printable
+from chatapp.text.errors import one_line
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.generation import Options
-    from chatapp.generation.preview import Preview
+    from chatapp.generation.decoding.preview import Preview
 
 Look = Callable[["Options"], "Preview | None"]
 """What some options make of the next token; None where there is nothing to preview. It may take its time."""

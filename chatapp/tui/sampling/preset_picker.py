@@ -16,17 +16,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from chatapp import presets
 from chatapp.generation import Options
-from chatapp.presets import Preset, PresetError
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.settings import presets
+from chatapp.settings.presets import Preset, PresetError
+from chatapp.text.printable import printable
 from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import FIELDS
 from chatapp.tui.sampling.looking import Look, Looking
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
-    from chatapp.generation.preview import Preview
+    from chatapp.generation.decoding.preview import Preview
 
 KEYS = (
     "[@click=screen.apply]enter[/] apply  [@click=screen.name('save')]s[/] save as  "

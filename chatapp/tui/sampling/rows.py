@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.content import Content
 
-from chatapp.terminal import printable
+from chatapp.text.printable import printable
 from chatapp.tui.sampling.fields import Field
 
 LABEL, VALUE = 13, 8

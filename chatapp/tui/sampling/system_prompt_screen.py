@@ -14,10 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from chatapp import system_prompts
-from chatapp.system_prompts import Entry, SystemPromptError
-from chatapp.terminal import printable
-from chatapp.tui.ends_once import EndsOnce
+from chatapp.settings import system_prompts
+from chatapp.settings.system_prompts import Entry, SystemPromptError
+from chatapp.text.printable import printable
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "

@@ -1,0 +1,167 @@
+"""Run a decoder that others exported as a Core ML package: its states keep the text, or it is read anew each time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from backends import Placement, Top, check_call, check_parents, check_rewind
+from backends.coreml import contract
+from backends.coreml.contract import Array, Contract
+from backends.coreml.inputs import MASKED
+from backends.coreml.rows import StateRow
+from backends.coreml.runtime import Function, Functions, export_runtime
+from backends.coreml.session import failures
+from backends.prebuilt import PRECISION, Facts, Prebuilt
+
+CHUNK = 64
+"""Tokens of a prompt that are read at once, at most: the logits of all of them are made."""
+
+
+class Row(Protocol):
+    """One row of tokens, and how it grows."""
+
+    def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
+        """Put `tokens` (n,) at position `start`, and return the logits (last, vocab) of the last ones."""
+
+    def copy(self, length: int) -> "Row":
+        """A row of its own with the same first `length` tokens."""
+
+
+class Caller:
+    """Calls a package's function."""
+
+    def __init__(self, contract: Contract, function: Function):
+        self.contract, self.function = contract, function
+
+    def call(self, tokens: np.ndarray, start: int, wanted: int, row: StateRow | None = None) -> np.ndarray:
+        """The logits (n or 1, vocab) of `tokens` (n,) at position `start`, or of the one that is wanted."""
+        count = max(len(tokens), self.contract.shortest)
+        given = {
+            name: values(one, tokens, start=start, count=count, wanted=wanted)
+            for name, one in self.contract.inputs.items()
+        }
+        with failures():
+            found = row.step(self.function, given, start, count) if row else self.function.predict(given)
+        logits = np.asarray(found[self.contract.logits], np.float32).reshape(-1, self.contract.vocab_size)
+        return logits[: len(tokens)]
+
+
+def values(one: Array, tokens: np.ndarray, *, start: int, count: int, wanted: int) -> np.ndarray:
+    """What an input is given for `tokens` (n,) at position `start`, padded to `count` of them."""
+    total, keys = start + len(tokens), one.last[0] if one.fixed else start + count
+    positions = np.arange(start, start + count)
+    if one.role == "tokens":
+        found = np.concatenate([tokens, np.zeros(count - len(tokens), tokens.dtype)])[None]
+    elif one.role == "wanted":
+        found = np.array([wanted])
+    elif one.role == "positions":
+        found = (positions[:1] if one.last == (1, 1) else positions).reshape([1] * (len(one.sizes) - 1) + [-1])
+    elif len(one.sizes) == 2:
+        found = (np.arange(keys) < total)[None]
+    else:
+        found = np.where(np.arange(keys) <= positions[:, None], 0, MASKED)[None, None]
+    return np.ascontiguousarray(found, np.int32 if one.whole_numbers else np.float32)
+
+
+class Kept:
+    """A row whose keys and values are states of the runtime."""
+
+    def __init__(self, caller: Caller, row: StateRow):
+        self.caller, self.row = caller, row
+
+    def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
+        contract, count, at = self.caller.contract, len(tokens), 0
+        found = np.empty((0, contract.vocab_size), np.float32)
+        while at < count:
+            size = min(contract.longest, max(CHUNK, contract.shortest))
+            if not contract.every:  # so that each token with logits ends a call
+                size = min(size, max(1, count - last - at + 1))
+            part = tokens[at : at + size]
+            found = np.concatenate([found, self.caller.call(part, start + at, len(part) - 1, self.row)])[-last:]
+            at += len(part)
+        return found
+
+    def copy(self, length: int) -> "Kept":
+        return Kept(self.caller, self.row.copy(length))
+
+
+class Repeated:
+    """A row that is read anew, all of it, for every token that is appended."""
+
+    def __init__(self, caller: Caller, tokens: np.ndarray):
+        self.caller, self.tokens = caller, tokens
+
+    def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
+        whole = np.concatenate([self.tokens[:start], tokens])
+        total = len(whole)
+        if self.caller.contract.every:
+            logits = self.caller.call(whole, 0, total - 1)[-last:]
+        else:
+            ends = range(total - last + 1, total + 1)
+            logits = np.concatenate([self.caller.call(whole[:end], 0, end - 1) for end in ends])
+        self.tokens = whole
+        return logits
+
+    def copy(self, length: int) -> "Repeated":
+        return Repeated(self.caller, self.tokens[:length])
+
+
+class PrebuiltSession:
+    """An exported decoder; every row is called by itself."""
+
+    whole_prompts = False
+    top: Top | None = None
+
+    def __init__(self, foreign: Prebuilt, function: Function, *, device: str):
+        found = contract.read(Path(foreign.graph))
+        self.caller = Caller(found, function)
+        self.context_length, self.vocab_size = min(foreign.context_length, found.capacity), found.vocab_size
+        self.placement = Placement("coreml", device, PRECISION)
+        self.length = 0
+        self.rows: list[Row] = []
+
+    @property
+    def batch(self) -> int:
+        return len(self.rows) if self.length else 0
+
+    def new_row(self) -> Row:
+        """An empty row."""
+        function, states = self.caller.function, self.caller.contract.states
+        if not states:
+            return Repeated(self.caller, np.empty(0, np.int64))
+        with failures():
+            return Kept(self.caller, StateRow(Functions(function, function), states))
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        if batch != len(self.rows):
+            self.rows = [self.new_row() for _ in range(batch)]
+        logits = [row.extend(each, self.length, last) for row, each in zip(self.rows, tokens, strict=True)]
+        self.length += count
+        return np.stack(logits)
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        self.length = length
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.rows = [
+            self.rows[parent].copy(self.length) if parent in parents[:i] else self.rows[parent]
+            for i, parent in enumerate(parents)
+        ]
+
+
+def open_session(foreign: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:
+    """A session on a package, which is compiled to `folder` the first time; where it runs nobody confirms."""
+    function = export_runtime(module).open_export(Path(foreign.graph), folder, device)
+    return PrebuiltSession(foreign, function, device=f"{device} (not confirmed)")
+
+
+def inspect(foreign: Prebuilt) -> Facts:
+    """What an export tells; raises BackendError where it cannot be run."""
+    found = contract.read(Path(foreign.graph))
+    return Facts(found.parameters, found.vocab_size, found.capacity)

@@ -1,0 +1,109 @@
+"""Run a decoder that optimum or transformers.js exported: its caches go in as inputs and come out as outputs."""
+
+import re
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
+from backends.onnx.session import ALONE, open_runtime
+from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
+
+PAST = re.compile(r"past_key_values\.(\d+)\.(key|value)")
+REQUIRED = {"input_ids"}
+KNOWN = {"attention_mask", "position_ids", "use_cache_branch", "num_logits_to_keep"}
+TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+class PrebuiltSession:
+    """An exported decoder."""
+
+    whole_prompts = False
+    top: Top | None = None
+
+    def __init__(self, foreign: Prebuilt):
+        graph = Path(foreign.graph)
+        self.runtime = open_runtime(graph, ALONE)
+        inputs = {one.name: one for one in self.runtime.get_inputs()}
+        self.past = {name: one for name, one in inputs.items() if PAST.fullmatch(name)}
+        check_inputs(graph, set(inputs) - set(self.past), REQUIRED, KNOWN)
+        outputs = {one.name: one for one in self.runtime.get_outputs()}
+        self.presents = [name.replace("past_key_values", "present") for name in self.past]
+        if not self.past or not {"logits", *self.presents} <= outputs.keys():
+            raise BackendError(
+                f"{graph} has no caches (past_key_values, present): it cannot go on where a text was left; take an "
+                "export with a cache (text-generation-with-past)"
+            )
+        for name, one in self.past.items():
+            if one.type not in TYPES or len(one.shape) != 4 or not all(isinstance(one.shape[i], int) for i in (1, 3)):
+                raise BackendError(f"{graph} has the cache {name} of {one.type} {one.shape}, which is not supported")
+        if not isinstance(outputs["logits"].shape[-1], int):
+            raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
+        self.inputs = set(inputs)
+        self.context_length, self.vocab_size = foreign.context_length, outputs["logits"].shape[-1]
+        self.placement = Placement("onnx", "cpu", PRECISION)
+        self.length = self.rows = 0
+        self.cache: list[onnxruntime.OrtValue] = []
+
+    @property
+    def batch(self) -> int:
+        return self.rows if self.length else 0
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
+        if not self.length:
+            self.cache = [
+                wrap(np.zeros((batch, one.shape[1], 0, one.shape[3]), TYPES[one.type])) for one in self.past.values()
+            ]
+        total = self.length + count
+        given = {
+            "input_ids": np.ascontiguousarray(tokens, np.int64),
+            "attention_mask": np.ones((batch, total), np.int64),
+            "position_ids": np.tile(np.arange(self.length, total), (batch, 1)),
+            "use_cache_branch": np.array([True]),
+            "num_logits_to_keep": np.array(last),
+        }
+        feeds = {name: wrap(values) for name, values in given.items() if name in self.inputs}
+        feeds |= dict(zip(self.past, self.cache, strict=True))
+        try:
+            logits, *self.cache = self.runtime.run_with_ort_values(["logits", *self.presents], feeds)
+        except Exception as error:  # onnxruntime has no base class of its own errors
+            raise BackendError(f"ONNX Runtime failed: {error}") from error
+        self.length, self.rows = total, batch
+        return np.asarray(logits.numpy()[:, -last:], np.float32)
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        if length < self.length:
+            self.change(np.s_[:, :, :length])
+        self.length = length
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.change(np.s_[list(parents)])
+        self.rows = len(parents)
+
+    def change(self, part: object) -> None:
+        """Keep a part of every cache."""
+        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
+        self.cache = [wrap(np.ascontiguousarray(value.numpy()[part])) for value in self.cache]
+
+
+def inspect(foreign: Prebuilt) -> Facts:
+    """What an export tells; raises BackendError where it cannot be run."""
+    import onnx
+
+    session = PrebuiltSession(foreign)
+    graph = onnx.load(foreign.graph, load_external_data=False).graph
+    sizes = {one.name: prod(one.dims) for one in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "MatMulNBits":  # two and more weights to a byte
+            how = {one.name: one.i for one in node.attribute}
+            sizes[node.input[1]] = how["N"] * how["K"]
+            sizes |= {name: 0 for name in node.input[2:4]}
+    return Facts(sum(sizes.values()), session.vocab_size)

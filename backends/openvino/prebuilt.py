@@ -1,0 +1,106 @@
+"""Run a decoder that optimum-intel or OpenVINO's own repositories exported: its caches are states of the runtime."""
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import openvino
+
+from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
+from backends.openvino.runtime import reason
+from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
+
+REQUIRED = {"input_ids", "attention_mask", "beam_idx"}
+KNOWN = {"position_ids"}
+SMALL = 1024
+"""Numbers up to which a constant counts as no weight."""
+
+
+class PrebuiltSession:
+    """An exported decoder. What is rewound stays in the runtime's cache, hidden by the mask."""
+
+    whole_prompts = False
+    top: Top | None = None
+
+    def __init__(self, foreign: Prebuilt, device: str):
+        graph = Path(foreign.graph)
+        try:
+            core = openvino.Core()
+            model = core.read_model(graph)
+        except Exception as error:  # openvino raises RuntimeError, and others
+            raise BackendError(f"OpenVINO cannot read {graph}: {reason(error)}") from error
+        known = REQUIRED | KNOWN
+        self.inputs = {min(known & port.get_names(), default=port.any_name) for port in model.inputs}
+        check_inputs(graph, self.inputs, REQUIRED, KNOWN)
+        if not model.get_sinks() or "logits" not in {name for port in model.outputs for name in port.get_names()}:
+            raise BackendError(f"{graph} has no states or no logits; export it with --task text-generation-with-past")
+        width = model.output("logits").get_partial_shape()[-1]
+        if width.is_dynamic:
+            raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
+        try:
+            self.request = core.compile_model(model, device, properties(device)).create_infer_request()
+        except Exception as error:  # openvino raises RuntimeError, and others
+            raise BackendError(f"OpenVINO cannot load {graph} on {device}: {reason(error)}") from error
+        self.context_length, self.vocab_size = foreign.context_length, int(width.get_length())
+        self.placement = Placement("openvino", device.lower(), PRECISION)
+        self.length = 0
+        self.seen = np.empty(0, np.int64)
+        """For every token in the runtime's cache, whether it still counts."""
+        self.parents = np.zeros(1, np.int32)
+        """The row of the runtime's cache that each row continues."""
+
+    @property
+    def batch(self) -> int:
+        return len(self.parents) if self.length else 0
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        if not self.length:
+            self.request.reset_state()
+            self.seen, self.parents = self.seen[:0], np.arange(batch, dtype=np.int32)
+        seen = np.concatenate([self.seen, np.ones(count, np.int64)])
+        total = self.length + count
+        given = {
+            "input_ids": np.ascontiguousarray(tokens, np.int64),
+            "attention_mask": np.tile(seen, (batch, 1)),
+            "position_ids": np.tile(np.arange(self.length, total), (batch, 1)),
+            "beam_idx": self.parents,
+        }
+        try:
+            for name in self.inputs:
+                self.request.set_tensor(name, openvino.Tensor(given[name]))
+            self.request.infer()
+        except Exception as error:  # openvino raises RuntimeError, and others
+            raise BackendError(f"OpenVINO failed: {reason(error)}") from error
+        self.seen, self.length, self.parents = seen, total, np.arange(batch, dtype=np.int32)
+        return np.asarray(self.request.get_tensor("logits").data[:, -last:], np.float32)
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length)
+        visible = np.flatnonzero(self.seen)
+        self.seen[visible[length:]] = 0
+        self.length = length
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.parents = self.parents[list(parents)]
+
+
+def properties(device: str) -> dict[str, str]:
+    """How a device should compute: on a processor as `runtime.properties` has it for 16-bit weights and states."""
+    chosen = {"PERFORMANCE_HINT": "LATENCY"}
+    exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
+    return chosen | (exact if device == "CPU" else {})
+
+
+def inspect(foreign: Prebuilt) -> Facts:
+    """What an export tells; raises BackendError where it cannot be run."""
+    session = PrebuiltSession(foreign, "CPU")
+    weights = (
+        prod(node.get_output_shape(0))
+        for node in openvino.Core().read_model(foreign.graph).get_ops()
+        if node.get_type_name() == "Constant"
+    )
+    return Facts(sum(size for size in weights if size > SMALL), session.vocab_size)

@@ -1,0 +1,88 @@
+"""`chatapp` and `chatapp chat`: the screen, or plain lines where that is wanted or the terminal can do no more."""
+
+import gc
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chatapp.conversation.manner import Manner, check_thinking
+from chatapp.settings import settings
+from chatapp.text.errors import InputError
+
+if TYPE_CHECKING:
+    from chatapp.generation import Engine
+    from chatapp.placement.selection import Wish
+
+DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
+
+
+def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
+    """Open the screen, or talk line by line, with this model or the one in the settings."""
+    chosen = settings.read()
+    if plain:
+        return talk(model or chosen.model, manner)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'import numpy as'")
+    if os.environ.get("TERM") == "dumb":
+        print(DUMB, file=sys.stderr, flush=True)
+        return talk(model or chosen.model, manner)
+    gc.disable()  # until the first frame, which comes a tenth sooner
+    from chatapp.tui.keys.typed_ahead import typed_ahead
+
+    with typed_ahead() as ahead:
+        from chatapp.tui import app, users
+
+        app.run(users.start(model or "", manner), ahead)
+    return 0
+
+
+def talk(model: str, manner: Manner) -> int:
+    """Talk in plain lines."""
+    from chatapp.cli import repl as plain
+    from chatapp.cli import run
+    from chatapp.cli.printing import Form, note
+    from chatapp.commands.steering import Outside, Steering
+    from chatapp.conversation import Setup
+    from chatapp.conversation.talk import Talk
+    from chatapp.placement.measuring import measuring
+    from chatapp.workspace import open_store
+
+    engine = open_engine(model)
+    check_thinking(engine, model, manner.options)
+    system = run.fitting(engine, model, manner.system)
+    talk = Talk(engine, Setup(open_store().get(model).name, manner.options, system))
+    history = talk.history = run.open_history() if settings.read().history else None
+    talk.begin_anew()
+    try:
+        outside = Outside(open_engine, open_store, history, partial(measuring, open_store(), wish=wanted()))
+        return plain.loop(Steering(talk, outside, say=note), plain.PLAIN, Form())
+    finally:
+        if history:
+            talk.dialogue.save()
+            history.close()
+
+
+def wanted() -> "Wish":
+    """What the settings say about where a model runs."""
+    from chatapp.placement.selection import Wish
+
+    chosen = settings.read()
+    return Wish(chosen.backend or None, objective=chosen.objective)
+
+
+def open_engine(name: str) -> "Engine":
+    """Open a model where the settings say, telling each step in a line."""
+    from chatapp.cli.printing import note, warn
+    from chatapp.placement.selection import open_engine
+    from chatapp.workspace import open_store
+
+    told = ""
+
+    def tell(step: str, share: float) -> None:
+        nonlocal told
+        if step != told:
+            told = step
+            note(f"{name}: {step}")
+
+    return open_engine(open_store(), name, wanted(), on_progress=tell, on_fallback=warn)

@@ -1,0 +1,94 @@
+"""`search`: the models of the catalogue, and what the Hub has that runs here."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from chatapp.settings import offline
+from chatapp.text.printable import printable
+from chatapp.text.units import count, size, table
+from model_store import fit
+from model_store.errors import HubUnreachable
+from model_store.hub.catalog import catalog
+from model_store.models import usual_precision
+
+if TYPE_CHECKING:
+    from model_store.hub.hub import Found
+
+MILLION = 1_000_000
+
+
+def hub_search(text: str) -> "list[Found]":
+    """What the Hub has under this name; only this asks the network."""
+    offline.require_network("search")
+    from chatapp.cli.progress import note_waiting
+    from model_store import families
+    from model_store.hub import hub
+
+    return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_waiting)
+
+
+def print_search(text: str | None, *, as_json: bool) -> None:
+    """The models of the catalogue; with a text, those that match it, and what the Hub has."""
+    known = [
+        entry for entry in catalog().values() if not text or text.lower() in f"{entry.name} {entry.repository}".lower()
+    ]
+    found, unreached = [], ""
+    try:
+        found = hub_search(text) if text else []
+    except HubUnreachable as error:
+        if not known:
+            raise
+        unreached = f"this is the catalogue alone: {error}"
+    if as_json:
+        facts = {
+            "catalog": [
+                asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known
+            ],
+            "hub": [asdict(one) | {"memory": memory(one.parameters)} for one in found],
+            "unreached": unreached or None,
+        }
+        return print(json.dumps(facts, indent=2))
+    rows = [
+        (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
+         licence(one.licence, one.gated), one.good_for)
+        for one in known
+    ]  # fmt: skip
+    if rows:
+        print(table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows))
+    listed = {one.repository for one in catalog().values()}
+    others = [
+        (one.id, one.family, *parameters_and_memory(one.parameters), f"{one.downloads:,}",
+         licence(one.licence, one.gated))
+        for one in found
+        if one.id not in listed
+    ]  # fmt: skip
+    if others:
+        print(
+            printable(
+                ("\n" if rows else "")
+                + table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)
+            )
+        )
+    if unreached:
+        print(printable(unreached), file=sys.stderr)
+    if not rows and not others:
+        print(f"nothing that runs here is called {printable(text or '')!r}", file=sys.stderr)
+
+
+def memory(parameters: int, cache: int = 0) -> int | None:
+    """Bytes of memory to run so many parameters at their usual precision; None where nobody knows how many."""
+    weights = fit.lowered_size(parameters, usual_precision(parameters))
+    return fit.memory_needed(weights, cache) if parameters else None
+
+
+def parameters_and_memory(parameters: int, cache: int = 0) -> tuple[str, str]:
+    """The two as people read them; without a cache the memory is what is needed at least."""
+    needed = memory(parameters, cache)
+    return ("", "") if needed is None else (count(parameters), size(needed) + ("" if cache else " or more"))
+
+
+def licence(name: str, gated: bool) -> str:
+    """A licence, and whether the publisher wants to be asked."""
+    return f"{name}, gated" if gated else name

@@ -1,0 +1,1 @@
+"""Commands in a conversation: their table, their syntax, and what they do."""

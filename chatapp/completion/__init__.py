@@ -1,0 +1,1 @@
+"""Code completion: lines from the file and from the model."""

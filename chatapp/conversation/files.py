@@ -1,0 +1,81 @@
+"""Conversations to files and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chatapp.cli import inputs
+from chatapp.commands.commands import FORMS, ExportForm
+from chatapp.history import exports, imported
+from chatapp.text.errors import InputError
+from chatapp.text.files import write_whole
+
+if TYPE_CHECKING:
+    from chatapp.history import Conversation, History
+
+
+def text_of(history: History, conversations: Sequence[Conversation], form: ExportForm) -> str:
+    """Conversations as one text: JSON has everything, the others the branch that is shown."""
+    if form == "json":
+        return exports.as_json(((one, history.tree(one.id)) for one in conversations), history.tokens)
+    if form == "markdown":
+        return "\n".join(exports.as_markdown(one, history.messages(one.id)) for one in conversations)
+    from chatapp.history import pages
+
+    return pages.as_html([(one, history.messages(one.id)) for one in conversations])
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file; where that fails, what was there stays."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from error
+
+
+def export(history: History, number: int, form: ExportForm | None = None, given: str = "") -> Path:
+    """Write a conversation to a file that is not there yet.
+
+    Without a path its title is made one; without a form, the path's ending says which.
+    """
+    conversation = history.get(number)
+    path = Path(given).expanduser() if given else free_name(conversation.title, form or "markdown")
+    form = form or FORMS.get(path.suffix[1:].lower())
+    if form is None:
+        raise InputError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
+    if path.exists():
+        raise InputError(f"{path} is there already, and stays as it is; give another name")
+    write(path, text_of(history, [conversation], form))
+    return path.absolute()
+
+
+def free_name(title: str, form: ExportForm) -> Path:
+    """A name for a file, of the words of a title; none that is there already."""
+    words = "-".join(re.findall(r"\w+", title.lower()))[:40].strip("-") or "conversation"
+    ending = "md" if form == "markdown" else form
+    names = (Path(f"{words}{f'-{number}' if number > 1 else ''}.{ending}") for number in count(1))
+    return next(path for path in names if not path.exists())
+
+
+def bring_in(history: History, file: str) -> imported.Batch:
+    """Add the conversations of a file (`-`: standard input), ours, ChatGPT's or Ollama's."""
+    if file.lower().endswith(".zip"):
+        raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
+    text = inputs.read_text(file if file == "-" else str(Path(file).expanduser()))
+    batch = imported.read(text, "standard input" if file == "-" else file)
+    for one in batch.conversations:
+        history.restore(one.conversation, one.messages, one.tokens)
+    return batch
+
+
+def told(batch: imported.Batch) -> str:
+    """What came of an import, in lines."""
+    number = len(batch.conversations)
+    lines = [f"{number:,} conversation{'s' * (number != 1)} imported"]
+    if batch.left_out:
+        lines.append("left out: " + ", ".join(f"{many} {what}" for what, many in sorted(batch.left_out.items())))
+    return "\n".join(lines + [f"not imported: {reason}" for reason in batch.refused])

@@ -1,0 +1,154 @@
+"""Bring a conversation to the disk as it grows, and what could not be saved as soon as that works again."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from chatapp.conversation.setup import Setup
+from chatapp.conversation.tree import Tree
+from chatapp.generation import Token
+from chatapp.history import HistoryError, Kind, Message
+
+if TYPE_CHECKING:
+    from chatapp.history import History
+
+PAUSE = 0.25
+"""Seconds between two savings of a reply that grows: so much of it is lost at most when chatapp is killed."""
+SHARE = 0.02
+"""Of the time, what saving may take; the pauses grow with the text."""
+RETRY = 5.0
+"""Seconds after which saving is tried again when it failed."""
+RETRY_SHARE = 0.2
+"""Of the time, what trying may take: a locked database is waited for each time."""
+
+
+class Saving:
+    """What of a tree is not on the disk yet; the only place where a failing disk is met."""
+
+    def __init__(
+        self,
+        history: "History | None",
+        tree: Tree,
+        *,
+        conversation: int | None,
+        kind: Kind,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.history, self.tree, self.conversation, self.kind, self.warn = history, tree, conversation, kind, warn
+        self.failure: HistoryError | None = None
+        """Why it could not be saved the last time."""
+        self.setup = Setup()
+        self.new: list[int] = []
+        self.changed: set[int] = set()
+        self.gone: list[int] = []
+        self.tokens: dict[int, Sequence[Token]] = {}
+        """Of ended replies, until they are saved."""
+        self.latencies: dict[int, Sequence[float]] = {}
+        self.draft: str | None = None
+        self.setup_changed = self.leaf_changed = False
+        self._due = 0.0
+        self._writing = Lock()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to save."""
+        if self.conversation is None:
+            return bool(self.new)
+        return bool(
+            self.new or self.changed or self.gone or self.setup_changed or self.leaf_changed or self.draft is not None
+        )
+
+    def grown(self) -> None:
+        """Save what has grown, if it is time."""
+        if time.monotonic() >= self._due:
+            self.save()
+
+    def save(self) -> None:
+        """Save everything that is not there yet; what fails is told once, and tried again later."""
+        if not self.history or not self.is_behind:
+            return
+        start = time.monotonic()
+        with self._writing:
+            try:
+                self._write(self.history)
+            except HistoryError as error:
+                spent = time.monotonic() - start
+                self._due = time.monotonic() + max(RETRY, spent / RETRY_SHARE)
+                failed_before, self.failure = self.failure, error
+                if not failed_before:
+                    self.warn(f"this conversation is not being saved: {error}")
+                return
+        self._due = time.monotonic() + max(PAUSE, (time.monotonic() - start) / SHARE)
+        if self.failure:
+            self.failure = None
+            self.warn("this conversation is being saved again, with all that was said meanwhile")
+
+    def save_if_well(self) -> None:
+        """Save at once, but where the disk failed not before it is time to try again."""
+        if not self.failure or time.monotonic() >= self._due:
+            self.save()
+
+    def withdraw(self, number: int) -> None:
+        """A message has been taken back."""
+        self.changed.discard(number)
+        if number in self.new:
+            self.new.remove(number)
+        else:
+            self.gone.append(number)
+
+    def _write(self, history: "History") -> None:
+        """Each step is whole on the disk before it counts as done here."""
+        if self.conversation is None:
+            if not self.new:
+                return
+            self.conversation = history.create(self.kind, model=self.setup.model, setup=self.setup.as_json()).id
+            self.setup_changed = False
+        while self.gone:
+            history.withdraw(self.gone[0])
+            self.gone.pop(0)
+        while self.new:
+            self._put(history, self.conversation)
+        for number in list(self.changed):
+            self._update(history, number)
+        if self.leaf_changed and (leaf := self.tree.leaf) is not None:
+            history.select(leaf)
+            self.leaf_changed = self.tree.leaf != leaf
+        if self.setup_changed:
+            setup = self.setup
+            history.keep_setup(self.conversation, setup.as_json())
+            self.setup_changed = self.setup is not setup
+        if (draft := self.draft) is not None:
+            history.keep_draft(self.conversation, draft)
+            self.draft = None if self.draft == draft else self.draft
+
+    def _put(self, history: "History", conversation: int) -> None:
+        """Save the first of the new messages, as it is now."""
+        number = self.new[0]
+        self.changed.discard(number)
+        message = replace(self.tree[number], conversation=conversation)
+        kept = history.put(message, tokens=self.tokens.get(number, ()), latencies=self.latencies.get(number, ()))
+        self.new.pop(0)
+        self.tree.renumber(number, kept.id, conversation)
+        self.leaf_changed = self.tree.leaf != kept.id
+        self._forget(number, message)
+        if number in self.changed:  # it has grown meanwhile
+            self.changed.remove(number)
+            self.changed.add(kept.id)
+
+    def _update(self, history: "History", number: int) -> None:
+        """Save a message that has changed."""
+        self.changed.discard(number)
+        message = self.tree[number]
+        try:
+            history.change(message, tokens=self.tokens.get(number, ()), latencies=self.latencies.get(number, ()))
+        except HistoryError:
+            self.changed.add(number)
+            raise
+        self._forget(number, message)
+
+    def _forget(self, number: int, message: Message) -> None:
+        """What was kept here until the disk had it is there now."""
+        if number in self.tokens and message.text == self.tree[number].text:
+            del self.tokens[number], self.latencies[number]

@@ -1,0 +1,58 @@
+"""Let the model say in brief what no longer fits its context."""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from chatapp.conversation.engine import Engine
+from chatapp.generation import Delta, Message, Options
+from chatapp.history import Message as Kept
+
+TASK = """\
+Summarise this conversation in at most {words} words, so that it can go on without being read again. \
+Keep names, numbers, decisions and open questions. Answer with the summary alone."""
+
+
+def length(engine: Engine) -> int:
+    """Tokens that a summary may have."""
+    return max(16, engine.context_length // 8)
+
+
+def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[Delta, None, str]:
+    """The summary of what was said, where `before` sums up what came earlier; it is written in as many parts as needed.
+
+    What is yielded has no text: it only tells that the model is at work, and lets it be cancelled.
+    """
+    options = replace(Options(), temperature=0, max_tokens=length(engine))
+    left = [(one.role, one.text) for one in said if one.text]
+    while left:
+        count = len(left)
+        while count > 1 and not _fits(engine, left[:count], before):
+            count = (count + 1) // 2
+        part, left = left[:count], left[count:]
+        while not _fits(engine, part, before) and len(part[0][1]) > 100:
+            part = [(part[0][0], _shortened(part[0][1]))]
+        text = ""
+        with closing(engine.chat(_request(engine, part, before), options)) as deltas:
+            for delta in deltas:
+                text += delta.text if delta.channel == "text" else ""
+                yield Delta("", 0, (), None, delta.timings, None)
+        before = text.strip() or before
+    return before
+
+
+def _fits(engine: Engine, said: Sequence[tuple[str, str]], before: str) -> bool:
+    return engine.count_chat(_request(engine, said, before)) + length(engine) <= engine.context_length
+
+
+def _request(engine: Engine, said: Sequence[tuple[str, str]], before: str) -> list[Message]:
+    earlier = f"What was said before, in brief:\n{before}\n\n" if before else ""
+    names = {"user": "User", "assistant": "Assistant", "system": "Instructions"}
+    lines = "\n\n".join(f"{names[role]}: {text}" for role, text in said)
+    return [Message("user", f"{TASK.format(words=length(engine) // 2)}\n\n{earlier}{lines}")]
+
+
+def _shortened(text: str) -> str:
+    """The beginning and the end of a text that is too long: three quarters of it."""
+    part = len(text) * 3 // 8
+    return f"{text[:part]} … {text[-part:]}"

@@ -1,0 +1,148 @@
+"""The messages of one conversation in memory: a tree, of which one branch is shown."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import RLock
+from typing import Any
+
+from chatapp.history import ConversationNotFound, Message
+from chatapp.text.printable import printable
+
+
+class Tree:
+    """Messages by number; those that are not on the disk yet have numbers below zero.
+
+    When one gets its number there, the number it had before goes on meaning it.
+    """
+
+    def __init__(self, messages: Sequence[Message] = (), leaf: int | None = None) -> None:
+        self.lock = RLock()
+        self.leaf = leaf
+        self._messages: dict[int, Message] = {}
+        self._growing: dict[int, str] = {}
+        """Texts of replies that are being written: a fact changes less often than a text grows."""
+        self._after: defaultdict[int | None, list[int]] = defaultdict(list)
+        self._renumbered: dict[int, int] = {}
+        self._added = 0
+        for message in messages:
+            self._place(message)
+        if leaf is not None and leaf not in self._messages:  # it is lost
+            self.leaf = max(self._messages, default=None)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def number(self, message: int) -> int:
+        """The number that a message has now."""
+        return self._renumbered.get(message, message)
+
+    def __getitem__(self, message: int) -> Message:
+        with self.lock:
+            found = self._messages.get(self.number(message))
+            if found is None:
+                raise ConversationNotFound(f"there is no message {message} any more")
+            text, versions = self._growing.get(found.id, found.text), tuple(self._after[found.parent])
+            if text is found.text and versions == found.versions:  # as of every message that was read
+                return found
+            return replace(found, text=text, versions=versions)
+
+    def add(self, message: Message) -> Message:
+        """Add a message and show the branch that ends with it."""
+        with self.lock:
+            self._added += 1
+            new = replace(message, id=-self._added, parent=self._number_or_none(message.parent))
+            self._place(new)
+            self.leaf = new.id
+            return self[new.id]
+
+    def grow(self, message: int, text: str) -> None:
+        """A reply that is being written has come so far."""
+        with self.lock:
+            self._growing[self.number(message)] = text
+
+    def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
+        """Give a message other facts."""
+        with self.lock:
+            number = self.number(message)
+            grown = {"text": self._growing.pop(number)} if number in self._growing else {}
+            self._messages[number] = replace(self._messages[number], **grown | facts)
+
+    def remove(self, message: int) -> None:
+        """Take away a message that nothing follows."""
+        with self.lock:
+            gone = self._messages.pop(self.number(message))
+            self._growing.pop(gone.id, None)
+            self._after[gone.parent].remove(gone.id)
+
+    def renumber(self, message: int, new: int, conversation: int) -> None:
+        """A message has got its number on the disk."""
+        with self.lock:
+            old = self._messages.pop(message)
+            self._messages[new] = replace(old, id=new, conversation=conversation)
+            if message in self._growing:
+                self._growing[new] = self._growing.pop(message)
+            siblings = self._after[old.parent]
+            siblings[siblings.index(message)] = new
+            self._after[new] = self._after.pop(message, [])
+            for child in self._after[new]:
+                self._messages[child] = replace(self._messages[child], parent=new)
+            self._renumbered[message] = new
+            if self.leaf == message:
+                self.leaf = new
+
+    def messages(self) -> list[Message]:
+        """All messages, each after its parent."""
+        with self.lock:
+            found, places = list[Message](), list(self._after.get(None, ()))
+            while places:
+                found.append(self[places.pop(0)])
+                places += self._after.get(found[-1].id, ())
+            return found
+
+    def branch(self, leaf: int | None) -> list[Message]:
+        """The messages from the first one to this."""
+        with self.lock:
+            path: list[Message] = []
+            leaf = self._number_or_none(leaf)
+            while leaf is not None:
+                path.append(self[leaf])
+                leaf = path[-1].parent
+            return path[::-1]
+
+    def text(self, message: int | None) -> str:
+        """The text that ends with a message."""
+        return "".join(one.text for one in self.branch(message))
+
+    def after(self, message: int | None) -> Sequence[Message]:
+        """The messages that follow one, oldest first."""
+        with self.lock:
+            return [self[one] for one in self._after[self._number_or_none(message)]]
+
+    def newest(self, message: int) -> int:
+        """Where the branch through a message ends, following the newest version each time."""
+        with self.lock:
+            message = self[message].id
+            while self._after.get(message):
+                message = self._after[message][-1]
+            return message
+
+    def written(self, text: str) -> tuple[int | None, str]:
+        """The longest branch of a text that this one begins with, by its last message, and what remains of the text.
+
+        Of several the one that is shown counts, then the newest. The text is as a screen showed it.
+        """
+        with self.lock:
+            shown = {message.id for message in self.branch(self.leaf)}
+            last: int | None = None
+            while fitting := [one for one in self.after(last) if one.text and text.startswith(printable(one.text))]:
+                one = max(fitting, key=lambda one: (one.id in shown, one.versions.index(one.id)))
+                last, text = one.id, text[len(printable(one.text)) :]
+            return last, text
+
+    def _number_or_none(self, message: int | None) -> int | None:
+        return None if message is None else self.number(message)
+
+    def _place(self, message: Message) -> None:
+        self._messages[message.id] = message
+        self._after[message.parent].append(message.id)

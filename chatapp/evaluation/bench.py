@@ -1,0 +1,213 @@
+"""Time a model: loading, the first token of prompts of several lengths, decoding, memory."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backends import BackendError, Placement
+from chatapp.evaluation.timing import Decode, Prefill, time_decode, time_prefill
+from chatapp.generation import Engine
+from chatapp.generation.memory import peak_memory
+from chatapp.text.printable import printable
+from chatapp.text.units import bars, milliseconds, size, table
+from model_store import Progress
+
+PROMPTS = (16, 64, 256, 1024)
+"""Lengths of the prompts, in tokens, as far as the context holds them."""
+BATCHES = (1, 5)
+RANGES = 8
+"""Bars of the plot of latencies."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured; durations in seconds, memory in bytes."""
+
+    placement: Placement
+    lowering_seconds: float
+    """0 when the model had been lowered before."""
+    first_load: float
+    """Of the first load in this process, imports of the runtime included."""
+    cold_load: float | None
+    """Of a load from the disk; None where the system does not let files be forgotten."""
+    warm_load: float
+    """Of a load when the system has the files in memory."""
+    prefill: tuple[Prefill, ...]
+    decode: tuple[Decode, ...]
+    peak_memory: int
+
+    def loading(self) -> str:
+        """What loading takes, in a line."""
+        cold = f", {milliseconds(self.cold_load)} from the disk" if self.cold_load is not None else ""
+        lowered = f", lowered in {milliseconds(self.lowering_seconds)}" if self.lowering_seconds else ""
+        return (
+            f"{self.placement.backend} {self.placement.device} {self.placement.precision}: "
+            f"loaded in {milliseconds(self.first_load)}{cold}, {milliseconds(self.warm_load)} once more{lowered}; "
+            f"{size(self.peak_memory)} memory at most"
+        )
+
+    def describe(self) -> str:
+        """Tables and a plot for people."""
+        prompts = [
+            (str(one.prompt_tokens), milliseconds(one.time_to_first_token), f"{one.tokens_per_second:,.0f}")
+            for one in self.prefill
+        ]
+        steps = [
+            (str(one.batch), f"{one.tokens_per_second:,.1f}", *map(milliseconds, (one.p50, one.p95, one.p99)))
+            for one in self.decode
+        ]
+        parts = [self.loading()]
+        if self.prefill:
+            parts.append(table(("PROMPT", "FIRST TOKEN", "TOKENS/S"), prompts))
+        if self.decode:
+            parts.append(table(("BATCH", "TOKENS/S", "P50", "P95", "P99"), steps))
+            parts.append(f"Steps of a single row, by their time\n{histogram(self.decode[0].latencies)}")
+        return "\n\n".join(parts)
+
+    def rows(self) -> list[tuple[str, int | str, str, float]]:
+        """Each figure in a row: what, at which prompt length or batch, of which kind, and its value."""
+        loads = {"lowering": self.lowering_seconds, "first": self.first_load, "warm": self.warm_load}
+        if self.cold_load is not None:
+            loads["cold"] = self.cold_load
+        rows: list[tuple[str, int | str, str, float]] = [("load", "", kind, value) for kind, value in loads.items()]
+        for one in self.prefill:
+            rows.append(("prefill", one.prompt_tokens, "time_to_first_token", one.time_to_first_token))
+        for step in self.decode:
+            kinds = ("tokens_per_second", "p50", "p95", "p99")
+            rows += [("decode", step.batch, kind, getattr(step, kind)) for kind in kinds]
+        return [*rows, ("memory", "", "peak", self.peak_memory)]
+
+
+def read_figures(facts: dict[str, Any]) -> Figures:  # Any: parsed JSON
+    """What `asdict` made of figures."""
+    prefill = tuple(Prefill(**one) for one in facts["prefill"])
+    decode = tuple(Decode(**{**one, "latencies": tuple(one["latencies"])}) for one in facts["decode"])
+    placement = Placement(**facts["placement"])
+    return Figures(**{**facts, "placement": placement, "prefill": prefill, "decode": decode})
+
+
+def measure(
+    open_model: Callable[[], Engine],
+    folder_of: Callable[[Placement], Path],
+    tokens: int,
+    on_progress: Progress | None = None,
+) -> Figures:
+    """Time the model that `open_model` opens, decoding `tokens` steps; none: only how it loads.
+
+    `folder_of` tells where the lowered model is.
+    """
+    engine = open_model()
+    first_load, lowering_seconds, placement = engine.load_seconds, engine.lowering_seconds, engine.placement
+    del engine  # two copies would count twice as memory
+    cold_load = None
+    if forget(folder_of(placement)):
+        cold_load = open_model().load_seconds
+    engine = open_model()
+    session = engine.session
+    lengths = [length for length in PROMPTS if length <= session.context_length] or [session.context_length]
+    parts = [*lengths, *BATCHES] if tokens else []
+
+    def begun(done: int) -> None:
+        if on_progress:
+            on_progress("timing", done / len(parts))
+
+    prefill, decode = [], []
+    for done, length in enumerate(parts[: len(lengths)]):
+        begun(done)
+        prefill.append(time_prefill(session, length))
+    for done, batch in enumerate(parts[len(lengths) :], len(lengths)):
+        begun(done)
+        decode.append(time_decode(session, batch, tokens))
+    return Figures(
+        placement,
+        lowering_seconds,
+        first_load,
+        cold_load,
+        engine.load_seconds,
+        tuple(prefill),
+        tuple(decode),
+        peak_memory(),
+    )
+
+
+def forget(folder: Path) -> bool:
+    """Make the system read the files in `folder` from the disk next time, where it can be told to."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True
+
+
+def measure_each(model: str, placements: Sequence[tuple[str, str]], rest: Sequence[str]) -> list[Figures]:
+    """The figures of every (backend, device), each measured by a process of its own; complains of those that fail."""
+    found = []
+    for backend, device in placements:
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "chatapp",
+            "bench",
+            model,
+            "--backend",
+            backend,
+            "--device",
+            device,
+            "--json",
+        ]
+        done = subprocess.run([*command, *rest], stdout=subprocess.PIPE, encoding="utf-8")
+        if done.returncode:  # it has said why, on standard error
+            print(f"{backend} {device} is left out", file=sys.stderr)
+        else:
+            found.append(read_figures(json.loads(done.stdout)))
+    if not found:
+        raise BackendError(f"{model} could not be measured on any backend; see chatapp devices")
+    return found
+
+
+def print_figures(every: Sequence[Figures], form: str) -> None:
+    """Print figures as `json` (one object, or a list of several), `csv`, or `text`."""
+    if form == "json":
+        facts = [asdict(one) for one in every]
+        print(json.dumps(facts[0] if len(facts) == 1 else facts, indent=2))
+    elif form == "csv":
+        output = io.StringIO()
+        writer = csv.writer(output, lineterminator="\n")
+        writer.writerow(("backend", "device", "precision", "what", "at", "figure", "value"))
+        for one in every:
+            placement = one.placement
+            writer.writerows((placement.backend, placement.device, placement.precision, *row) for row in one.rows())
+        print(output.getvalue(), end="")
+    else:
+        print(printable("\n\n\n".join(one.describe() for one in every)))
+        if len(every) > 1 and all(one.decode for one in every):
+            print(f"\n\nDecoding, tokens a second\n{comparison(every)}")
+
+
+def histogram(latencies: Sequence[float]) -> str:
+    """How many steps took how long, as bars; what is beyond the 98th percentile is in the last one."""
+    ordered = sorted(latencies)
+    low, high = ordered[0], ordered[int(0.98 * (len(ordered) - 1))]
+    width = (high - low) / RANGES or 1e-9
+    counts = [0] * RANGES
+    for latency in ordered:
+        counts[min(int((latency - low) / width), RANGES - 1)] += 1
+    labels = [f"from {milliseconds(low + place * width)}" for place in range(RANGES)]
+    return bars(labels, counts, [str(count) for count in counts])
+
+
+def comparison(every: Sequence[Figures]) -> str:
+    """The speed of each, one row, as bars."""
+    labels = [f"{one.placement.backend} {one.placement.device} {one.placement.precision}" for one in every]
+    speeds = [one.decode[0].tokens_per_second for one in every]
+    return bars(labels, speeds, [f"{speed:,.1f}" for speed in speeds])

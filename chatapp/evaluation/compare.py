@@ -1,0 +1,272 @@
+"""One prompt for several models, or for one model on several backends: what each writes, and how fast.
+
+They write one after the other. Two at once would share the processor's cores and its memory's bandwidth:
+each would be measured as far slower than it is. In turn, a token each, they can be watched side by side,
+but all of them take memory, and each finds the processor's caches full of another's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from chatapp.generation import Delta, FinishReason, Message, Options, Usage
+from chatapp.text.errors import one_line
+from chatapp.text.units import milliseconds, table
+
+TIE = 0.03
+"""Difference of speed below which two count as equally fast."""
+
+
+class Placement(Protocol):
+    """Where a model runs, as the runtime reports it."""
+
+    @property
+    def backend(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+
+
+class Engine(Protocol):
+    """What comparing needs of `chatapp.generation.Engine`."""
+
+    @property
+    def placement(self) -> Placement: ...
+    @property
+    def defaults(self) -> Options: ...
+    @property
+    def can_chat(self) -> bool: ...
+    def chat(self, messages: Sequence[Message], options: Options) -> Iterator[Delta]: ...
+    def complete(self, text: str, options: Options) -> Iterator[Delta]: ...
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One that takes part."""
+
+    name: str
+    """As its user knows it: a model, and perhaps a backend."""
+    model: str
+    open: Callable[[], Engine]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model is open, and where the runtime says that it runs."""
+
+    index: int
+    placement: str
+
+
+@dataclass(frozen=True)
+class Wrote:
+    """A model wrote something, or read a part of the prompt."""
+
+    index: int
+    delta: Delta
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one wrote, and its figures."""
+
+    name: str
+    model: str
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason
+    usage: Usage
+
+    @property
+    def placement(self) -> str:
+        """Backend, device and precision at the end: another than at first, where one failed in between."""
+        return describe(self.usage)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A model has written all it will."""
+
+    index: int
+    result: Result
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A model could not be opened, or broke; the others go on."""
+
+    index: int
+    error: str
+
+
+Event = Opened | Wrote | Ended | Failed
+
+
+@dataclass(frozen=True)
+class Question:
+    """What all of them are asked; greedy, so that their texts can be compared."""
+
+    text: str
+    system: str = ""
+    max_tokens: int = 128
+
+    def ask(self, engine: Engine) -> Iterator[Delta]:
+        """The answer of a model with a chat template, or the continuation of any other."""
+        # The seed has no say in greedy answers, but with one the prompt is read anew whatever the cache holds.
+        options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0, logprobs=0)
+        if not engine.can_chat:
+            return engine.complete(self.text, options)
+        system = [Message("system", self.system)] if self.system else []
+        return engine.chat([*system, Message("user", self.text)], options)
+
+
+def one_after_another(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
+    """Let each answer when the one before has ended and its model is let go; closing cancels."""
+    for index, runner in enumerate(runners):
+        yield from answer(index, runner, question)
+
+
+def in_turn(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
+    """Let them write a token each, turn by turn, all of them open; closing cancels."""
+    answers = [answer(index, runner, question) for index, runner in enumerate(runners)]
+    try:
+        while answers:
+            for one in list(answers):
+                event = next(one, None)
+                if event is None:
+                    answers.remove(one)
+                else:
+                    yield event
+    finally:
+        for one in answers:
+            one.close()
+
+
+def answer(index: int, runner: Runner, question: Question) -> Generator[Event, None, None]:
+    """What one of them writes, from opening to its end."""
+    try:
+        engine = runner.open()
+        yield Opened(index, describe(engine.placement))
+        warm_up(engine, question)
+        said = _Said()
+        with drawn(question.ask(engine)) as deltas:
+            for delta in deltas:
+                said.add(delta)
+                yield Wrote(index, delta)
+        yield Ended(index, said.result(runner))
+    except Exception as error:  # a foreign runtime raises what it likes
+        yield Failed(index, one_line(error) or f"{type(error).__name__}: {error}")
+
+
+def warm_up(engine: Engine, question: Question) -> None:
+    """Draw the first token once, untimed: what a runtime does only the first time would count against it."""
+    with drawn(question.ask(engine)) as deltas:
+        for delta in deltas:
+            if delta.tokens:
+                break
+
+
+@contextmanager
+def drawn(deltas: Iterator[Delta]) -> Iterator[Iterator[Delta]]:
+    """Close a stream in the end, which leaves its engine free."""
+    try:
+        yield deltas
+    finally:
+        if isinstance(deltas, Generator):
+            deltas.close()
+
+
+def describe(placement: Placement) -> str:
+    """Backend, device and precision."""
+    return f"{placement.backend} · {placement.device} · {placement.precision}"
+
+
+@dataclass
+class _Said:
+    """What arrived of one answer."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    finish_reason: FinishReason = "stop"
+    usage: Usage | None = None
+
+    def add(self, delta: Delta) -> None:
+        self.text += delta.text
+        self.tokens += [token.id for token in delta.tokens]
+        self.finish_reason = delta.finish_reason or self.finish_reason
+        self.usage = delta.usage or self.usage
+
+    def result(self, runner: Runner) -> Result:
+        assert self.usage is not None, "the last delta has the usage"
+        return Result(runner.name, runner.model, self.text, tuple(self.tokens), self.finish_reason, self.usage)
+
+
+def figures(results: Sequence[Result]) -> str:
+    """The figures of those that ended, as a table."""
+    heads = ("", "first token", "tok/s", "p95", "tokens", "loaded in", "runs on")
+    rows = [
+        (
+            result.name,
+            milliseconds(result.usage.time_to_first_token),
+            f"{result.usage.tokens_per_second:,.1f}" if result.usage.latencies else "–",
+            milliseconds(result.usage.p95) if result.usage.latencies else "–",
+            f"{result.usage.completion_tokens:,}",
+            milliseconds(result.usage.load_seconds),
+            result.placement,
+        )
+        for result in results
+    ]
+    return table(heads, rows)
+
+
+def verdict(results: Sequence[Result]) -> list[str]:
+    """Which of them is the fastest, and whether they wrote the same: a sentence each."""
+    if len(results) < 2:
+        return []
+    return [*pace(results), likeness(results)]
+
+
+def pace(results: Sequence[Result]) -> list[str]:
+    """Which writes fastest, where more than one wrote enough to tell."""
+    timed = [result for result in results if result.usage.latencies]
+    if len(timed) < 2:
+        return []
+    fastest, second, *_ = sorted(timed, key=lambda result: -result.usage.tokens_per_second)
+    factor = fastest.usage.tokens_per_second / second.usage.tokens_per_second
+    if factor < 1 + TIE:
+        return [f"{fastest.name} and {second.name} write equally fast, within {TIE * 100:.0f} %."]
+    return [f"{fastest.name} writes {factor:.2f} times as fast as {second.name}."]
+
+
+def likeness(results: Sequence[Result]) -> str:
+    """How much of their beginnings is the same; in tokens where all have the same ones."""
+    every = "both" if len(results) == 2 else f"all {len(results)}"
+    if len({result.text for result in results}) == 1:
+        count = len(results[0].tokens)
+        length = f"{count:,} tokens" if _same_model(results) else f"{len(results[0].text):,} characters"
+        return f"The texts of {every} are equal: {length}."
+    parts: list[Sequence[object]] = [result.tokens if _same_model(results) else result.text for result in results]
+    unit = "token" if _same_model(results) else "character"
+    shared = shared_length(parts)
+    longest = max(map(len, parts))
+    if not shared:
+        return f"The texts differ from the first {unit} on."
+    return f"The texts of {every} are equal for {shared:,} of {longest:,} {unit}s."
+
+
+def _same_model(results: Sequence[Result]) -> bool:
+    return len({result.model for result in results}) == 1
+
+
+def shared_length(parts: Sequence[Sequence[object]]) -> int:
+    """How many items all of them begin with alike."""
+    count = 0
+    for items in zip(*parts, strict=False):
+        if any(item != items[0] for item in items):
+            break
+        count += 1
+    return count

@@ -1,0 +1,99 @@
+"""The fixed prompts, as rows of token ids: code, prose, other scripts, tables, and tokens at random."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.decoder import Decoder
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store import StoredModel
+
+LENGTH = 48
+"""Tokens of each prompt: with six of them, 288 positions, at half a second each for six thousand million parameters."""
+PAST = 24
+"""Tokens read past the window, or past the distance, that a longer prompt is there to cross."""
+FAR = 128
+"""Tokens after which encoders of the T5 kind tell no two distances apart."""
+WORK = 1e12
+"""Parameters times tokens up to which the longer prompt is affordable: a minute or two in NumPy."""
+LONGEST = 2048
+"""Tokens up to which the reference's scores, one for each pair of them, fit the memory."""
+
+TEXTS = (
+    "The lighthouse keeper wrote every evening what the sea had done that day, in short sentences and without "
+    "adjectives, because the first keeper had done so. On the third of March he wrote: wind from the north-west, "
+    "two ships, no letters. Then he put out the lamp, although it was his duty to leave it burning until dawn.",
+    "def merge(left: list[int], right: list[int]) -> list[int]:\n"
+    '    """Merge two sorted lists."""\n'
+    "    merged = []\n"
+    "    while left and right:\n"
+    "        merged.append((left if left[0] <= right[0] else right).pop(0))\n"
+    "    return merged + left + right\n\n\n"
+    "class Counter(dict):\n"
+    "    def __missing__(self, key):\n"
+    "        return 0\n",
+    "Grüße aus Köln — здравствуй, мир! 日本語の文章もあります。 مرحبا بالعالم 🙂🚀 "
+    "naïve façade, Ελληνικά, हिन्दी, 한국어, ∑xᵢ² ≤ ∞, “quotes” – all in one line. Ça va? Þetta er íslenska.",
+    "#include <stdio.h>\n\n"
+    "static const unsigned MASK = 0xFFu << 8; /* bits 8..15 */\n\n"
+    "int main(int argc, char **argv) {\n"
+    "\tfor (int i = 1; i < argc; ++i)\n"
+    '\t\tprintf("%d: %s\\n", i, argv[i] ? argv[i] : "(null)");\n'
+    "\treturn argc > 1 ? 0 : -1;\n"
+    "}\n",
+    "| year | tonnes |  price |\n|-----:|-------:|-------:|\n| 2019 | 12,345 | 3.1415 |\n| 2020 |      7 | -0.002 |\n\n"
+    '{"id": 18446744073709551615, "tags": ["a", "b"], "ok": true, "next": null}\n\n'
+    "SELECT name, COUNT(*) FROM visits WHERE day >= '2024-02-29' GROUP BY name ORDER BY 2 DESC LIMIT 10;\n",
+)
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Rows of tokens, equally long, so that one pass over the weights serves them all."""
+
+    tokens: np.ndarray  # (rows, length) int64
+    first: int = 0
+    """The first token of each row after which logits are wanted."""
+    whole: bool = False
+    """An encoder reads each row as far as `first` as a whole; what follows is the decoder's."""
+
+    @property
+    def positions(self) -> int:
+        """For how many tokens of each row logits are wanted."""
+        return int(self.tokens.shape[1]) - self.first
+
+
+def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
+    """The prompts for a model: six, and one that goes past a window where that costs little enough.
+
+    What a reference reads in one call and a session in several is a short text, or a long one, in all of them.
+    """
+    tokenizer = Tokenizer(model.folder)
+    random = np.random.default_rng(0)
+    whole = bool(decoder.encoder)
+
+    def row(place: int, length: int) -> list[int]:
+        texts = TEXTS[place:] + TEXTS[:place]
+        tokens = [token for text in texts for token in tokenizer.encode_prompt(text) if token < decoder.vocab_size]
+        tokens *= max(1, length // LENGTH)
+        missing = length - len(tokens)  # of a tokenizer that makes next to nothing of our texts
+        return [*tokens[:length], *random.integers(0, decoder.vocab_size, max(0, missing)).tolist()]
+
+    border = decoder.border or decoder.context_length
+    length = min(LENGTH, decoder.context_length, border)
+    rows = [row(place, length) for place in range(len(TEXTS))]
+    rows.append(random.integers(0, decoder.vocab_size, length).tolist())
+    found = [Prompts(np.array(rows, np.int64), length // 2 - 1 if whole else 0, whole)]
+    if longer := longer_length(decoder, model.parameters):
+        first = max(longer - (PAST if whole else LENGTH), border if longer > border else 0)  # all of them short or long
+        found.append(Prompts(np.array([row(0, longer)], np.int64), first, whole))
+    return tuple(found)
+
+
+def longer_length(decoder: Decoder, parameters: int) -> int:
+    """Tokens of the prompt that goes past the longest affordable window or border; 0 if there is nothing to go past."""
+    limits = [attention.window for attention in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
+    shortest = min(LENGTH, decoder.border or LENGTH)
+    lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > shortest]
+    longest = min(LONGEST, decoder.context_length, int(WORK / parameters))
+    return next((length for length in lengths if length <= longest and length > PAST), 0)

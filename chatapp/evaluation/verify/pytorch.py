@@ -1,0 +1,53 @@
+"""PyTorch and transformers as the reference, where they are installed: the only place that knows them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from chatapp.evaluation.verify.errors import VerifyError
+from chatapp.evaluation.verify.prompts import Prompts, prompts_for
+from chatapp.evaluation.verify.reference import Reference, checked, decoder_and_weights, with_numpy
+from model_store import Progress, StoredModel
+
+
+def from_torch(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
+    """What transformers makes of the checkpoint in float32, which holds all of it in memory at once."""
+    decoder, _ = decoder_and_weights(model)
+    wanted = prompts_for(model, decoder)
+    name, logits = transformers_logits(model.folder, wanted)
+    reference = Reference(name, wanted, tuple(map(checked, logits)))
+    return with_numpy(reference, model, precision, on_progress)
+
+
+def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, list[np.ndarray]]:
+    """The versions of what computed, and its logits; only local files are read, and no code in them is run."""
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise VerifyError(
+            f"--against torch needs PyTorch and transformers ({error}); install them: pip install 'chatapp[verify]'"
+        ) from error
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    classes = transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM
+    try:
+        model = classes[wanted[0].whole].from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32, attn_implementation="eager"
+        )
+    except Exception as error:  # of transformers, which has no base class of its own errors
+        raise VerifyError(f"transformers cannot open {folder}: {error}") from error
+    model.eval()
+    found = []
+    for prompts in wanted:
+        ids = torch.tensor(prompts.tokens)
+        with torch.inference_mode():
+            if prompts.whole:
+                start = torch.full((len(ids), 1), model.config.decoder_start_token_id)
+                answer = torch.cat([start, ids[:, prompts.first + 1 :]], dim=1)
+                logits = model(input_ids=ids[:, : prompts.first + 1], decoder_input_ids=answer).logits
+            else:
+                logits = model(ids).logits[:, prompts.first :]
+        found.append(logits.float().numpy())
+    return f"torch {torch.__version__}, transformers {transformers.__version__}", found

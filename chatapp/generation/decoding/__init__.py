@@ -1,0 +1,1 @@
+"""Logits to tokens: sampling, stop strings, and the loop that draws them."""

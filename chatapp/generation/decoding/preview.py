@@ -1,0 +1,109 @@
+"""What the model says about the next token, kept so that options can be tried on it without the model."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from chatapp.generation.decoding.sampling import Sampler, check_peak, choices, greedy, largest, weigh
+from chatapp.generation.options import Options
+
+SHOWN = 10
+"""Candidates that a preview names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that may come next."""
+
+    id: int
+    text: str
+    before: float
+    """Its probability, as the model gives it."""
+    after: float
+    """Its probability under the options; 0 if it cannot be drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What some options make of the next token's distribution."""
+
+    candidates: tuple[Candidate, ...]
+    """The likeliest, before or after, first."""
+    kept: int
+    """Tokens that can be drawn."""
+    vocab_size: int
+    entropy_before: float
+    """Of what the model gives, in bits."""
+    entropy: float
+    """Of what is drawn from, in bits."""
+
+    @property
+    def choices_before(self) -> float:
+        """So many equally likely tokens would be as uncertain as the model is."""
+        return math.exp2(self.entropy_before)
+
+    @property
+    def choices(self) -> float:
+        """So many equally likely tokens would be as uncertain as what is drawn."""
+        return math.exp2(self.entropy)
+
+
+class Distribution:
+    """The logits of the next token, which stay as the model gave them."""
+
+    def __init__(self, logits: np.ndarray, prompt: Iterable[int], describe: Callable[[int], str]):
+        """From logits (vocab,), which are copied; `prompt` are the tokens that penalties are about."""
+        self.logits = np.array(logits, np.float32)
+        self.prompt, self.describe = tuple(prompt), describe
+        peak = self.logits.max()
+        check_peak(peak)
+        weights = weigh(self.logits, peak, 1.0)
+        self._total = float(peak) + math.log(weights.sum(dtype=np.float64))
+        self._entropy = bits(weights)
+        self._best = largest(self.logits, SHOWN)
+
+    def under(self, options: Options, reply: Iterable[int] = ()) -> Preview:
+        """What a Sampler with these options draws from, when the reply so far has the tokens `reply`."""
+        size = self.logits.size
+        sampler = Sampler(options, seed=0, index=0, prompt=self.prompt, vocab_size=size)
+        if sampler.penalised:
+            for token in reply:
+                sampler.seen.add(token)
+        logits = sampler.adjusted(self.logits) if sampler.buffer.size else self.logits
+        if options.temperature:
+            ids, found = choices(logits, options)
+            weights = np.asarray(found, np.float64 if isinstance(found, list) else None)
+        else:
+            ids, weights = np.array([greedy(logits, None)]), np.ones(1)
+        total = float(weights.sum(dtype=np.float64))
+        best = self._best if logits is self.logits else np.union1d(self._best, largest(logits, SHOWN))
+        return Preview(
+            self._candidates(best, ids, weights, total),
+            int(np.count_nonzero(weights)),
+            size,
+            self._entropy,
+            bits(weights),
+        )
+
+    def _candidates(
+        self, best: np.ndarray, ids: np.ndarray | None, weights: np.ndarray, total: float
+    ) -> tuple[Candidate, ...]:
+        found = []
+        for token in best.tolist():
+            if ids is None:
+                weight = float(weights[token])
+            else:
+                place = np.flatnonzero(ids[: weights.size] == token)
+                weight = float(weights[place[0]]) if place.size else 0.0
+            found.append((token, math.exp(float(self.logits[token]) - self._total), weight / total))
+        found.sort(key=lambda candidate: (-max(candidate[1:]), candidate[0]))
+        return tuple(Candidate(token, self.describe(token), *chances) for token, *chances in found[:SHOWN])
+
+
+def bits(weights: np.ndarray) -> float:
+    """The entropy of weights."""
+    possible = weights[weights > 0]
+    total = float(possible.sum(dtype=np.float64))
+    return max(0.0, math.log2(total) - float((possible * np.log2(possible)).sum(dtype=np.float64)) / total)

@@ -1,0 +1,101 @@
+"""One of n completions as it grows: its tokens, and the text they make."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from chatapp.generation.decoding.sampling import Sampler, Top, log_probability
+from chatapp.generation.decoding.stop import StopStrings
+from chatapp.generation.delta import Alternative, FinishReason, Token
+from chatapp.generation.text.detokenizer import Detokenizer
+
+
+class Drawn(NamedTuple):
+    """A token that was drawn."""
+
+    token: int
+    logprob: float | None
+    best: Sequence[tuple[int, float]]
+    """The likeliest tokens in its place, with their log-probabilities."""
+
+
+@dataclass
+class Row:
+    """A completion with all that it alone remembers."""
+
+    index: int
+    sampler: Sampler
+    detokenizer: Detokenizer
+    stops: StopStrings
+    logprobs: int | None
+    end: frozenset[int]
+    """Tokens that end it."""
+    limit: int
+    """How many tokens it may have."""
+    first: list[int] = field(default_factory=list)
+    """What the first token is chosen from, if not from all."""
+    tokens: list[int] = field(default_factory=list)
+    untold: deque[Drawn] = field(default_factory=deque)
+    """The last of the tokens, which the reader does not know yet."""
+    weights: np.ndarray | None = None
+    """Where log-probabilities are reckoned."""
+    finish_reason: FinishReason | None = None
+    seconds: float = 0.0
+    """The turn's time when the last token told was drawn; 0 before the first."""
+
+    def go_on_from(self, begun: Sequence[int]) -> None:
+        """The reply has begun with these tokens, which are told already."""
+        for token in begun:
+            self.detokenizer.add(token)
+            if self.sampler.penalised:
+                self.sampler.seen.add(token)
+
+    def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
+        """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
+        if self.first and not self.tokens:
+            every, logits, top = logits, np.full_like(logits, -np.inf), None
+            logits[self.first] = every[self.first]
+        token = self.sampler.sample(logits, top)
+        if self.logprobs is None:
+            self.untold.append(Drawn(token, None, ()))
+        else:
+            self.weights = np.empty_like(logits) if self.weights is None else self.weights
+            self.untold.append(Drawn(token, *log_probability(logits, token, self.logprobs, top, self.weights)))
+        self.tokens.append(token)
+        if token in self.end:
+            self.finish_reason = "stop"
+        elif len(self.tokens) >= self.limit:
+            self.finish_reason = "length"
+
+    def tell(self, totals: Sequence[float]) -> tuple[tuple[Token, ...], str, FinishReason | None]:
+        """The tokens not told yet, the text that can now be shown, and how the row ends, if it ends with them.
+
+        They were drawn when the turn had taken `totals` seconds. A stop string finishes the row.
+        """
+        told, text = list[Token](), ""
+        while self.untold:
+            token, logprob, best = self.untold.popleft()
+            describe = self.detokenizer.describe  # what might stand here: before the token itself is added
+            alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
+            piece = "" if token in self.end else self.detokenizer.add(token)
+            last = bool(self.finish_reason and not self.untold)
+            if last:
+                piece += self.detokenizer.flush()
+            text += self.stops.add(piece)
+            if self.stops.found:
+                self.finish_reason = "stop"
+            elif last:
+                text += self.stops.flush()
+            total = totals[len(told)]
+            told.append(Token(token, piece, logprob, alternatives, total - self.seconds))
+            self.seconds = total
+        return tuple(told), text, self.finish_reason
+
+    def take_back(self) -> None:
+        """What was not told was never said."""
+        if self.untold:
+            del self.tokens[-len(self.untold) :]
+            self.untold.clear()

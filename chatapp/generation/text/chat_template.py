@@ -1,0 +1,118 @@
+"""Messages in, prompt text out: the template of the model's publisher, in a process of its own."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
+from chatapp.generation.text.thinking import MARKS, opening, split, switch_of
+from chatapp.generation.text.tokenizer import MARK, Tokenizer, marked
+from model_store.tokenizers.chat_template import chat_template
+from model_store.tokenizers.special_tokens import special_tokens
+
+STAND_IN = re.compile("\ue000([0-9]+)\ue001")
+"""What stands for a message's text while the template's own text is looked at: private-use characters."""
+
+SWITCH = re.compile(r"/(?:no_)?think\b")
+"""What templates look for in a system prompt, and write other control tokens where it is there."""
+
+
+class ChatTemplate:
+    """How a model wants a conversation to be written."""
+
+    def __init__(self, folder: Path, renderer: Renderer = RENDERER):
+        """Read the template of the checkpoint in `folder`."""
+        source = chat_template(folder)
+        if source is None:
+            raise GenerationError(
+                f"there is no chat template in {folder}: the model continues text, but cannot converse"
+            )
+        self.source, self.name = source, folder.name
+        self.special = special_tokens(folder)
+        self.renderer = renderer
+        self._openings: dict[bool | None, str] = {}
+        renderer.start()  # it gets ready while the model is loaded
+
+    @cached_property
+    def switch(self) -> str | None:
+        """The variable that switches thinking; None where the template has none."""
+        return switch_of(self.source)
+
+    def opening(self, think: bool | None = None) -> str:
+        """The mark of thinking with which the template ends a prompt: the reply goes on inside."""
+        if think not in self._openings:
+            (prompt,) = self.render([Message("user", "x")], think=think)
+            self._openings[think] = opening(prompt)
+        return self._openings[think]
+
+    def encode(self, messages: Sequence[Message], tokenizer: Tokenizer, *, think: bool | None = None) -> list[int]:
+        """Tokens of the rendered conversation, where only the template can make control tokens.
+
+        Where a message spells one, marks are put into its spelling before the template sees it. The control tokens
+        must then be those of the template alone, rendered without the messages' texts. If they are not (it changes
+        letters, or decides by the content), the texts are put into that rendering: then the template has seen no
+        content, only that there is some. An assistant's <think> and <tool_call> are its own, and stay in both.
+        """
+        texts, guarded, stand_ins = list[str](), list[Message](), list[Message]()
+        for message in map(self._heard, messages):
+            own = tokenizer.control - tokenizer.hidden if message.role == "assistant" else frozenset()
+            text = message.text.replace(MARK, "")
+            spelled = tokenizer.controls(text)
+            guarded.append(Message(message.role, marked(text, [one for one in spelled if one[2] not in own])))
+            kept = [(begin, end) for begin, end, token in spelled if token in own]
+            if message.role == "system":
+                kept = [switch.span() for switch in SWITCH.finditer(text)]
+            stand_ins.append(Message(message.role, _stand_in(text, kept, texts)))
+        frame, text = self.render(stand_ins, guarded, think=think)
+        parts = STAND_IN.split(frame)  # text, number of a message's text, text, ...
+        expected = _control(tokenizer.encode_template("".join(parts[::2])), tokenizer)
+        tokens = tokenizer.encode_template(text)
+        if _control(tokens, tokenizer) == expected:
+            return tokens
+        for i in range(1, len(parts), 2):
+            parts[i] = tokenizer.guard(texts[int(parts[i])])
+        return tokenizer.encode_template("".join(parts))
+
+    def _heard(self, message: Message) -> Message:
+        """A message as the template wants it: an answer without its thinking, unless the template sees to that."""
+        if message.role != "assistant" or any(end in self.source for _, end in MARKS):
+            return message
+        return Message(message.role, split(message.text).answer)
+
+    def render(self, *conversations: Sequence[Message], think: bool | None = None) -> list[str]:
+        """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch."""
+        if think is not None and self.switch is None:
+            raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has no switch")
+        turns = [
+            [{"role": message.role, "content": message.text} for message in messages] for messages in conversations
+        ]
+        names = {"tools": None, "documents": None, "add_generation_prompt": True, **self.special}
+        if think is not None and self.switch:
+            names[self.switch] = think
+        try:
+            return self.renderer.render(self.source, turns, names)
+        except RenderingError as error:
+            raise GenerationError(f"the chat template of {self.name} {error}") from error
+
+
+def _stand_in(text: str, kept: Sequence[tuple[int, int]], texts: list[str]) -> str:
+    """A message with a mark for each of its texts, which are added to `texts`, between the places that it keeps.
+
+    The white space around them is the same, for templates that strip it.
+    """
+    written, start = "", 0
+    for begin, end in [*kept, (len(text), len(text))]:
+        part = text[start:begin]
+        if content := part.strip():
+            part = part.replace(content, f"\ue000{len(texts)}\ue001", 1)
+            texts.append(content)
+        written += part + text[begin:end]
+        start = end
+    return written
+
+
+def _control(tokens: list[int], tokenizer: Tokenizer) -> list[int]:
+    return [token for token in tokens if token in tokenizer.control - tokenizer.unknown]

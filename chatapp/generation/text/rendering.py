@@ -1,0 +1,202 @@
+"""Render chat templates in a process of their own, within a bound of time and memory."""
+
+import atexit
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from chatapp.generation.memory import resident_memory
+
+FLAG = "--render-templates"
+"""What starts chatapp as the process that renders, for a program that has no Python beside it."""
+FROZEN = getattr(sys, "frozen", False)
+COMMAND = (sys.executable, *((FLAG,) if FROZEN else ("-P", "-m", "chatapp.generation.text.sandbox")))
+BEAT = 0.02
+"""Seconds between two looks at what the process takes."""
+LARGE = 4 << 20
+"""Bytes of a request after which a new process is used for the next."""
+SHARE = 24
+"""Bytes of memory for each character of a conversation, which is there as JSON, parsed, rendered and as JSON again."""
+MARKUP = 4
+"""Characters of a text for each of a conversation as JSON: templates put a few dozen around a message."""
+PACE = 2_000_000
+"""Characters of a conversation for which there is a second more."""
+
+
+class RenderingError(Exception):
+    """A conversation that was not rendered; the message says what its template does instead."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the renderings of one conversation may take together."""
+
+    seconds: float = 3.0
+    """Of processor time, besides what PACE gives a long conversation."""
+    patience: float = 7.0
+    """More seconds, for other programs that have the processor."""
+    memory: int = 400_000_000
+    """Bytes, besides what SHARE gives a long conversation."""
+    length: int = 1_000_000
+    """Characters of a text, besides what MARKUP gives a long conversation: each takes a hundred bytes as a token."""
+
+
+class Renderer:
+    """A process that renders templates, one request at a time; it is started when needed, and again when it ended."""
+
+    def __init__(self, limits: Limits | None = None, command: Sequence[str] = COMMAND):
+        self.limits, self.command = limits or Limits(), tuple(command)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._busy = self._interrupted = False
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Start the process, which gets ready by itself, unless it is there."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._ready()
+            except RenderingError:
+                pass  # it is said when something is to be rendered
+            finally:
+                self._lock.release()
+
+    def render(
+        self, source: str, conversations: Sequence[Sequence[Mapping[str, str]]], names: Mapping[str, object]
+    ) -> list[str]:
+        """The text of each conversation; `names` is what the template may read besides the messages."""
+        messages = json.dumps(conversations)
+        memory = self.limits.memory + SHARE * len(messages)
+        seconds = self.limits.seconds + len(messages) / PACE
+        length = self.limits.length + MARKUP * len(messages)
+        line = f"[{seconds}, {memory}, {length}, {json.dumps([source, names])}, {messages}]\n".encode()
+        with self._lock:
+            self._interrupted, self._busy = False, True
+            try:
+                said = self._exchange(line, seconds, memory)
+            except BaseException:  # what it would still say is no answer to the next request
+                self.close()
+                raise
+            finally:
+                self._busy = False
+            if "exceeded" in said or len(line) > LARGE:
+                self.close()  # memory in pieces would count as the next request's
+        if said.get("exceeded") == "length":
+            raise RenderingError(f"takes more than {length:,} characters; it is not what a model needs")
+        if "exceeded" in said:
+            raise RenderingError(_memory_exceeded(memory))
+        if "refused" in said:
+            raise RenderingError(f"refuses this conversation: {said['refused']}")
+        texts: list[str] = said["texts"]
+        return texts
+
+    def interrupt(self) -> None:
+        """Let the rendering that runs now end with KeyboardInterrupt; may be called in a signal handler."""
+        if self._busy and self._process:
+            self._interrupted = True
+            self._process.kill()
+
+    def close(self) -> None:
+        """End the process."""
+        if process := self._process:
+            self._process = None
+            process.kill()
+            process.wait()
+            for pipe in process.stdin, process.stdout:
+                with suppress(OSError):
+                    if pipe:
+                        pipe.close()
+
+    def _ready(self) -> "subprocess.Popen[bytes]":
+        if self._process and self._process.poll() is not None:
+            self.close()
+        if not self._process:
+            apart: dict[str, Any] = {"start_new_session": True}  # Ctrl+C in the terminal does not reach it
+            if sys.platform == "win32":
+                apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+            try:
+                self._process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=nowhere, **apart)
+            except OSError as error:
+                raise RenderingError(f"cannot be rendered: the process for it did not start ({error})") from error
+        return self._process
+
+    def _exchange(self, line: bytes, seconds: float, memory: int) -> dict[str, Any]:
+        process = self._ready()
+        watch = Watch(process, seconds + self.limits.patience, memory)
+        try:
+            said = exchange(process.stdin, process.stdout, line)
+        finally:
+            watch.stop()
+        if self._interrupted:
+            raise KeyboardInterrupt
+        if said.endswith(b"\n"):
+            answer: dict[str, Any] = json.loads(said)
+            return answer
+        code = process.wait()
+        if watch.found == "memory":
+            raise RenderingError(_memory_exceeded(memory))
+        if watch.found == "time" or (sys.platform != "win32" and code == -signal.SIGPROF):
+            raise RenderingError(f"takes more than {seconds:.1f} seconds; it is not what a model needs")
+        raise RenderingError(f"cannot be rendered: the process for it ended ({ending(code)})")
+
+
+class Watch:
+    """Ends a process that takes too long or too much memory, where the system does not do that itself."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", patience: float, memory: int):
+        self.process, self.memory = process, memory
+        self.end = time.monotonic() + patience
+        self.found = ""
+        """What there was too much of: time or memory."""
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(BEAT):
+            if time.monotonic() > self.end:
+                self.found = "time"
+            elif resident_memory(self.process.pid) > self.memory:
+                self.found = "memory"
+            if self.found:
+                self.process.kill()
+                return
+
+
+def exchange(stdin: IO[bytes] | None, stdout: IO[bytes] | None, line: bytes) -> bytes:
+    """What the process answers to a line; not a whole line, if it ended before."""
+    assert stdin and stdout
+    try:
+        stdin.write(line)
+        stdin.flush()
+        return stdout.readline()
+    except OSError:
+        return b""
+
+
+def ending(code: int) -> str:
+    """How a process ended."""
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def _memory_exceeded(memory: int) -> str:
+    return f"takes more than {memory // 1_000_000:,} MB of memory; it is not what a model needs"
+
+
+RENDERER = Renderer()
+"""Of this process, for all its models."""

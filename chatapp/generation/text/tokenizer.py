@@ -1,0 +1,276 @@
+"""Encode text, know the special tokens and the end-of-sequence ids."""
+
+import copy
+import json
+import re
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import tokenizers
+
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.text import moses
+from model_store.checkpoint.config_fields import check_fields
+from model_store.checkpoint.json_files import optional_json
+from model_store.tokenizers.check import check
+from model_store.tokenizers.special_tokens import special_tokens, tokenizer_class
+
+CONTROL = re.compile(r"\s*(<.+>|\[.+\])\s*")
+"""What an added token that is not marked special looks like when it means more than its letters."""
+BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+MARK = "\ufdd0"
+"""Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
+ENCODING = "the model's tokenizer cannot encode this text"
+FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
+"""Of the pre-tokenizer that puts a space before a text: not before its parts."""
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer; text of users never becomes a control token, whatever it spells."""
+
+    def __init__(self, folder: Path, path: Path | None = None):
+        """Of the checkpoint in `folder`; `path` is its tokenizer.json where that was made of other files before."""
+        self.vocabulary = _open(path or folder / "tokenizer.json", folder)
+        self.config = optional_json(folder / "tokenizer_config.json")
+        """tokenizer_config.json, empty if there is none."""
+        self.moses = tokenizer_class(folder) == "BioGptTokenizer"
+        """Whether texts are cut into Moses' words first, which the vocabulary's own decoder cannot put together."""
+        added = self.vocabulary.get_added_tokens_decoder()
+        self._added = frozenset(added)
+        """Tokens whose names may be text as it is written, where those of others stand for bytes."""
+        self._own = self.vocabulary.get_vocab_size(with_added_tokens=False)
+        """Where the ids end that are not only those of added tokens."""
+        self.hidden = frozenset(token for token, entry in added.items() if entry.special)
+        """Special tokens: never shown."""
+        self.control = self.hidden | {token for token, entry in added.items() if CONTROL.fullmatch(entry.content)}
+        """Special tokens and others such as <tool_call>: never made from a user's text."""
+        for token in self.control - self.hidden:
+            entry = added[token]
+            entry.special = True  # only these can be switched off while encoding
+            self.vocabulary.add_special_tokens([entry])
+        self.eos = self._end_ids(folder)
+        """Ids that end a reply."""
+        self._lock = threading.Lock()
+        self.unknown = self.control.intersection(self._encode(MARK))
+        """What stands for letters that the vocabulary lacks; nothing, where there are none."""
+        self.start, self.finish = self._frame()
+        """Ids that the tokenizer puts before and after every text, such as <s> and </s>."""
+        decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
+        self.byte_level = decoder.get("type") == "ByteLevel"
+        self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
+        self._bytes: dict[int, bytes | None] = {}
+        self._whole: dict[int, str | None] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a user's text, in which a control token's spelling is only letters."""
+        return self._encode_part(text)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Tokens of a user's text to be continued, with those that the tokenizer puts before every text."""
+        return [*self.start, *self.encode(text)]
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Tokens of a user's text for an encoder, with those that the tokenizer puts around every text."""
+        return [*self.start, *self.encode(text), *self.finish]
+
+    def encode_template(self, text: str) -> list[int]:
+        """Tokens of a template's text, in which control tokens count, but for those with MARKs in their spelling."""
+        if self.moses:
+            raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
+        if MARK not in text:
+            return list(self._with_control(text).ids)
+        tokens, start = list[int](), 0
+        for begin, end, token in self.controls(text):
+            tokens += [*self._encode_part(text[start:begin].replace(MARK, ""), first=not start), token]
+            start = end
+        return tokens + self._encode_part(text[start:].replace(MARK, ""), first=not start)
+
+    def controls(self, text: str) -> list[tuple[int, int, int]]:
+        """Where a text spells control tokens, and which: begin, end, token."""
+        encoding = self._with_control(text)
+        return [
+            (begin, end, token)
+            for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True)
+            if token in self.control and (token not in self.unknown or text[begin:end].strip() == self.name(token))
+        ]
+
+    def guard(self, text: str) -> str:
+        """The text with MARKs where it spells control tokens, so that a template's rendering does not."""
+        text = text.replace(MARK, "")
+        return marked(text, self.controls(text))
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Text of tokens, without the special ones."""
+        shown = [token for token in tokens if token not in self.hidden]
+        if self.moses:
+            return moses.text_of(map(self.name, shown))
+        if self.byte_level:
+            return b"".join(self.bytes_of(token) or b"" for token in shown).decode(errors="replace")
+        with _narrowed("the model's tokenizer cannot decode its tokens"):
+            return self.vocabulary.decode(shown, False)
+
+    def token_id(self, text: str) -> int | None:
+        """The id of the token spelled so in the vocabulary."""
+        token: int | None = self.vocabulary.token_to_id(text)
+        return token
+
+    def name(self, token: int) -> str:
+        """A token as the vocabulary spells it; empty if it has no such token."""
+        return self.vocabulary.id_to_token(token) or ""
+
+    def bytes_of(self, token: int) -> bytes | None:
+        """The bytes that a token stands for, when it stands for bytes and not for characters."""
+        if token not in self._bytes:
+            self._bytes[token] = self._find_bytes(token)
+        return self._bytes[token]
+
+    def whole(self, token: int) -> str | None:
+        """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
+        if token not in self._whole:
+            self._whole[token] = self._find_whole(token)
+        return self._whole[token]
+
+    def beginning_with(self, token: int) -> list[int]:
+        """The tokens whose bytes begin with this one's, itself among them; none if they are not bytes."""
+        name = self.name(token)
+        if not self.byte_level or not name or token in self.control:
+            return []
+        known = self.vocabulary.get_vocab().items()
+        return sorted(other for spelling, other in known if spelling.startswith(name) and other not in self.control)
+
+    def _find_bytes(self, token: int) -> bytes | None:
+        name = self.name(token)
+        if self.byte_level:
+            try:
+                content = name.translate(ALPHABET).encode("latin-1")
+            except UnicodeEncodeError:  # a character that stands for no byte
+                return name.encode()
+            written = token in self._added and (token >= self._own or not UNUSED.isdisjoint(content))
+            return name.encode() if written else content
+        match = BYTE.fullmatch(name) if self._byte_fallback else None
+        return bytes([int(match[1], 16)]) if match else None
+
+    def _find_whole(self, token: int) -> str | None:
+        content = None if self.moses or token in self.hidden else self.bytes_of(token)
+        try:
+            return content.decode() if content else None
+        except UnicodeDecodeError:
+            return None
+
+    def _encode_part(self, text: str, *, first: bool = True) -> list[int]:
+        """Tokens of plain text, none of them a control token; `first`: it begins the whole."""
+        tokens = self._encode(text, first=first)
+        spelled = any(self.name(token) in text for token in self.unknown.intersection(tokens))
+        if spelled or not (self.control - self.unknown).isdisjoint(tokens):  # made of letters, as many vocabularies can
+            return self._encode(text, first=first, vocabulary=self._harmless)
+        return tokens
+
+    def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
+        used = vocabulary or self.vocabulary
+        text = " ".join(moses.words(text)) if self.moses else text
+        with self._lock, _narrowed(ENCODING):
+            used.encode_special_tokens = True
+            words = used.pre_tokenizer
+            if not first and words and FIRST in words.__getstate__():
+                spaceless = copy.deepcopy(words)
+                spaceless.__setstate__(words.__getstate__().replace(FIRST, NEVER))
+                used.pre_tokenizer = spaceless
+            ids: list[int] = used.encode(text, add_special_tokens=False).ids
+            if not first and words:
+                used.pre_tokenizer = words
+        return ids
+
+    def _with_control(self, text: str) -> tokenizers.Encoding:
+        """A text in which control tokens are looked for, encoded."""
+        with self._lock, _narrowed(ENCODING):
+            self.vocabulary.encode_special_tokens = False
+            return self.vocabulary.encode(text, add_special_tokens=False)
+
+    @cached_property
+    def _harmless(self) -> tokenizers.Tokenizer:
+        """The same vocabulary, unable to spell a control token: what is called so here, nobody can write.
+
+        It is made where a text tries, which is seldom.
+        """
+        content = json.loads(self.vocabulary.to_str())
+        names = {name: f"{name} {secrets.token_hex(16)}" for name in map(self.name, self.control)}
+        model = content["model"]
+        if isinstance(model["vocab"], dict):
+            model["vocab"] = {names.get(name, name): token for name, token in model["vocab"].items()}
+        else:
+            model["vocab"] = [(names.get(name, name), score) for name, score in model["vocab"]]
+        if "merges" in model:
+            model["merges"] = [pair for pair in model["merges"] if names.keys().isdisjoint((*pair, "".join(pair)))]
+        if model.get("unk_token") in names:
+            model["unk_token"] = names[model["unk_token"]]
+        for entry in content["added_tokens"]:
+            entry["content"] = names.get(entry["content"], entry["content"])
+        return tokenizers.Tokenizer.from_str(json.dumps({**content, "post_processor": None}))
+
+    def _frame(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        with _narrowed(ENCODING):
+            content = self.vocabulary.encode("a", add_special_tokens=False).ids
+            framed = self.vocabulary.encode("a").ids
+        places = [i for i in range(len(framed)) if framed[i : i + len(content)] == content]
+        if not places:
+            return (), ()
+        return tuple(framed[: places[0]]), tuple(framed[places[0] + len(content) :])
+
+    def _end_ids(self, folder: Path) -> frozenset[int]:
+        ids = {self.token_id(special_tokens(folder).get("eos_token", ""))}
+        for name in ("generation_config.json", "config.json"):
+            fields = optional_json(folder / name)
+            check_fields({"eos_token_id": fields.get("eos_token_id")}, name)
+            declared = fields.get("eos_token_id")
+            ids.update(declared if isinstance(declared, list) else [declared])
+        return frozenset(token for token in ids if isinstance(token, int))
+
+
+def marked(text: str, places: Sequence[tuple[int, int, int]]) -> str:
+    """The text with MARKs between the letters of these places."""
+    for begin, end, _ in reversed(places):
+        text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]
+    return text
+
+
+def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
+    if path.is_file():
+        check(path)
+        with _narrowed(f"cannot read {path}"):
+            vocabulary = tokenizers.Tokenizer.from_file(str(path))
+    else:
+        from model_store.tokenizers.tokenizer import convert
+
+        content = convert(folder)
+        with _narrowed(f"cannot make a tokenizer of {folder}"):
+            vocabulary = tokenizers.Tokenizer.from_str(json.dumps(content))
+    vocabulary.no_truncation()
+    vocabulary.no_padding()
+    return vocabulary
+
+
+@contextmanager
+def _narrowed(what: str) -> Iterator[None]:
+    """Inside, the library's errors are GenerationErrors: it raises nothing narrower than Exception, and panics."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise GenerationError(f"{what}: {error}; fetch the tokenizer's file again") from error
+
+
+def _alphabet() -> dict[int, int]:
+    """The byte that each character of a byte-level token stands for (GPT-2, bytes_to_unicode), and 256 for no byte."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return dict.fromkeys(others, 256) | {256 + i: byte for i, byte in enumerate(others)}
+
+
+ALPHABET = _alphabet()
+UNUSED = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))
+"""Bytes that are in no UTF-8 text: their characters, such as ü, are there as letters (DeepSeek-Coder)."""

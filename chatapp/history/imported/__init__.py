@@ -1,0 +1,179 @@
+"""Read conversations from files: our own JSON, ChatGPT's conversations.json, and what Ollama's `/save` keeps."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from chatapp.generation import Token
+from chatapp.history.errors import NotUnderstood
+from chatapp.history.exports import FORMAT, VERSION
+from chatapp.history.records import Conversation, Kind, Message, Role
+from chatapp.history.tokens import of_lists
+
+KNOWN = "our own export, ChatGPT's conversations.json, and Ollama's messages or Modelfile"
+
+
+@dataclass
+class Imported:
+    """A conversation to be added, its messages numbered among themselves, each after its parent."""
+
+    conversation: Conversation
+    messages: Sequence[Message]
+    tokens: Mapping[int, Sequence[Token]] = field(default_factory=dict)
+    """Those of some messages, by their numbers."""
+
+
+@dataclass
+class Batch:
+    """What a file had."""
+
+    conversations: list[Imported] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """What is no text between user and model, by its name in the file."""
+    refused: list[str] = field(default_factory=list)
+    """Conversations with something that is not understood, and what that is."""
+
+
+def read(text: str, name: str) -> Batch:
+    """The conversations in a file's text; `name` is the file's, for messages."""
+    from chatapp.history.imported import chatgpt, ollama
+
+    if not text.lstrip().startswith(("{", "[")):
+        return ollama.read_modelfile(text, name)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise NotUnderstood(f"{name} is not valid JSON ({error}); it may be cut off: export it again") from error
+    if isinstance(content, dict) and "format" in content:
+        return _ours(content, name)
+    if isinstance(content, dict) and "mapping" in content:
+        return chatgpt.read([content], name)
+    if isinstance(content, dict) and "messages" in content:
+        return ollama.read_messages(content, name)
+    if isinstance(content, list) and content and all(isinstance(one, dict) for one in content):
+        if "mapping" in content[0]:
+            return chatgpt.read(content, name)
+        if "role" in content[0]:
+            return ollama.read_messages({"messages": content}, name)
+    raise NotUnderstood(f"{name} is JSON, but no conversations that are known here; these are: {KNOWN}")
+
+
+def taken(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:  # Any: JSON, checked here
+    """A field of a JSON object, which must be there and of this kind."""
+    if not isinstance(facts, dict):
+        raise NotUnderstood(f"{where} is no JSON object")
+    if key not in facts:
+        raise NotUnderstood(f"{where} has no {key!r}")
+    value = facts[key]
+    wrong = isinstance(value, bool) and kind not in (bool, object)  # to Python, True is a number
+    if wrong or not isinstance(value, kind):
+        raise NotUnderstood(f"{where} has {key!r}: {shortened(value)}, which cannot be")
+    return value
+
+
+def shortened(value: object) -> str:
+    """A value of a file, short enough for a message."""
+    shown = repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}…"
+
+
+def _ours(content: Mapping[str, Any], name: str) -> Batch:
+    """Our own export, whole or not at all."""
+    if content["format"] != FORMAT:
+        raise NotUnderstood(f"{name} has the format {shortened(content['format'])}, not {FORMAT!r}")
+    version = taken(content, "version", int, name)
+    if version != VERSION:
+        raise NotUnderstood(f"{name} was written by another chatapp (version {version}, not {VERSION}); update chatapp")
+    batch = Batch()
+    for place, facts in enumerate(taken(content, "conversations", list, name), 1):
+        batch.conversations.append(_conversation(facts, f"conversation {place} of {name}"))
+    return batch
+
+
+def _conversation(facts: Any, where: str) -> Imported:
+    messages: list[Message] = []
+    ids: set[int] = set()
+    tokens: dict[int, Sequence[Token]] = {}
+    for place, one in enumerate(taken(facts, "messages", list, where), 1):
+        message = _message(one, f"message {place} of {where}")
+        if message.id in ids or not (message.parent is None or message.parent in ids):
+            raise NotUnderstood(f"message {place} of {where} has a number twice, or a parent that is not before it")
+        ids.add(message.id)
+        messages.append(message)
+        if "tokens" in one:
+            tokens[message.id] = of_lists(one["tokens"], f"message {place} of {where}")
+    leaf = taken(facts, "leaf", (int, type(None)), where)
+    if not (leaf is None or leaf in ids):
+        raise NotUnderstood(f"{where} ends with message {leaf}, which it does not have")
+    kind = _chosen(facts, "kind", get_args(Kind), where)
+    return Imported(
+        Conversation(
+            0,
+            taken(facts, "title", str, where),
+            kind,
+            taken(facts, "model", str, where),
+            _time(facts, "created", where),
+            _time(facts, "updated", where),
+            len(messages),
+            leaf,
+            setup=_json(facts, "setup", where) if "setup" in facts else {},
+        ),
+        messages,
+        tokens,
+    )
+
+
+def _message(facts: Any, where: str) -> Message:
+    reason = taken(facts, "finish_reason", (str, type(None)), where)
+    return Message(
+        taken(facts, "id", int, where),
+        0,
+        taken(facts, "parent", (int, type(None)), where),
+        _chosen(facts, "role", get_args(Role), where),
+        _said(facts, where),
+        _time(facts, "created", where),
+        taken(facts, "finished", bool, where),
+        reason,
+        taken(facts, "model", str, where),
+        _json(facts, "options", where),
+        _json(facts, "usage", where),
+        summary=taken(facts, "summary", str, where) if "summary" in facts else "",
+    )
+
+
+def _said(facts: Any, where: str) -> str:
+    """The text of a message, with what the model thought before it in the usual marks."""
+    text: str = taken(facts, "text", str, where)
+    if "thinking" not in facts:
+        return text
+    thinking = taken(facts, "thinking", str, where)
+    return f"<think>\n{thinking}\n</think>\n\n{text}" if text else f"<think>\n{thinking}"
+
+
+def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
+    """An object of any fields, which must be proper JSON."""
+    value: dict[str, Any] = taken(facts, key, dict, where)
+    if not value:
+        return {}
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise NotUnderstood(f"{where} has {key!r} that no JSON can hold ({error})") from error
+    return value
+
+
+def _time(facts: Any, key: str, where: str) -> float:
+    """Seconds since 1970, in a year that calendars know."""
+    value = taken(facts, key, (int, float), where)
+    if not 0 <= value < 4e9:
+        raise NotUnderstood(f"{where} has {key!r}: {value}, which is no time")
+    return float(value)
+
+
+def _chosen(facts: Any, key: str, known: Sequence[str], where: str) -> Any:
+    value = taken(facts, key, str, where)
+    if value not in known:
+        raise NotUnderstood(f"{where} has {key!r}: {shortened(value)}; known are {', '.join(known)}")
+    return value

@@ -1,0 +1,144 @@
+"""Conversations as ChatGPT exports them: conversations.json, a tree of nodes each."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from chatapp.history.errors import NotUnderstood
+from chatapp.history.imported import Batch, Imported, shortened, taken
+from chatapp.history.records import Conversation, Message
+
+NOT_TEXT = {
+    "code",
+    "computer_output",
+    "execution_output",
+    "model_editable_context",
+    "reasoning_recap",
+    "sonic_webpage",
+    "system_error",
+    "tether_browsing_display",
+    "tether_quote",
+    "thoughts",
+    "user_editable_context",
+}
+"""Kinds of content that are no words between user and model: tools, reasoning, settings. They are left out."""
+ENDS = {"stop": "stop", "max_tokens": "length", "interrupted": "cancelled"}
+
+
+def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
+    """All conversations that are understood; the others are named in `refused`."""
+    batch = Batch()
+    for place, facts in enumerate(content, 1):
+        title = facts.get("title") if isinstance(facts, dict) else None
+        where = f"conversation {place} of {name}" + (f" ({shortened(title)})" if title else "")
+        left_out: Counter[str] = Counter()
+        try:
+            batch.conversations.append(_conversation(facts, where, left_out))
+        except NotUnderstood as error:
+            batch.refused.append(str(error))
+        else:
+            batch.left_out += left_out
+    return batch
+
+
+def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
+    mapping = taken(facts, "mapping", dict, where)
+    created = _time(facts.get("create_time")) or time.time()
+    title = " ".join(str(facts.get("title") or "").split())
+    messages: list[Message] = []
+    kept: dict[str, int | None] = {}
+    """For each node its message, or that of the nearest one above it that has one."""
+    for key in _in_order(mapping, where):
+        node = mapping[key]
+        above = kept.get(node.get("parent"))
+        kept[key] = above
+        message = _message(node, f"message {shortened(key)} of {where}", left_out)
+        if message:
+            number = len(messages) + 1
+            reason, model = message["finish_reason"], message["model"]
+            at = message["created"] or created
+            messages.append(Message(number, 0, above, message["role"], message["text"], at, True, reason, model))
+            kept[key] = number
+    end = facts.get("current_node")
+    leaf = kept[end] if isinstance(end, str) and end in kept else messages[-1].id if messages else None
+    updated = _time(facts.get("update_time")) or created
+    model = next((message.model for message in reversed(messages) if message.model), "")
+    return Imported(Conversation(0, title, "chat", model, created, updated, len(messages), leaf), messages)
+
+
+def _in_order(mapping: dict[str, Any], where: str) -> list[str]:
+    """The nodes, each after its parent; a tree without a beginning is refused."""
+    children: defaultdict[str | None, list[str]] = defaultdict(list)
+    for key, node in mapping.items():
+        parent = node.get("parent") if isinstance(node, dict) else key
+        if parent == key or not isinstance(parent, str | None) or (parent is not None and parent not in mapping):
+            raise NotUnderstood(f"{where} has a message {shortened(key)} whose parent is missing")
+        children[parent].append(key)
+    order = list(children[None])
+    for key in order:  # it grows meanwhile
+        order += children[key]
+    if len(order) < len(mapping):
+        raise NotUnderstood(f"{where} has messages that follow each other in a circle")
+    return order
+
+
+def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | None:
+    """What a node says; None if nothing, or nothing that is text between user and model."""
+    message = node.get("message")
+    if message is None:
+        return None
+    role = taken(taken(message, "author", dict, where), "role", str, where)
+    content = taken(message, "content", dict, where)
+    kind = taken(content, "content_type", str, where)
+    details = message.get("metadata") if isinstance(message.get("metadata"), dict) else {}
+    if kind not in {"text", "multimodal_text", *NOT_TEXT}:
+        raise NotUnderstood(f"{where} has the unknown content type {shortened(kind)}")
+    if role not in ("user", "assistant", "system", "tool"):
+        raise NotUnderstood(f"{where} has the unknown role {shortened(role)}")
+    if kind in NOT_TEXT:
+        left_out[kind] += 1
+        return None
+    text = _text(content, where, left_out)
+    if not text.strip():
+        return None
+    aside = "message of a tool" if role == "tool" else ""
+    if message.get("recipient") not in (None, "all"):
+        aside = "message to a tool"
+    if details.get("is_visually_hidden_from_conversation"):
+        aside = "hidden message"
+    if aside:
+        left_out[aside] += 1
+        return None
+    finish = details.get("finish_details")
+    end = ENDS.get(str(finish.get("type"))) if isinstance(finish, dict) else None
+    model = str(details.get("model_slug") or "") if role == "assistant" else ""
+    return {
+        "role": role,
+        "text": text,
+        "created": _time(message.get("create_time")),
+        "finish_reason": end,
+        "model": model,
+    }
+
+
+def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
+    """The text of a message; pictures and the like leave their name in it."""
+    pieces = []
+    for part in taken(content, "parts", list, where):
+        if isinstance(part, str):
+            pieces.append(part)
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):  # what was said in a voice chat
+            pieces.append(part["text"])
+        elif isinstance(part, dict):
+            name = str(part.get("content_type", "an object without a content type"))
+            left_out[name] += 1
+            pieces.append(f"[{name} left out]")
+        elif part is not None:
+            raise NotUnderstood(f"{where} has the part {shortened(part)}, which is no text")
+    return "\n".join(pieces)
+
+
+def _time(value: object) -> float | None:
+    """Seconds since 1970, where there is a time that calendars know."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else None

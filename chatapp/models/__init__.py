@@ -1,0 +1,1 @@
+"""Models as the user sees them: catalogue, details, suggestion, jobs."""

@@ -1,0 +1,301 @@
+"""The models that are here and those that can be fetched: what each takes, whether it fits, how fast it is."""
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import backends
+from chatapp.placement import selection
+from chatapp.placement.calibration import Measured
+from model_store import Store, StoredModel, StoreError, Variant, fit
+from model_store.bandwidth import REACHED, speed
+from model_store.hub import pulled
+from model_store.hub.catalog import Entry, catalog
+from model_store.models import LARGE
+from model_store.store import MANIFEST, read_model
+from model_store.upkeep.disk import SPARE, amount, existing
+from model_store.upkeep.locks import Owner, working_on
+
+RECOMMENDED = {
+    "chat": ("qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-360m-instruct", "smollm2-135m-instruct"),
+    "code": ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "tiny-starcoder"),
+}
+"""By kind, the models of the catalogue to have, the best first: of each kind the first that runs well here."""
+SLOWEST = 8.0
+"""Tokens per second that a recommended model reaches: about as fast as one reads."""
+
+Fits = Literal["well", "tight", "no"]
+State = Literal["here", "broken", "stopped", "elsewhere", "absent"]
+"""Of a model: ready, here but unreadable, fetched in part, worked on by another process, not here."""
+Badge = Literal["verified", "failed", "unverified"]
+
+COMFORT = 0.6
+"""The part of this machine's memory up to which a model runs well: the rest is for everything else."""
+CONVERSATION = 12_800
+"""Bytes of keys and values in a conversation of 4,096 tokens, per square root of the number of weights: about."""
+CONVERSATIONS = {"phi3": 52_000, "qwen3": 25_000}
+"""The same in families that keep far more."""
+PUBLISHED_BITS = {family: 32 for family in ("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "t5")}
+"""Bits of a weight as published, in families where that is not 16."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides whether a model fits."""
+
+    memory: int
+    disk_free: int
+    bandwidth: float
+    """Bytes per second that are read from memory."""
+    backends: int
+    """How many a model is lowered for."""
+    versions: Mapping[str, object]
+    """What measurements depend on."""
+    share: float = REACHED
+    """Of the bandwidth, what decoding reaches."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model as a list shows it; sizes in bytes."""
+
+    name: str
+    state: State
+    kind: str
+    """`chat` or `base` of a model that is here; else the catalogue's kind, or `hub`."""
+    source: str
+    """What to pull: a name of the catalogue, or a repository."""
+    parameters: int = 0
+    precision: str = ""
+    size: int = 0
+    """On the disk, or to fetch."""
+    memory: int = 0
+    """Needed to run."""
+    fits: Fits = "well"
+    problem: str = ""
+    """Why it does not fit well, with the numbers."""
+    tokens_per_second: float = 0.0
+    measured: bool = False
+    """Whether memory and speed were measured here; else they are about right."""
+    place: str = ""
+    """Backend and device."""
+    badge: Badge = "unverified"
+    against: str = ""
+    """What it was verified against."""
+    licence: str = ""
+    gated: bool = False
+    recommended: bool = False
+    good_for: str = ""
+    share: float | None = None
+    """How much of it is here, if it is not all."""
+    note: str = ""
+    """What is wrong with it, or who works on it."""
+
+
+def machine(store: Store) -> Machine:
+    """This machine; takes a quarter of a second the first time ever, because the memory is timed."""
+    known = speed(store.root)
+    return Machine(
+        memory=fit.memory(),
+        disk_free=shutil.disk_usage(existing(store.root)).free,
+        bandwidth=known.bandwidth,
+        backends=sum(bool(backends.get(name).devices()) for name in backends.NAMES),
+        versions=selection.machine(),
+        share=known.share,
+    )
+
+
+def read(store: Store, this: Machine, objective: str = "chat") -> list[Row]:
+    """Every model: those that are here, those of which a part is, and the rest of the catalogue."""
+    here = [stored(store, name, root, this, objective) for name, root in every(store)]
+    names = {row.name for row in here}
+    parts = [row for row in unfinished(store, this) if row.name not in names]
+    names |= {row.name for row in parts}
+    return recommend(
+        [*here, *parts, *(offered(entry, this) for entry in catalog().values() if entry.name not in names)]
+    )
+
+
+def recommend(rows: list[Row]) -> list[Row]:
+    """The rows, of which the best of each kind that runs well here is recommended."""
+    able = {row.name for row in rows if row.fits == "well" and row.tokens_per_second >= SLOWEST}
+    best = {next((name for name in names if name in able), "") for names in RECOMMENDED.values()}
+    return [replace(row, recommended=row.name in best) for row in rows]
+
+
+def every(store: Store) -> Iterator[tuple[str, Path]]:
+    """The models that are here, and where."""
+    yield "builtin", store.root
+    yield from store.names().items()
+
+
+def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -> Row:
+    """A model that is here; one that cannot be read is told as such."""
+    try:
+        known = name != "builtin" and os.path.exists(f"{root}/{name}/{MANIFEST}")
+        model = read_model(root / name) if known else store.get(name)
+        was_pulled = os.path.dirname(model.folder) == f"{root}/{pulled.FOLDER}"
+        facts = pulled.source(model.folder) if was_pulled else {}
+    except StoreError as error:
+        return Row(name, "broken", "base", name, note=str(error))
+    entry = catalog().get(name)
+    ways = judged(f"{root}/{name}", model, this)
+    best = next(iter(selection.ranked(ways, objective)), None)
+    variant, device = chosen(model, best)
+    verdict = variant.verdicts.get(device) if variant else None
+    precision = best.candidate.precision if best else variant.precision if variant else model.precision
+    memory = best.peak_memory if best and best.peak_memory else memory_about(model.family, model.parameters, precision)
+    fits, problem = fitting(this, memory, disk=0)
+    return Row(
+        name,
+        "here",
+        "chat" if model.chats else "base",
+        str(facts.get("repository") or name),
+        parameters=model.parameters,
+        precision=precision,
+        size=model.size + sum(one.size for one in model.variants),
+        memory=memory,
+        fits=fits,
+        problem=problem,
+        tokens_per_second=1 / best.p50 if best and best.p50 else speed_about(this, model.parameters, precision),
+        measured=bool(best and best.p50),
+        place=f"{variant.backend} · {device}" if variant else f"{best.candidate.backend} · {device}" if best else "",
+        badge="unverified" if verdict is None else "verified" if verdict["passed"] else "failed",
+        against=str(verdict.get("reference", "")) if verdict else "",
+        licence=str(facts.get("licence") or (entry.licence if entry else "")),
+        good_for=entry.good_for if entry else "filling in and continuing code" if name == "builtin" else "",
+    )
+
+
+def judged(folder: Path | str, model: StoredModel, this: Machine) -> list[Measured]:
+    """What was measured on this machine, but for what failed verification since."""
+    found = selection.recorded(f"{folder}/calibration.json", this.versions)
+    wrong = {
+        (one.backend, one.precision, device) for one in model.variants for device in one.verdicts if one.failed(device)
+    }
+    return [one for one in found if (one.candidate.backend, one.candidate.precision, one.candidate.device) not in wrong]
+
+
+def chosen(model: StoredModel, best: Measured | None) -> tuple[Variant | None, str]:
+    """The variant that runs, as far as that is known, and its device."""
+    if best:
+        way = best.candidate
+        same = (one for one in model.variants if (one.backend, one.precision) == (way.backend, way.precision))
+        return next(same, None), way.device
+    of_choice = sorted(model.variants, key=lambda one: (one.precision != model.precision, not one.verdicts))
+    first = of_choice[0] if of_choice else None
+    return first, next(iter(first.verdicts), "cpu") if first else ""
+
+
+def unfinished(store: Store, this: Machine) -> Iterator[Row]:
+    """The models of which a part is here, and what another process is fetching."""
+    for root in store.roots:
+        for folder in pulled.folders(root, unfinished=True):
+            if folder.name.startswith(".") and folder.suffix == ".partial":
+                yield partial(root, folder, this)
+
+
+def partial(root: Path, folder: Path, this: Machine) -> Row:
+    """A model of which a part is here."""
+    name = folder.name[1:].removesuffix(".partial")
+    entry = catalog().get(name)
+    parameters = entry.parameters * 1_000_000 if entry else 0
+    try:
+        facts, files = pulled.source(folder), pulled.listed(folder)
+    except StoreError as error:
+        return Row(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
+    source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
+    size = sum(file.size for file in files)
+    done = sum(min(file.size, length_of(folder, file.digest)) for file in files)
+    owner = working_on(root, name)
+    share = done / size if size else 0.0
+    row = offered(entry, this) if entry else Row(name, "absent", "hub", source)
+    state: State = "elsewhere" if owner else "stopped"
+    changed = {"state": state, "size": size, "share": share, "licence": str(facts.get("licence") or row.licence)}
+    return Row(**{**vars(row), **changed, "note": doing(owner) if owner else ""})
+
+
+def length_of(folder: Path, digest: str) -> int:
+    """Bytes of a file that have come."""
+    for path in (folder / digest, folder / f"{digest}.part"):
+        if path.exists():
+            return path.stat().st_size
+    return 0
+
+
+def doing(owner: Owner) -> str:
+    """What another process does with a model."""
+    done = f", {owner.step} {owner.share:.0%}" if owner.step else ""
+    return f"process {owner.pid} on {owner.host} is {owner.what}{done}"
+
+
+def offered(entry: Entry, this: Machine) -> Row:
+    """A model of the catalogue that is not here; what it takes is reckoned from its parameters."""
+    parameters = entry.parameters * 1_000_000
+    precision = "int4" if parameters >= LARGE else "int8"
+    size = parameters * PUBLISHED_BITS.get(entry.family, 16) // 8
+    memory = fit.memory_needed(fit.lowered_size(parameters, precision), entry.cache * 1_000_000)
+    disk = size + this.backends * fit.lowered_size(parameters, precision)
+    fits, problem = fitting(this, memory, disk)
+    return Row(
+        entry.name,
+        "absent",
+        entry.kind,
+        entry.name,
+        parameters=parameters,
+        precision=precision,
+        size=size,
+        memory=memory,
+        fits=fits,
+        problem=problem,
+        tokens_per_second=speed_about(this, parameters, precision),
+        licence=entry.licence,
+        gated=entry.gated,
+        good_for=entry.good_for,
+    )
+
+
+def fitting(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
+    """Whether a model that takes so much fits, and if not well, why."""
+    if disk + SPARE > this.disk_free and disk:
+        free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} stay so"
+        return "no", f"it takes {amount(disk)} of disk, and {free}"
+    if memory > this.memory:
+        return "no", f"it takes {amount(memory)} of memory, and this machine has {amount(this.memory)}"
+    if memory > COMFORT * this.memory:
+        return "tight", f"it takes {amount(memory)} of this machine's {amount(this.memory)} of memory"
+    return "well", ""
+
+
+def memory_about(family: str, parameters: int, precision: str) -> int:
+    """Bytes of memory to run a model of which only the family and the size are known, up to a third."""
+    conversation = round(CONVERSATIONS.get(family, CONVERSATION) * math.sqrt(parameters))
+    return fit.memory_needed(fit.lowered_size(parameters, precision), conversation)
+
+
+def speed_about(this: Machine, parameters: int, precision: str) -> float:
+    """Tokens per second that this machine's memory allows."""
+    size = fit.lowered_size(parameters, precision)
+    return this.share * this.bandwidth / size if size else 0.0
+
+
+def found_on_hub(facts: Mapping[str, Any]) -> list[Row]:  # Any: JSON, as `chatapp search --json` prints it
+    """What a search on the Hub found, but for what the catalogue has."""
+    listed = {entry.repository for entry in catalog().values()}
+    return [
+        Row(
+            one["id"].replace("/", "--"),
+            "absent",
+            "hub",
+            one["id"],
+            licence=one["licence"],
+            gated=bool(one["gated"]),
+            good_for=f"{one['family']}, {one['downloads']:,} downloads",
+        )
+        for one in facts["hub"]
+        if one["id"] not in listed
+    ]

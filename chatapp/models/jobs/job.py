@@ -1,0 +1,115 @@
+"""A job in the background, and what its process tells of it."""
+
+import json
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds, size
+
+Kind = Literal["pull", "verify", "bench", "remove", "plan", "search"]
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done with a model, and how far that is: each change is another one of these."""
+
+    number: int
+    kind: Kind
+    model: str
+    """As the command line wants it: a name, a repository, or what to search for."""
+    options: tuple[str, ...] = ()
+    state: State = "queued"
+    phase: str = ""
+    done: int = 0
+    """Bytes that are here; never fewer than a moment ago."""
+    size: int = 0
+    rate: float = 0.0
+    """Bytes per second."""
+    seconds_left: float | None = None
+    share: float | None = None
+    """How much of the phase is done, if that is known; never less than a moment ago."""
+    note: str = ""
+    """What is being waited for."""
+    result: str = ""
+    """What came of it, in a line; of one that failed, why."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the process told in JSON: a plan, findings, figures."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state in ("done", "failed", "cancelled")
+
+    @property
+    def name(self) -> str:
+        """The model as the store calls it."""
+        return self.model.replace("/", "--")
+
+
+def heard(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
+    """What changes about a job whose process says so."""
+    if facts.get("event") == "plan":
+        done, size = max(job.done, int(facts["there"])), int(facts["size"])
+        return {"done": done, "size": size, "share": part(done, size), "note": "", "facts": facts}
+    if facts.get("event") == "progress":
+        done, size = max(job.done, int(facts["done"])), int(facts["size"])
+        found = {"phase": "fetching", "done": done, "size": size, "share": part(done, size), "note": facts["note"]}
+        return {**found, "rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
+    if facts.get("event") == "waiting":
+        return {"note": str(facts["note"])}
+    if facts.get("event") == "step":
+        before = job.share or 0.0 if job.phase == facts["step"] else 0.0
+        phase, share = str(facts["step"]), max(before, min(1.0, float(facts["share"])))
+        return {"phase": phase, "share": share, "rate": 0.0, "seconds_left": None, "note": ""}
+    return {}
+
+
+def part(done: int, size: int) -> float:
+    """The share of bytes that is here."""
+    return min(1.0, done / size) if size else 0.0
+
+
+def parsed(said: str) -> dict[str, Any]:
+    """The JSON object that a process printed, or the first of its lines of JSON."""
+    for text in (said, said.partition("\n")[0]):
+        with suppress(ValueError, RecursionError):
+            facts = json.loads(text)
+            if isinstance(facts, dict):
+                return facts
+    return {}
+
+
+def complaint(complaints: str, code: int) -> str:
+    """Why a process failed: the last line it said, or how it ended."""
+    last = next((line.strip() for line in reversed(complaints.splitlines()) if line.strip()), "")
+    if last:
+        return printable(last.removeprefix("Error: "))
+    if code < 0:
+        return f"it was killed ({signal.Signals(-code).name})"
+    return f"it ended with exit code {code}"
+
+
+def outcome(kind: Kind, facts: Mapping[str, Any], said: str) -> str:
+    """What came of a job that did what it should, in a line."""
+    if kind == "pull":
+        return "ready"
+    if kind == "verify":
+        return f"its logits agree with those of {facts['reference']}"
+    if kind == "bench":
+        return figures(facts)
+    return said.strip().rpartition(": ")[2] if kind == "remove" else ""
+
+
+def figures(facts: Mapping[str, Any]) -> str:
+    """What a model was timed at, in a line."""
+    first = max(facts["prefill"], key=lambda one: one["prompt_tokens"])
+    return (
+        f"{facts['decode'][0]['tokens_per_second']:,.0f} tokens/s, first token of {first['prompt_tokens']} after "
+        f"{milliseconds(first['time_to_first_token'])}, loaded in {milliseconds(facts['warm_load'])}, "
+        f"{size(facts['peak_memory'])}"
+    )

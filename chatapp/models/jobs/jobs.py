@@ -1,0 +1,288 @@
+"""Jobs in the background: models are pulled, verified, timed and removed by processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from chatapp.models.jobs.job import Job, Kind, complaint, heard, outcome, parsed
+from chatapp.text.child import apart
+
+Lane = Literal["network", "machine", "question"]
+
+COMMAND = (sys.executable, "-P", "-m", "chatapp")
+WORDS: Mapping[Kind, tuple[str, ...]] = {
+    "pull": ("pull", "--json"),
+    "plan": ("pull", "--dry-run", "--json"),
+    "search": ("search", "--json"),
+    "verify": ("verify", "--json", "--steps"),
+    "bench": ("bench", "--json", "--steps"),
+    "remove": ("rm",),
+}
+"""What each kind runs."""
+LANES: Mapping[Kind, Lane] = {"pull": "network", "plan": "question", "search": "question"}
+"""Jobs of one lane run one after the other, in the order of asking; others are of the lane `machine`."""
+PHASES: Mapping[Kind, str] = {
+    "pull": "asking the Hub",
+    "plan": "asking the Hub",
+    "search": "asking the Hub",
+    "verify": "verifying",
+    "bench": "timing",
+    "remove": "removing",
+}
+"""What each kind does first."""
+TELLING = ("pull", "plan", "verify", "bench")
+"""Kinds whose process tells how far it is."""
+PATIENCE = 10.0
+"""Seconds that a process has to end by itself when it is told to."""
+KEPT = 100
+"""Ended jobs that are remembered."""
+
+
+OnChange = Callable[[Job], object]
+"""Called in the job's thread with the job as it is now."""
+
+
+class Jobs:
+    """A queue of jobs, each done by a process; those of different lanes run side by side.
+
+    The pulls that have not ended are kept in the file `path`, so that the next start can offer them again.
+    """
+
+    def __init__(self, on_change: OnChange, *, path: Path | None = None, command: Sequence[str] = COMMAND):
+        self.on_change, self.path, self.command = on_change, path, tuple(command)
+        self.left = waiting(path)
+        """The pulls that had not ended when chatapp was left."""
+        self.jobs: dict[int, Job] = {}
+        self.processes: dict[int, subprocess.Popen[str]] = {}
+        self.threads: dict[Lane, threading.Thread] = {}
+        self.lock = threading.RLock()
+        self.closed = False
+        self.count = 0
+
+    def add(self, kind: Kind, model: str, *options: str) -> Job:
+        """Put a job at the end of its lane; a pull that is there already stays where it is."""
+        with self.lock:
+            same = (kind, model, options)
+            for job in self.jobs.values():
+                if not job.ended and (job.kind, job.model, job.options) == same:
+                    return job
+            self.count += 1
+            job = self.jobs[self.count] = Job(self.count, kind, model, options)
+            for old in [number for number, one in self.jobs.items() if one.ended][:-KEPT]:
+                del self.jobs[old]
+            lane = LANES.get(kind, "machine")
+            if kind == "pull":
+                self.remember(model)
+            self.on_change(job)
+            if lane not in self.threads and not self.closed:
+                self.threads[lane] = threading.Thread(target=self.work, args=(lane,), name=f"jobs {lane}", daemon=True)
+                self.threads[lane].start()
+        return job
+
+    def cancel(self, number: int) -> None:
+        """Take a job from the queue, or stop it; what a pull has fetched stays, and another pull goes on there."""
+        with self.lock:
+            job = self.jobs[number]
+            if job.ended:
+                return
+            self.forget(job)
+            self.change(job, state="cancelled", result="stopped", rate=0.0, seconds_left=None)
+            if process := self.processes.get(number):
+                threading.Thread(target=stop, args=(process,), name="stopping", daemon=True).start()
+
+    def retry(self, number: int) -> Job:
+        """Do again what failed or was stopped."""
+        job = self.jobs[number]
+        return self.add(job.kind, job.model, *job.options)
+
+    def all(self) -> list[Job]:
+        """Every job, the oldest first."""
+        with self.lock:
+            return list(self.jobs.values())
+
+    def of(self, name: str) -> Job | None:
+        """What is done with a model now, or was last; questions do not count."""
+        found = [job for job in self.all() if job.name == name and LANES.get(job.kind) != "question"]
+        return next((job for job in found if job.state == "running"), found[-1] if found else None)
+
+    def close(self, patience: float = PATIENCE) -> None:
+        """Stop everything; what had not ended is offered again at the next start."""
+        with self.lock:
+            self.closed = True
+            processes, threads = list(self.processes.values()), list(self.threads.values())
+        for process in processes:
+            tell_to_end(process)
+        for process in processes:
+            see_end(process, patience)
+        for thread in threads:
+            thread.join(patience)
+
+    # What a thread does
+
+    def work(self, lane: Lane) -> None:
+        """Do the jobs of a lane until there are no more."""
+        while job := self.next(lane):
+            try:
+                self.run(job)
+            except OSError as error:  # no process can be started, or there is no room for what it says
+                self.fail(job.number, f"{error.strerror or error}")
+            except (LookupError, TypeError) as error:
+                self.fail(job.number, f"its process told something else than it should ({error!r})")
+
+    def next(self, lane: Lane) -> Job | None:
+        """The job that is to be done now."""
+        with self.lock:
+            for job in self.jobs.values():
+                if job.state == "queued" and LANES.get(job.kind, "machine") == lane and not self.closed:
+                    return self.change(job, state="running", phase=PHASES[job.kind])
+            del self.threads[lane]
+            return None
+
+    def run(self, job: Job) -> None:
+        """Let a process do a job, and tell how far it is."""
+        words = (*self.command, *WORDS[job.kind], *job.options, job.model)
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+            with self.lock:
+                if self.jobs[job.number].ended or self.closed:
+                    return
+                process = self.processes[job.number] = start(words, complaints)
+            said = []
+            try:
+                assert process.stdout
+                with process.stdout:
+                    for line in process.stdout:
+                        facts = parsed(line) if job.kind in TELLING else {}
+                        if facts.get("event") not in ("step", "waiting"):
+                            said.append(line)
+                        self.hear(job.number, facts)
+                code = process.wait()
+            finally:
+                stop(process)
+                with self.lock:
+                    del self.processes[job.number]
+            with self.lock:
+                complaints.seek(0)
+                self.end(self.jobs[job.number], code, "".join(said), complaints.read())
+
+    def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
+        """Take up what a process says about how far it is."""
+        with self.lock:
+            if not (job := self.jobs[number]).ended and (fields := heard(job, facts)):
+                self.change(job, **fields)
+
+    def end(self, job: Job, code: int, said: str, complaints: str) -> None:
+        """Say what came of a job whose process has ended."""
+        if self.closed:
+            return
+        if job.ended:  # it was cancelled, and has let go of what it held only now
+            self.on_change(job)
+            return
+        self.forget(job)
+        ended: dict[str, Any] = {"rate": 0.0, "seconds_left": None, "note": ""}
+        facts = parsed(said)
+        if job.kind == "plan" and facts.get("event") == "plan":  # one that does not fit is told all the same
+            self.change(job, state="done", facts=facts, **ended)
+        elif job.kind == "verify" and facts and not facts["passed"]:
+            why = "; ".join(facts["failures"])
+            self.change(job, state="failed", result=f"its logits are wrong: {why}", facts=facts, **ended)
+        elif code:
+            self.change(job, state="failed", result=complaint(complaints, code), **ended)
+        else:
+            self.change(job, state="done", share=1.0, result=outcome(job.kind, facts, said), facts=facts, **ended)
+
+    def fail(self, number: int, why: str) -> None:
+        """Say that a job went wrong, unless it was cancelled."""
+        with self.lock:
+            if not (job := self.jobs[number]).ended:
+                self.forget(job)
+                self.change(job, state="failed", result=why, rate=0.0, seconds_left=None)
+
+    def change(self, job: Job, **fields: Any) -> Job:
+        """Put another state of a job in its place, and tell."""
+        with self.lock:
+            self.jobs[job.number] = changed = replace(job, **fields)
+            self.on_change(changed)
+            return changed
+
+    # Pulls that are offered again
+
+    def remember(self, model: str) -> None:
+        """Keep a pull until it has ended."""
+        self.left = [one for one in self.left if one != model]
+        self.keep([*(one for one in waiting(self.path) if one != model), model])
+
+    def forget(self, job: Job) -> None:
+        """A pull has ended."""
+        if job.kind == "pull":
+            self.keep([one for one in waiting(self.path) if one != job.model])
+
+    def dismiss(self) -> None:
+        """Do not offer again what was left."""
+        self.keep([one for one in waiting(self.path) if one not in self.left])
+        self.left = []
+
+    def keep(self, models: Sequence[str]) -> None:
+        """Write the pulls that have not ended, where that can be written."""
+        if self.path and not self.closed:
+            from model_store.upkeep.disk import write_json
+
+            with suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self.path, {"pulls": list(models)})
+
+
+def waiting(path: Path | None) -> list[str]:
+    """The pulls that a file keeps."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
+        pulls = json.loads(path.read_text("utf-8"))["pulls"] if path else []
+        return [model for model in pulls if isinstance(model, str)] if isinstance(pulls, list) else []
+    return []
+
+
+def start(words: Sequence[str], complaints: IO[str]) -> "subprocess.Popen[str]":
+    """A process of chatapp that goes on after a Ctrl+C in the terminal."""
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        encoding="utf-8",
+        errors="replace",
+        **apart(),
+    )
+
+
+def tell_to_end(process: "subprocess.Popen[str]") -> None:
+    """Interrupt a process as Ctrl+C would."""
+    with suppress(OSError):
+        if sys.platform == "win32":
+            process.send_signal(signal.CTRL_BREAK_EVENT)
+        else:
+            process.send_signal(signal.SIGINT)
+
+
+def stop(process: "subprocess.Popen[str]") -> None:
+    """End a process, in good order if it does that in time."""
+    tell_to_end(process)
+    see_end(process, PATIENCE)
+
+
+def see_end(process: "subprocess.Popen[str]", patience: float) -> None:
+    """Wait for a process that was told to end; told twice, it could not end in good order."""
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with those that it started

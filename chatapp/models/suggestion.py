@@ -1,0 +1,96 @@
+"""What is offered quietly at the start: pulls that were not finished, or a chat model that fits this machine."""
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from chatapp.settings import offline
+from chatapp.text.units import size
+
+if TYPE_CHECKING:
+    from chatapp.models.catalogue import Row
+    from model_store import Store
+
+VERSION = 1
+"""Of what is offered: who has declined this one is asked again only for another."""
+ROOM = 0.5
+"""The part of the free disk that an offer may take."""
+SMALLEST_FIRST = ("smollm2-360m-instruct", "qwen2.5-0.5b-instruct")
+"""Chat models of the catalogue that anybody may fetch and use, that answer without thinking first, and well enough."""
+LAST = "smollm2-135m-instruct"
+"""Where there is room for no other."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What can be pulled, and the words that offer it."""
+
+    kind: Literal["chat", "unfinished"]
+    names: tuple[str, ...]
+    """What to pull, in this order."""
+    text: str
+    """The words that offer it."""
+    does: str
+    """What accepting it does, after the name of its key."""
+
+
+def suggest(store: "Store", path: Path) -> Offer | None:
+    """A chat model that runs well here; None where there is one, none fits, offline, or after a no (kept in `path`)."""
+    if offline.wanted() or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE") or declined(path):
+        return None
+    from chatapp.models import catalogue
+
+    this = catalogue.machine(store)
+    return best(catalogue.read(store, this), this.disk_free)
+
+
+def best(rows: "Sequence[Row]", disk_free: int) -> Offer | None:
+    """The smallest good model that fits; None where a chat model is here, or on its way.
+
+    What the machine does just now, and how fast it seems, has no part in it: the same machine gets the same offer.
+    """
+    if any(row.state != "absent" and row.kind == "chat" for row in rows):
+        return None
+    absent = {row.name: row for row in rows if row.state == "absent"}
+    for name in (*SMALLEST_FIRST, LAST):
+        if (row := absent.get(name)) and row.fits == "well" and 2 * row.size <= ROOM * disk_free:
+            return Offer("chat", (name,), "Want to chat?", f"downloads {name} ({size(row.size)})")
+    return None
+
+
+def unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
+    """To go on with the pulls that were left, but for those that are here by now or that another process does."""
+    from model_store import StoreError
+    from model_store.hub.catalog import refer
+    from model_store.upkeep.locks import working_on
+
+    names = []
+    for text in left:
+        with suppress(StoreError):
+            name = refer(text).name
+            if name not in store.names() and not working_on(store.root_of(name), name):
+                names.append(text)
+    if not names or offline.wanted():
+        return None
+    what = f"The pull of {names[0]} was" if len(names) == 1 else f"{len(names)} pulls were"
+    return Offer("unfinished", tuple(names), f"{what} not finished.", "goes on")
+
+
+def declined(path: Path) -> bool:
+    """Whether this offer has been declined or accepted before."""
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # never asked, or damaged
+        return int(json.loads(path.read_text("utf-8"))["answered"]) >= VERSION
+    return False
+
+
+def answer(path: Path) -> None:
+    """Remember that the offer of a chat model was answered, where that can be written."""
+    from model_store import write_json
+
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"answered": VERSION})

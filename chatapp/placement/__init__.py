@@ -1,0 +1,1 @@
+"""Where a model runs, and why: by measurement on this machine."""

@@ -1,0 +1,293 @@
+"""Time and verify one way of running a model, in a process of its own: what crashes or hangs does so there."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import IO, Any
+
+from chatapp.settings import offline
+from chatapp.text.child import apart
+from model_store import Progress, Store, StoredModel, Variant
+from model_store.models import LARGE
+
+PROMPTS = (32, 256)
+"""Lengths of the prompts that are timed, in tokens, as far as the context holds them."""
+STEPS = 48
+"""Decode steps that are timed."""
+PATIENCE = 180.0
+"""Seconds without a sign of life after which a calibration counts as hung."""
+TICK = 0.1
+"""Seconds after which it is looked again whether a calibration is still wanted."""
+COMMAND = (sys.executable, "-P", "-m", "chatapp.placement.calibration")
+"""Without the folder where the user is: what lies there is not ours to import."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way of running a model."""
+
+    backend: str
+    device: str
+    precision: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.device} {self.precision}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one way of running a model takes; durations in seconds, memory in bytes."""
+
+    candidate: Candidate
+    failure: str | None = None
+    """Why it must not be chosen; the figures are then incomplete."""
+    verdict: str = ""
+    """What the comparison of its logits with the reference found."""
+    lowering: float = 0.0
+    load: float = 0.0
+    first_token: tuple[tuple[int, float], ...] = ()
+    """For each prompt length in tokens, the time to the logits of the first token."""
+    p50: float = 0.0
+    p95: float = 0.0
+    """Of a decode step."""
+    prefill_work: float = 0.0
+    """Processor seconds, all cores together, of a token of a prompt."""
+    step_work: float = 0.0
+    """Processor seconds of a decode step."""
+    peak_memory: int = 0
+
+
+class Stopped(Exception):
+    """A calibration was given up, because somebody waits for an answer."""
+
+
+def calibrate(
+    store: Store,
+    model: str,
+    candidate: Candidate,
+    *,
+    reference: Path | None = None,
+    on_progress: Progress | None = None,
+    command: Sequence[str] = COMMAND,
+    patience: float = PATIENCE,
+    stop: threading.Event | None = None,
+) -> Measured:
+    """Measure and verify a candidate in a child process; whatever goes wrong there is the result's `failure`.
+
+    What its logits are compared with is kept in the file `reference`, for the next candidate. Once `stop` is set,
+    the process is ended, and Stopped raised; a calibration that can be stopped gives way to all other processes.
+    """
+    roots = [str(root) for root in store.roots]
+    request: dict[str, object] = {"roots": roots, "model": model, "candidate": asdict(candidate)}
+    request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
+
+    def next_line(lines: "queue.Queue[str | None]") -> str | None:
+        for _ in range(max(1, round(patience / TICK))):
+            if stop and stop.is_set():
+                raise Stopped
+            with contextlib.suppress(queue.Empty):
+                return lines.get(timeout=min(TICK, patience))
+        raise queue.Empty
+
+    def answer() -> Measured:
+        with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
+            assert process.stdin
+            with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.close()
+            lines = told(process)
+            while True:
+                try:
+                    line = next_line(lines)
+                except queue.Empty:
+                    return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
+                if line is None:
+                    return Measured(candidate, failure=ending(process.wait(), complaints))
+                message = json.loads(line)
+                if "measured" in message:
+                    return read_measured(message["measured"])
+                if "failure" in message:
+                    return Measured(candidate, failure=message["failure"])
+                if on_progress:
+                    on_progress(f"trying {candidate}: {message['step']}", message["share"])
+
+    found = answer()
+    if found.lowering and not found.failure:  # the memory that this took must not count as the model's
+        lowering, found = found.lowering, answer()
+        if found.lowering and not found.failure:
+            return Measured(candidate, failure="another process lowers the model over and over", lowering=lowering)
+        found = replace(found, lowering=lowering)
+    return found
+
+
+@contextlib.contextmanager
+def child(command: Sequence[str], complaints: IO[str]) -> "Iterator[subprocess.Popen[str]]":
+    """A process that is gone when this ends, however it ends; a Ctrl+C elsewhere is no fault of the backend."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        encoding="utf-8",
+        **apart(),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in process.stdin, process.stdout:
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def told(process: "subprocess.Popen[str]") -> "queue.Queue[str | None]":
+    """The lines that the child prints, as they come; None is their end."""
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        assert process.stdout
+        with contextlib.suppress(ValueError):  # closed, because nobody listens any more
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, name="calibration", daemon=True).start()
+    return lines
+
+
+def ending(code: int, complaints: IO[str]) -> str:
+    """How a child ended that has not said what it measured."""
+    complaints.seek(0)
+    last = next((line.strip() for line in reversed(complaints.read().splitlines()) if line.strip()), "")
+    with contextlib.suppress(ValueError):
+        return f"it crashed ({signal.Signals(-code).name})" + (f": {last}" if last else "")
+    return f"it ended with exit code {code}" + (f": {last}" if last else "")
+
+
+def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
+    """What `asdict` made of a result; raises KeyError or TypeError when it is something else."""
+    pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
+    found = Measured(**{**facts, "candidate": Candidate(**facts["candidate"]), "first_token": pairs})
+    for field in fields(Measured):
+        kind = (int, float) if isinstance(field.default, int | float) else type(field.default)
+        if field.name not in ("candidate", "failure") and not isinstance(getattr(found, field.name), kind):
+            raise TypeError(f"its {field.name}")
+    if not isinstance(found.failure, str | None) or not all(
+        isinstance(x, str) for x in asdict(found.candidate).values()
+    ):
+        raise TypeError("its failure, or its candidate")
+    return found
+
+
+# In the child process
+
+
+def measure(store: Store, name: str, candidate: Candidate, reference: Path | None, on_progress: Progress) -> Measured:
+    """Lower, if that has not been done, or else load, time and verify, in this process."""
+    import backends
+    from chatapp.evaluation.timing import CONTEXT, ENOUGH, time_decode, time_prefill
+    from chatapp.generation.memory import peak_memory
+
+    model, backend = store.get(name), backends.get(candidate.backend)
+    variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
+    if variant.seconds:
+        return Measured(candidate, lowering=variant.seconds)
+    backends.prepare(candidate.backend, variant.folder, device=candidate.device, on_progress=on_progress)
+    on_progress("loading", 0.0)
+    start = time.perf_counter()
+    session = backend.load(variant.folder, device=candidate.device)
+    found = Measured(candidate, load=time.perf_counter() - start)
+    on_progress("timing", 0.0)
+    lengths = sorted({min(length, session.context_length // 2) for length in PROMPTS})
+    first_token, work = [], 0.0
+    for place, length in enumerate(lengths, 1):
+        begun = time.process_time()
+        prefill = time_prefill(session, length, enough=ENOUGH)
+        work = (time.process_time() - begun) / prefill.reads / length
+        first_token.append((length, prefill.time_to_first_token))
+        on_progress("timing", place / (len(lengths) + 1))
+    begun = time.process_time()
+    decode = time_decode(session, 1, STEPS, enough=ENOUGH)
+    decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
+    found = replace(
+        found,
+        first_token=tuple(first_token),
+        p50=decode.p50,
+        p95=decode.p95,
+        prefill_work=work,
+        step_work=max(0.0, decoding) / (len(decode.latencies) + 1),
+        peak_memory=peak_memory(),
+    )
+    del session  # before another is loaded for the comparison
+    if model.export:
+        return replace(found, verdict="nothing to compare with")
+    passed = check(store, model, variant, candidate.device, reference, on_progress)
+    return replace(found, verdict="passed" if passed else "failed")
+
+
+def check(
+    store: Store, model: StoredModel, variant: Variant, device: str, reference: Path | None, on_progress: Progress
+) -> bool:
+    """Verify a variant against the NumPy decoder's logits, which are computed once and kept in a file.
+
+    Of a large model only a part is compared, unless `chatapp verify` has compared the whole before.
+    """
+    from chatapp.evaluation.verify import NUMPY, reference_file
+    from chatapp.evaluation.verify.reference import from_numpy
+    from chatapp.evaluation.verify.verdict import verify, verify_part
+
+    if model.parameters >= LARGE:
+        if earlier := variant.verdicts.get(device):
+            return bool(earlier["passed"])
+        return verify_part(store, model, variant, device=device, on_progress=on_progress).passed
+    if reference and reference.exists():
+        known = replace(reference_file.from_file(reference, model, variant.precision, on_progress), name=NUMPY)
+    else:
+        known = from_numpy(model, variant.precision, on_progress)
+        if reference:
+            reference_file.write(known, model, reference)
+    return verify(store, model, variant, device=device, reference=known, on_progress=on_progress).passed
+
+
+def main() -> None:
+    """Read a request from standard input; print progress and the result as lines of JSON."""
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a runtime prints is not for the parent to parse
+    request = json.loads(sys.stdin.readline())
+    if offline.wanted():
+        offline.enforce()
+    if request["gives_way"] and hasattr(os, "nice"):
+        os.nice(10)
+
+    roots = [Path(root) for root in request["roots"]]
+
+    def tell(message: dict[str, object]) -> None:
+        print(json.dumps(message), file=output, flush=True)
+
+    try:
+        found = measure(
+            Store(roots[0], more=roots[1:]),
+            request["model"],
+            Candidate(**request["candidate"]),
+            Path(request["reference"]) if request["reference"] else None,
+            lambda step, share: tell({"step": step, "share": share}),
+        )
+        tell({"measured": asdict(found)})
+    except Exception as error:  # a foreign runtime raises what it likes
+        tell({"failure": str(error) or type(error).__name__})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The user's settings, presets, system prompts and keys."""

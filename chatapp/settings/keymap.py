@@ -1,0 +1,183 @@
+"""The user's own keys: `keys.toml` binds any action by its id, and switches the vim-like keys on."""
+
+from __future__ import annotations
+
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from chatapp.settings import toml_files
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that a key does."""
+
+    id: str
+    """Such as `chat.stop`."""
+    keys: tuple[str, ...]
+    """Those that do it unless its user says otherwise."""
+    where: str
+    """The widget or screen it belongs to: no two actions of one can have the same key."""
+
+
+@dataclass(frozen=True)
+class Keymap:
+    """What the user chose, as far as it can be used."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """By the ids of actions, the keys that do them instead, with commas between: what `App.set_keymap` takes."""
+    vim: bool = False
+    complaints: tuple[str, ...] = ()
+    """What cannot be used, and why; each is for the user."""
+
+
+class _Unusable(Exception):
+    """A key that cannot be bound; the message is for the user."""
+
+
+def read(path: Path, actions: Iterable[Action]) -> Keymap:
+    """The user's keys; what is wrong in the file is told and left out."""
+    try:
+        entries = toml_files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Keymap()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Keymap(complaints=(f"cannot read the keys in {path}: {error}",))
+    known = {action.id: action for action in actions}
+    chosen: dict[str, str] = {}
+    complaints: list[str] = []
+    vim = entries.pop("vim", False)
+    if not isinstance(vim, bool):
+        complaints.append(f"vim must be true or false, not {vim!r}")
+    for name, value in _flat(entries):
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "the help screen (F1) shows the ids"
+            complaints.append(f"there is nothing called {name} to bind a key to; {hint}")
+            continue
+        try:
+            chosen[name] = ",".join(_keys(value))
+        except _Unusable as error:
+            complaints.append(f"{name}: {error}")
+    for name, reason in _clashes(chosen, known):
+        del chosen[name]
+        complaints.append(reason)
+    return Keymap(chosen, vim is True, tuple(f"{complaint} (in {path})" for complaint in complaints))
+
+
+def _flat(entries: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
+    """Each entry with its whole name: `chat.stop = ...` and `[chat]` are tables to TOML."""
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _keys(value: object) -> list[str]:
+    """The keys in an entry: a text, perhaps with commas, or a list of texts."""
+    texts = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and value != ",":
+        texts = value.split(",")
+    keys = [key(text) for text in texts if isinstance(text, str) and text]
+    if not keys or len(keys) < len(texts):
+        raise _Unusable(f'a key is written like "ctrl+g", not {value!r}')
+    return keys
+
+
+def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
+    """The choices that take the key of another action in the same place, and how to say so."""
+    taken: dict[tuple[str, str], str] = {}
+    for name, action in known.items():
+        for one in () if name in chosen else action.keys:
+            taken[action.where, one] = name
+    for name in list(chosen):
+        where = known[name].where
+        for one in chosen[name].split(","):
+            other = taken.setdefault((where, one), name)
+            if other != name:
+                yield name, f"{name} cannot be {one}: that is {other}, which needs another key first"
+                break
+
+
+# What keys are called
+
+MODIFIERS = ("ctrl", "alt", "shift", "super", "meta", "hyper")
+NAMED = (
+    *("escape", "enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
+    *("up", "down", "left", "right", *(f"f{number}" for number in range(1, 25))),
+)
+ALSO = {
+    "esc": "escape",
+    "return": "enter",
+    "del": "delete",
+    "ins": "insert",
+    "pgup": "pageup",
+    "page_up": "pageup",
+    "pgdn": "pagedown",
+    "page_down": "pagedown",
+    "control": "ctrl",
+    "option": "alt",
+    "cmd": "super",
+    "command": "super",
+}
+"""Other names of keys that people write."""
+UNICODE = {
+    "slash": "solidus",
+    "backslash": "reverse_solidus",
+    "at": "commercial_at",
+    "minus": "hyphen_minus",
+    "plus": "plus_sign",
+    "underscore": "low_line",
+}
+"""Textual's names of characters that differ from Unicode's, with underscores for spaces and hyphens."""
+SAME = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape", "ctrl+h": "backspace"}
+"""Keys that arrive from a terminal as another."""
+
+
+def key(text: str) -> str:
+    """A key as Textual calls it."""
+    before, _, last = text.rpartition("+")
+    name = last.strip() or ("+" if "+" in text else " ")  # the key + itself ends with nothing behind its plus
+    modifiers = [ALSO.get(one.strip().lower(), one.strip().lower()) for one in before.split("+") if one.strip()]
+    name = name if len(name) == 1 else ALSO.get(name.lower(), name.lower())
+    for modifier in modifiers:
+        if modifier not in MODIFIERS:
+            raise _Unusable(f"{modifier!r} in {text!r} is no modifier; they are {', '.join(MODIFIERS)}")
+    if modifiers == ["shift"] and len(name) == 1:
+        modifiers, name = [], name.upper()
+    elif "ctrl" in modifiers:
+        name = name.lower()
+    found = "+".join([*sorted(modifiers, key=MODIFIERS.index), _named(name, text)])
+    if found in SAME:
+        raise _Unusable(f"terminals send {SAME[found]} for {text}; write {SAME[found]}")
+    return found
+
+
+def _named(name: str, text: str) -> str:
+    """Textual's name of a key without its modifiers."""
+    if name == " ":
+        return "space"
+    if name in NAMED or (len(name) == 1 and name.isalnum()):
+        return name
+    if len(name) == 1 and name.isprintable():
+        long = unicodedata.name(name, "").lower().replace(" ", "_").replace("-", "_")
+        return next((ours for ours, theirs in UNICODE.items() if theirs == long), long)
+    if name in UNICODE or _is_character(name):
+        return name
+    near = get_close_matches(name, [*NAMED, *ALSO], 1)
+    raise _Unusable(f"there is no key {text!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def _is_character(name: str) -> bool:
+    """Whether this is the name of a character, such as question_mark."""
+    for spelled in (name.replace("_", " "), name.replace("_", "-"), name.replace("_", "-", 1).replace("_", " ")):
+        try:
+            return unicodedata.lookup(spelled.upper()).isprintable()
+        except KeyError:
+            continue
+    return False

@@ -1,0 +1,196 @@
+"""Sampling options under a name: those that come along, and the user's own in one TOML file."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from chatapp.generation.options import OptionError, Options
+from chatapp.settings import toml_files
+from chatapp.text.errors import InputError
+from chatapp.text.files import write_whole
+
+LONGEST_NAME = 30
+NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
+"""How many replies there are, and what is told of them, is not how they are sampled."""
+REPLACED = frozenset(
+    {
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+    }
+)
+"""What a preset that does not name it sets back; seed, length and the like stay as they were."""
+
+
+class PresetError(InputError):
+    """A preset that cannot be used, or the file of them; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Options that differ from the model's defaults, by name."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)  # Any: what Options takes
+    about: str = ""
+    """What it is for; empty for the user's own."""
+
+    @property
+    def built_in(self) -> bool:
+        return bool(self.about)
+
+    def over(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """The options to choose when it is applied where `chosen` are."""
+        return {name: value for name, value in chosen.items() if name not in REPLACED} | dict(self.options)
+
+
+BUILT_IN = (
+    Preset("default", {}, "as the model's publisher recommends"),
+    Preset(
+        "precise",
+        {"temperature": 0.3, "top_k": 20, "top_p": 0.8, "min_p": 0.0, "repetition_penalty": 1.0},
+        "facts, summaries, extraction",
+    ),
+    Preset(
+        "balanced",
+        {"temperature": 0.7, "top_k": 40, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.0},
+        "conversation",
+    ),
+    Preset(
+        "creative",
+        {"temperature": 1.1, "top_k": 0, "top_p": 1.0, "min_p": 0.05, "repetition_penalty": 1.05},
+        "stories, ideas, names",
+    ),
+    Preset(
+        "code",
+        {"temperature": 0.2, "top_k": 40, "top_p": 0.95, "min_p": 0.0, "repetition_penalty": 1.0},
+        "programs, where words must recur",
+    ),
+    Preset("greedy", {"temperature": 0.0, "repetition_penalty": 1.0}, "always the likeliest token"),
+)
+
+
+def read(path: Path) -> dict[str, Preset]:
+    """All presets by name: the built-in ones, then those in the file; the user's own hides a built-in one."""
+    return {preset.name: preset for preset in BUILT_IN} | own(path)
+
+
+def own(path: Path) -> dict[str, Preset]:
+    """The presets in the file at `path`; none if there is no file."""
+    try:
+        found = toml_files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
+    kept = [_from_file(path, name, options) for name, options in found.items()]
+    return {preset.name: preset for preset in kept}
+
+
+def find(path: Path, name: str) -> Preset:
+    """The preset called `name`."""
+    known = read(path)
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+    raise PresetError(f"there is no preset {name!r}; {hint}")
+
+
+def save(path: Path, name: str, options: Mapping[str, Any]) -> Preset:
+    """Keep options under a name, in the place of what the user kept under it before."""
+    preset = _checked(_name(name), {key: value for key, value in options.items() if key not in NOT_IN_PRESETS})
+    _write(path, own(path) | {preset.name: preset})
+    return preset
+
+
+def rename(path: Path, old: str, new: str) -> None:
+    """Give one of the user's presets another name."""
+    presets, new = own(path), _name(new)
+    _must_be_own(presets, old)
+    if new != old and new in read(path):
+        raise PresetError(f"there is a preset {new!r} already; choose another name")
+    _write(path, {new if name == old else name: preset for name, preset in presets.items()})
+
+
+def delete(path: Path, name: str) -> None:
+    """Forget one of the user's presets; a built-in one that it hid is back."""
+    presets = own(path)
+    _must_be_own(presets, name)
+    del presets[name]
+    _write(path, presets)
+
+
+def _must_be_own(presets: Mapping[str, Preset], name: str) -> None:
+    if name not in presets:
+        built_in = any(preset.name == name for preset in BUILT_IN)
+        what = f"the preset {name!r} is built in and stays" if built_in else f"there is no preset {name!r}"
+        raise PresetError(what)
+
+
+def _name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise PresetError(f"a preset needs a name of 1 to {LONGEST_NAME} characters")
+    return name
+
+
+def _checked(name: str, options: Mapping[str, Any]) -> Preset:
+    known = [field.name for field in fields(Options) if field.name not in NOT_IN_PRESETS]
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise PresetError(f"unknown option {option!r} in the preset {name!r}; {hint}")
+    try:
+        checked = Options(**options)
+    except (OptionError, TypeError) as error:
+        raise PresetError(f"the preset {name!r} has a wrong value: {error}") from error
+    return Preset(name, {option: getattr(checked, option) for option in options})
+
+
+def _from_file(path: Path, name: str, options: object) -> Preset:
+    try:
+        if not isinstance(options, dict):
+            raise PresetError(f"{name!r} is no preset; options belong below a line such as [my-preset]")
+        biases = options.get("logit_bias", {})
+        if not isinstance(biases, dict) or not all(token.isdecimal() for token in biases):
+            raise PresetError(f"logit_bias of the preset {name!r} must be like {{ 123 = -1.5 }}")
+        if "logit_bias" in options:
+            options["logit_bias"] = {int(token): bias for token, bias in biases.items()}
+        if not isinstance(options.get("stop", []), list):
+            raise PresetError(f"stop of the preset {name!r} must be a list of texts")
+        return _checked(_name(name), options)
+    except PresetError as error:
+        raise PresetError(f"cannot read the presets in {path}: {error}") from error
+
+
+def _write(path: Path, presets: Mapping[str, Preset]) -> None:
+    tables = []
+    for name, preset in presets.items():
+        lines = [f"{option} = {_toml(value)}" for option, value in preset.options.items() if value is not None]
+        tables.append("\n".join([f"[{_toml(name)}]", *lines, ""]))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, "\n".join(tables))
+    except (OSError, UnicodeEncodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise PresetError(f"cannot write the presets to {path}: {reason or error}") from error
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return repr(value)  # of numbers, infinities among them, as TOML has them

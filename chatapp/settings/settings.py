@@ -1,0 +1,150 @@
+"""Where things live on this machine, and what the user chose."""
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from backends import NAMES
+from chatapp.settings import toml_files
+from chatapp.text.files import write_whole
+
+if TYPE_CHECKING:  # the help needs the settings, and no store
+    from model_store import Places
+
+OBJECTIVES = ("chat", "completion", "battery")
+"""What a model's place can be best for."""
+
+
+class SettingsError(Exception):
+    """The settings cannot be read; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose."""
+
+    model: str = "builtin"
+    theme: str = "midnight"
+    backend: str = ""
+    """Where models run; nothing: where they run best."""
+    objective: str = "chat"
+    history: bool = True
+    """Whether conversations are kept."""
+    suspend: bool = True
+    """Whether Ctrl+Z with nothing typed and nothing to undo suspends the screen, to the shell."""
+    stores: tuple[str, ...] = ()
+    """Folders with models, beside the usual one; the first that can be written to gets what is new."""
+
+
+def home() -> Path:
+    """The folder that holds everything chatapp keeps: CHATAPP_HOME, else the platform's data folder."""
+    chosen = os.environ.get("CHATAPP_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("chatapp", appauthor=False)
+
+
+def models() -> Path:
+    """The folder of the model store."""
+    return home() / "models"
+
+
+def history() -> Path:
+    """The database of conversations."""
+    return home() / "history.db"
+
+
+def places() -> "Places":
+    """Where other applications keep models: as their own variables say, else where they do by themselves."""
+    from model_store import Places
+
+    hub = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    return Places(
+        hub_cache=Path(os.environ.get("HF_HUB_CACHE") or hub / "hub").expanduser(),
+        ollama=Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser(),
+        lm_studio=Path("~/.lmstudio/models").expanduser(),
+    )
+
+
+def settings_file() -> Path:
+    """The TOML file that the user writes to choose."""
+    return home() / "settings.toml"
+
+
+def themes() -> Path:
+    """The folder of the user's own themes."""
+    return home() / "themes"
+
+
+def keys_file() -> Path:
+    """The TOML file in which the user binds keys."""
+    return home() / "keys.toml"
+
+
+def read() -> Settings:
+    """The user's settings; the defaults where nothing was set."""
+    path = settings_file()
+    try:
+        found = toml_files.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        found = {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
+    known = [field.name for field in fields(Settings)]
+    for name, value in found.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
+        if name == "stores":
+            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+                raise SettingsError(f"the setting 'stores' in {path} must be a list of folders, not {value!r}")
+            found[name] = tuple(value)
+            continue
+        wanted = type(getattr(Settings, name))
+        if not isinstance(value, wanted):
+            kind = "true or false" if wanted is bool else "a text in quotes"
+            raise SettingsError(f"the setting {name!r} in {path} must be {kind}, not {value!r}")
+    if backend := os.environ.get("CHATAPP_BACKEND"):
+        found["backend"] = backend
+    if folders := os.environ.get("CHATAPP_STORES"):
+        found["stores"] = tuple(folder for folder in folders.split(os.pathsep) if folder)
+    chosen = Settings(**found)
+    if chosen.objective not in OBJECTIVES:
+        raise SettingsError(f"there is no objective {chosen.objective!r}; choose from {', '.join(OBJECTIVES)}")
+    if chosen.backend not in ("", *NAMES):
+        raise SettingsError(f"there is no backend {chosen.backend!r}; choose from {', '.join(NAMES)}")
+    return chosen
+
+
+def choose_theme(name: str) -> None:
+    """Write the theme into the user's settings, and leave every other line of theirs as it is."""
+    path = settings_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = toml_files.read_text(path) if path.exists() else ""
+        write_whole(path, _with_theme(text, name))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
+
+
+def _with_theme(text: str, name: str) -> str:
+    """The settings with another theme: in the line that has it, else in one more before the first table."""
+    wanted, line = toml_files.parse(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
+    places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
+    news = [text[: place.start()] + line + text[place.end() :] for place in places]
+    table = re.search(r"(?m)^[ \t]*\[", text)
+    head, tail = (text[: table.start()], text[table.start() :]) if table else (text, "")
+    end = "\r\n" if "\r\n" in text else "\n"
+    news.append(head + (end if head and not head.endswith("\n") else "") + line + end + tail)
+    for new in news:
+        with suppress(tomllib.TOMLDecodeError):  # a line that only looks so, within a longer text
+            if toml_files.parse(new) == wanted:
+                return new
+    raise SettingsError(f"cannot find the place for the theme in {settings_file()}; write {line} there")

@@ -1,0 +1,128 @@
+"""System prompts under a name: those that come along, and text files in a folder, which people edit as they like."""
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from chatapp.text.errors import InputError
+from chatapp.text.files import write_whole
+
+ENDING = ".md"
+LIMIT = 1 << 18
+"""Bytes that a system prompt can have."""
+NAME = re.compile(r"[^\W_](?:[\w .+-]{0,48}[\w+-])?")
+"""Letters, digits and a few marks: no name that a system takes for another folder, a stream or a hidden file."""
+RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Devices, on Windows."""
+
+BUILT_IN = {
+    "concise": "Answer in as few words as the question allows. No introduction, no summary, no apology. "
+    "Say so in one sentence where you do not know.",
+    "programmer": "You are an experienced programmer who helps a colleague. Give working code first, then what is not "
+    "obvious about it in a few sentences. Name the version or library that the code needs. "
+    "Ask where a requirement is missing instead of guessing.",
+    "reviewer": "You review what you are given, code or text. List what is wrong or unclear, the gravest first, each "
+    "with the place and a better version. Do not praise and do not repeat what is right.",
+    "teacher": "You are a patient teacher. Explain step by step, from what is known to what is new, with one small "
+    "example for each idea. End with a question that shows whether it was understood.",
+    "translator": "Translate what the user writes into English, or into the language that the user names. "
+    "Keep tone, names, numbers and formatting. Write nothing but the translation.",
+}
+
+
+class SystemPromptError(InputError):
+    """A system prompt that cannot be read or kept; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name in the library."""
+
+    name: str
+    built_in: bool
+    """It came along, and no file of the user hides it."""
+
+
+def entries(folder: Path) -> list[Entry]:
+    """What the library has, by name; a user's file hides the built-in prompt of its name."""
+    try:
+        files = {file.removesuffix(ENDING) for file in os.listdir(folder) if file.endswith(ENDING)}
+    except (FileNotFoundError, NotADirectoryError):
+        files = set()
+    except OSError as error:
+        raise SystemPromptError(f"cannot read the system prompts in {folder}: {error.strerror or error}") from error
+    names = {name for name in files if _usable(name)} | BUILT_IN.keys()
+    return [Entry(name, name not in files) for name in sorted(names, key=str.casefold)]
+
+
+def read(folder: Path, name: str) -> str:
+    """The system prompt called `name`, without the white space around it."""
+    path = _path(folder, name)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LIMIT + 1)
+        if len(content) > LIMIT:
+            raise SystemPromptError(f"the system prompt {path} is larger than {LIMIT >> 10} kB; shorten it")
+        return content.decode("utf-8-sig").replace("\r\n", "\n").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        if name in BUILT_IN:
+            return BUILT_IN[name]
+        names = [entry.name for entry in entries(folder)]
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
+        raise SystemPromptError(f"there is no system prompt {name!r}; {hint}") from None
+    except UnicodeDecodeError as error:
+        raise SystemPromptError(f"the system prompt {path} is not UTF-8 text; save it as such") from error
+    except OSError as error:
+        raise SystemPromptError(f"cannot read the system prompt {path}: {error.strerror or error}") from error
+
+
+def save(folder: Path, name: str, text: str) -> str:
+    """Keep a text under a name, in the place of what was kept under it; the name as it was written."""
+    name = " ".join(name.split())
+    path, text = _path(folder, name), text.strip()
+    if not text:
+        raise SystemPromptError("the system prompt is empty; write one before you save it")
+    if len(text.encode("utf-8", "replace")) > LIMIT:
+        raise SystemPromptError(f"the system prompt is larger than {LIMIT >> 10} kB; shorten it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text + "\n")
+    except (OSError, UnicodeEncodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SystemPromptError(f"cannot write the system prompt {path}: {reason or error}") from error
+    return name
+
+
+def delete(folder: Path, name: str) -> None:
+    """Delete the user's file of this name; a built-in prompt that it hid is back."""
+    path = _path(folder, name)
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        built_in = name in BUILT_IN
+        what = (
+            f"the system prompt {name!r} is built in and stays" if built_in else f"there is no system prompt {name!r}"
+        )
+        raise SystemPromptError(what) from None
+    except OSError as error:
+        raise SystemPromptError(f"cannot delete the system prompt {path}: {error.strerror or error}") from error
+
+
+def resolve(folder: Path, text: str) -> str:
+    """What `--system` means: `@NAME` is the prompt of that name, anything else the prompt itself."""
+    return read(folder, text[1:]) if text.startswith("@") else text
+
+
+def _usable(name: str) -> bool:
+    return bool(NAME.fullmatch(name)) and not RESERVED.fullmatch(name)
+
+
+def _path(folder: Path, name: str) -> Path:
+    if not _usable(name):
+        raise SystemPromptError(
+            f"{name!r} cannot be the name of a system prompt: use up to 50 letters, digits, spaces, - _ + and dots"
+        )
+    return folder / f"{name}{ENDING}"

@@ -1,0 +1,67 @@
+"""Write a text in the editor that its user has chosen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from chatapp.text.errors import InputError
+
+USUAL = ("nano", "vi", "notepad")
+"""Tried in this order where nobody has chosen."""
+
+
+def command(environment: Mapping[str, str]) -> list[str]:
+    """The editor with its arguments: VISUAL, or EDITOR, or what is usual here."""
+    for variable in ("VISUAL", "EDITOR"):
+        if chosen := environment.get(variable, "").strip():
+            try:
+                words = shlex.split(chosen, posix=os.name != "nt")
+            except ValueError as error:
+                raise InputError(f"{variable} is no command: {chosen!r} ({str(error).lower()})") from error
+            if not shutil.which(words[0]):
+                raise InputError(f"there is no editor {words[0]!r}, which {variable} names")
+            return words
+    if found := next(filter(shutil.which, USUAL), None):
+        return [found]
+    raise InputError("no editor is chosen; set VISUAL or EDITOR to one")
+
+
+def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The text as the editor leaves it; InputError, and nothing changed, where that fails.
+
+    The terminal must be the editor's meanwhile. The file is readable by its user alone and deleted afterwards.
+    """
+    words = command(environment)
+    with tempfile.TemporaryDirectory(prefix="chatapp-") as folder:  # its mode is 0700
+        file = Path(folder) / "message.md"
+        file.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        try:
+            with interrupts_ignored():
+                code = subprocess.run([*words, str(file)], check=False).returncode
+        except OSError as error:
+            raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
+        if code:
+            raise InputError(f"{Path(words[0]).name} ended with exit code {code}; your text is as it was")
+        try:
+            written = file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise InputError(f"{Path(words[0]).name} left no text; yours is as it was") from error
+    return written if text.endswith("\n") else written.removesuffix("\n")  # most editors end the last line
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ctrl+C is the editor's as long as it has the terminal."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # SIG_IGN would be the editor's, too
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,61 @@
+"""Numbers and tables as people read them."""
+
+from collections.abc import Sequence
+
+from chatapp.text.printable import printable
+
+
+def milliseconds(seconds: float) -> str:
+    """A duration as people compare it: 0.42 ms, 7.3 ms, 128 ms, 1.4 s."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    value = seconds * 1000
+    return f"{value:.0f} ms" if value >= 99.5 else f"{value:.1f} ms" if value >= 0.995 else f"{value:.2f} ms"
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, as people say it: 18 s, 12 min, 1.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def percent(share: float) -> str:
+    """A share as a whole percentage, 100 % only when it is all."""
+    return f"{int(share * 100)} %"
+
+
+def count(number: int) -> str:
+    """A large number in three digits: 25.3M, 1.24B."""
+    for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return str(number)
+
+
+def size(number: int) -> str:
+    """Bytes as file managers show them: 812 B, 4.1 MB, 1.24 GB."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= unit:
+            value = number / unit
+            return f"{value:.0f} {name}" if value >= 100 else f"{value:.3g} {name}"
+    return f"{number} B"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns under their heads, as wide as they need to be; names in them may have been given by anyone."""
+    lines = [heads, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str], width: int = 40) -> str:
+    """A bar of blocks for each value, the largest `width` characters long, between its label and its number."""
+    widest, largest = max(map(len, labels)), max(values) or 1
+    lines = []
+    for label, value, number in zip(labels, values, numbers, strict=True):
+        eighths = round(value / largest * width * 8)
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        lines.append(f"{label:{widest}}  {bar} {number}")
+    return "\n".join(lines)

@@ -1,0 +1,284 @@
+"""Widget: one message, with what can be done with it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message as Event
+from textual.style import Style
+from textual.widgets import Static
+
+from chatapp.conversation.turn import is_cut_off
+from chatapp.generation.text.thinking import split
+from chatapp.text.printable import printable
+from chatapp.tui.chat.reply import FULL
+from chatapp.tui.chat.thought import Thought
+from chatapp.tui.chat.versions import version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from markdown_it import MarkdownIt
+    from textual.app import ComposeResult
+    from textual.widgets import Markdown
+    from textual.widgets.markdown import MarkdownStream
+
+    from chatapp.generation import Delta
+    from chatapp.history import Message
+    from chatapp.text.markdown import Tame
+
+Deed = Literal["edit", "again", "copy", "code", "older", "newer", "heat", "latencies", "fork"]
+
+
+class Said(Vertical):
+    """A message of a conversation; with the focus, keys act on it."""
+
+    can_focus = True
+    BINDING_GROUP_TITLE = "Message"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "app.focus_previous", "Up", show=False, id="message.up"),
+        Binding("down,j", "app.focus_next", "Down", show=False, id="message.down"),
+        Binding("e", "want('edit')", "Edit", id="message.edit"),
+        Binding("r", "want('again')", "Regenerate", id="message.again"),
+        Binding("c", "want('copy')", "Copy", id="message.copy"),
+        Binding("b", "want('code')", "Copy code", id="message.code"),
+        Binding("left,left_square_bracket", "want('older')", "Older", key_display="←", id="message.older"),
+        Binding("right,right_square_bracket", "want('newer')", "Newer", key_display="→", id="message.newer"),
+        Binding("t", "want('heat')", "Tokens", id="message.heat"),
+        Binding("l", "want('latencies')", "Latencies", id="message.latencies"),
+        Binding("f", "want('fork')", "Fork", id="message.fork"),
+        Binding("enter", "open", "Open or fold", id="message.open"),
+    ]
+    folded = False
+    """Whether a part of it is shown in one line."""
+
+    @dataclass
+    class Wanted(Event):
+        """Something is to be done with this message."""
+
+        deed: Deed
+        said: Message
+
+    def __init__(self, said: Message, *, growing: bool = False) -> None:
+        super().__init__(classes=said.role)
+        self.said, self.growing = said, growing
+        self.mark = ""
+        """How it ended, where that is known better than by the message."""
+        self.newest = False
+        """Whether nothing follows it."""
+        self.foot = Static("", markup=False, classes="foot")
+        self.show_foot()
+
+    def action_want(self, deed: Deed) -> None:
+        self.post_message(self.Wanted(deed, self.said))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "open":
+            return self.folded
+        mine, several = self.said.role == "user", len(self.said.versions) > 1
+        match parameters:
+            case ("edit",):
+                return mine
+            case ("again" | "code" | "heat" | "latencies",):
+                return self.said.role == "assistant"
+            case ("older" | "newer",):
+                return several
+        return True
+
+    def update(self, said: Message, *, newest: bool) -> None:
+        """The same message, as it is now."""
+        self.said, self.newest = said, newest
+        self.show_foot()
+
+    def show_foot(self) -> None:
+        """The line below: which of several versions it is, how it ended, and whether it can go on."""
+        ended = self.mark or ENDINGS.get(self.said.finish_reason or "", "")
+        if self.growing:
+            ended = ""
+        elif is_cut_off(self.said):
+            ended = ended or "■ unfinished"
+            ended += CONTINUES if self.newest and self.mark != FULL else ""
+        line = "   ".join(part for part in (version(self.said), ended) if part)
+        about = "" if self.growing or self.said.role != "assistant" else origin(self.said)
+        self.foot.update(Content.assemble((line, "$warning"), "   " if line and about else "", (about, "$muted")))
+        self.foot.display = bool(line or about)
+
+
+def origin(said: Message) -> str:
+    """Which model wrote an answer, when, and how quickly."""
+    rate = said.usage.get("tokens_per_second")
+    speed = f"{rate:,.{0 if rate >= 100 else 1}f} tok/s" if isinstance(rate, int | float) and rate > 0 else ""
+    when = moment(said.created) if said.created else ""
+    return " · ".join(part for part in (printable(said.model), when, speed) if part)
+
+
+def moment(created: float) -> str:
+    """The time of day, and the date where that is not today's."""
+    then, today = time.localtime(created), time.localtime()
+    clock = time.strftime("%H:%M", then)
+    if then[:3] == today[:3]:
+        return clock
+    year = "" if then.tm_year == today.tm_year else f" {then.tm_year}"
+    return f"{then.tm_mday} {time.strftime('%b', then)}{year} {clock}"
+
+
+ENDINGS = {"cancelled": "■ stopped", "length": "■ max_tokens reached"}
+CONTINUES = " — F5 continues"
+
+
+class Question(Said):
+    """What the user said, or what all answers are to keep to; attachments and long pastes are folded."""
+
+    def __init__(self, said: Message, count: Callable[[str], int] | None = None) -> None:
+        from chatapp.conversation.folding import parts
+
+        super().__init__(said)
+        self.count = count
+        """Counts tokens, where a model is open; may be slow."""
+        self.parts = parts(said.text)
+        self.folded = any(part.label for part in self.parts)
+        self.opened: set[int] = set()
+        """The places of the parts that are shown in full."""
+        self.tokens: dict[int, int] = {}
+
+    def compose(self) -> ComposeResult:
+        self.body = Static(self.content(), markup=False, classes="body")
+        yield self.body
+        yield self.foot
+
+    def on_mount(self) -> None:
+        self.weigh(self.count)
+
+    def content(self) -> Content:
+        """The words, with a line for each folded part and its text where it is opened."""
+        from chatapp.text.markdown import cut
+
+        pieces: list[Content] = []
+        for place, part in enumerate(self.parts):
+            if part.label:
+                tokens = f" · {self.tokens[place]:,} tokens" if place in self.tokens else ""
+                mark = "▾" if place in self.opened else "▸"
+                line = Content.styled(f"{mark} {printable(part.label)}{tokens}", "not bold $muted")
+                pieces.append(line.stylize(Style.from_meta({"fold": place})))
+            if not part.label or place in self.opened:
+                pieces.append(Content(printable(cut(part.text))))
+        return Content("\n").join(pieces)
+
+    def weigh(self, count: Callable[[str], int] | None) -> None:
+        """Count the tokens of what is folded, behind the screen."""
+        if count and self.folded and not self.tokens and self.is_attached:
+
+            def weigh() -> None:
+                found = {place: count(part.text) for place, part in enumerate(self.parts) if part.label}
+                self.call_later(self.show_tokens, found)
+
+            self.run_worker(weigh, thread=True, group="weigh", exclusive=True)
+
+    def show_tokens(self, tokens: dict[int, int]) -> None:
+        """Show how many tokens the folded parts take."""
+        self.tokens = tokens
+        self.body.update(self.content())
+
+    def action_open(self) -> None:
+        """Show all in full, or fold it again."""
+        folds = {place for place, part in enumerate(self.parts) if part.label}
+        self.opened = set() if self.opened == folds else folds
+        self.body.update(self.content())
+        self.call_after_refresh(self.scroll_visible, animate=False, top=True)
+
+    def on_click(self, event: events.Click) -> None:
+        if (place := event.style.meta.get("fold")) is not None:
+            event.stop()
+            self.opened ^= {place}
+            self.body.update(self.content())
+
+
+class Answer(Said):
+    """What the model said: Markdown while it grows and for a while after, then one widget."""
+
+    def __init__(
+        self, said: Message, parser: Callable[[], MarkdownIt], *, settled: bool = False, tame: Tame | None = None
+    ) -> None:
+        super().__init__(said, growing=tame is not None)
+        self.parser, self.settled = parser, settled
+        self.tame = tame
+        """What makes fragments harmless, where the answer is still being written."""
+        self.stream: MarkdownStream | None = None
+        self.thought = Thought()
+        self.reply = said.text
+        """All that came, the thinking too, while it is being written."""
+        self.take_thought()
+
+    def take_thought(self) -> None:
+        """Show what was thought, as it was kept."""
+        self.thought.take(self.said.text, self.said.usage)
+        self.folded = bool(self.thought.thinking)
+
+    def compose(self) -> ComposeResult:
+        self.body = self.made()
+        yield self.thought
+        yield self.body
+        yield self.foot
+
+    def action_open(self) -> None:
+        """Show what was thought, or fold it again."""
+        self.thought.toggle()
+
+    def made(self) -> Markdown | Static:
+        """The widget of the text."""
+        from chatapp.text.markdown import tamed
+
+        answer = split(self.said.text).answer
+        if self.settled:
+            from chatapp.tui.widgets.code_theme import Coloured
+
+            return Static(Coloured(answer, self.app), classes="body")
+        from chatapp.tui.widgets.formatted import Formatted  # slow to import, so not before it is needed
+
+        text = self.tame.feed(printable(answer)) if self.tame else tamed(answer)
+        return Formatted(text, parser_factory=self.parser, open_links=False, classes="body")
+
+    def think(self, deltas: Sequence[Delta]) -> None:
+        """The model thinks, and has not answered yet."""
+        self.reply += "".join(delta.text for delta in deltas)
+        self.thought.grow(self.reply, deltas)
+        self.folded = bool(self.thought.thinking)
+
+    async def grow(self, text: str) -> None:
+        """Add to the answer, printable text."""
+        from textual.widgets import Markdown
+
+        assert self.tame and isinstance(self.body, Markdown)
+        if self.stream is None:
+            self.stream = Markdown.get_stream(self.body)
+        if shown := self.tame.feed(text):
+            await self.stream.write(shown)
+
+    async def finish(self, said: Message, mark: str = "") -> None:
+        """The answer has ended: this is what was kept; `mark` says how, where that matters."""
+        from textual.widgets import Markdown
+
+        from chatapp.text.markdown import tamed
+
+        if self.stream:
+            await self.stream.stop()
+            self.stream = None
+        self.said, self.tame, self.growing, self.mark = said, None, False, mark
+        self.take_thought()
+        if isinstance(self.body, Markdown):
+            await self.body.update(tamed(split(said.text).answer))  # the whole, with what was held back
+        self.show_foot()
+
+    async def settle(self) -> None:
+        """Become one widget: an answer as Markdown costs a dozen."""
+        if not self.settled and not self.stream:
+            self.settled, before = True, self.body
+            self.body = self.made()
+            await self.mount(self.body, before=self.foot)
+            await before.remove()

@@ -1,0 +1,135 @@
+"""Screen: every command, found by the names people try, with its key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from chatapp.commands.actions import rank
+from chatapp.text.printable import printable
+from chatapp.tui.widgets.ends_once import EndsOnce
+
+TITLE, KEYS = 29, 8
+"""Cells of a row for its title, and for its key."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A row of the palette."""
+
+    title: str
+    does: str
+    key: str
+    """As it is written for the reader."""
+    names: tuple[str, ...]
+    """Other names, by which it is found as well."""
+    act: Callable[[], object]
+
+
+class CommandPalette(EndsOnce, ModalScreen[Command | None]):
+    """Gives the command that was chosen; what is typed filters the rows."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Back", show=False),
+        Binding("down", "walk('cursor_down')", show=False),
+        Binding("up", "walk('cursor_up')", show=False),
+        Binding("pagedown", "walk('page_down')", show=False),
+        Binding("pageup", "walk('page_up')", show=False),
+    ]
+    DEFAULT_CSS = """
+    CommandPalette {
+        align: center top;
+
+        & > Vertical {
+            width: 88;
+            max-width: 100%;
+            height: auto;
+            max-height: 90%;
+            margin: 1 0 0 0;
+            background: $surface;
+            border: round $accent;
+            padding: 0 1;
+        }
+        Input, Input:focus {
+            border: none;
+            height: 1;
+            padding: 0;
+            margin: 0 0 1 0;
+            background: $surface;
+            color: $text;
+        }
+        OptionList {
+            height: auto;
+            max-height: 24;
+            border: none;
+            padding: 0;
+            background: $surface;
+            color: $text;
+            scrollbar-size-vertical: 1;
+            text-wrap: nowrap;
+            text-overflow: ellipsis;
+        }
+    }
+    """
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        super().__init__()
+        self.commands = self.found = commands
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title, box.border_subtitle = "Commands", "enter runs it, esc goes back"
+            yield Input(placeholder="type what you want to do", select_on_focus=False)
+            self.rows = OptionList(compact=True)
+            self.rows.can_focus = False
+            yield self.rows
+
+    def on_resize(self) -> None:
+        self.show_rows()
+
+    @on(Input.Changed)
+    def find(self, message: Input.Changed) -> None:
+        names = [(command.title, *command.names) for command in self.commands]
+        places = rank(message.value, names) if message.value.strip() else range(len(names))
+        self.found = [self.commands[place] for place in places]
+        self.show_rows()
+
+    def show_rows(self) -> None:
+        """Show the commands that were found, the likeliest under the cursor."""
+        width = min(88, self.size.width) - 5  # the border, the padding and the scroll bar
+        none = Option(Content.styled("No command is called so.", "$muted"), disabled=True)
+        self.rows.set_options([Option(row(command, width)) for command in self.found] or [none])
+        self.rows.highlighted = 0 if self.found else None
+
+    def action_walk(self, step: str) -> None:
+        getattr(self.rows, f"action_{step}")()
+
+    @on(Input.Submitted)
+    def choose(self) -> None:
+        if self.rows.highlighted is not None:
+            self.dismiss(self.found[self.rows.highlighted])
+
+    @on(OptionList.OptionSelected)
+    def choose_by_click(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self.found[event.option_index])
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def row(command: Command, width: int) -> Content:
+    """The title, what it does as far as there is room, and the key."""
+    room = max(0, width - TITLE - KEYS - 2)
+    title = Content(printable(command.title)).truncate(min(TITLE, width - KEYS - 1), ellipsis=True, pad=True)
+    does = Content.styled(command.does, "$muted").truncate(room, ellipsis=True, pad=True)
+    return Content.assemble(title, " ", does, " ", Content.styled(f"{command.key:>{KEYS}}", "$accent"))

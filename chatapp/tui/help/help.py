@@ -1,0 +1,211 @@
+"""Screen: the keys of every day, those that work here, the commands, and the ids of keys; found by typing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Input, Static
+
+from chatapp.commands import parse
+from chatapp.commands.actions import ACTIONS, Action
+from chatapp.settings import keymap
+from chatapp.tui.widgets.ends_once import EndsOnce
+
+MOUSE = (
+    ("wheel", "scroll"),
+    ("click", "go there; on a key in the last line, press it"),
+    ("drag", "select text; ctrl+c copies it"),
+    ("shift + drag", "the terminal's own selection"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of help."""
+
+    keys: str
+    does: str
+    quiet: bool = False
+    """Whether it shows only where it is looked for."""
+
+    def matches(self, words: str) -> bool:
+        """Whether every word is somewhere in it."""
+        line = f"{self.keys} {self.does}".lower()
+        return all(word in line for word in words.lower().split()) and not (self.quiet and not words)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The lines about one place."""
+
+    title: str
+    rows: Sequence[Row]
+
+
+class Help(EndsOnce, ModalScreen[None]):
+    """The keys, in the sections they work in; what is typed filters them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1", "dismiss", "Back", id="help.back"),
+        Binding("up", "scroll(-1)", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("pageup", "scroll(-12)", show=False),
+        Binding("pagedown", "scroll(12)", show=False),
+    ]
+    DEFAULT_CSS = """
+    Help {
+        align: center middle;
+        background: $background 60%;
+
+        & > Vertical {
+            width: 84;
+            max-width: 100%;
+            height: 90%;
+            background: $surface;
+            border: round $accent;
+            padding: 0 1;
+        }
+        Input, Input:focus {
+            border: none;
+            height: 1;
+            padding: 0;
+            background: $panel;
+            color: $text;
+        }
+        VerticalScroll {
+            background: $surface;
+            scrollbar-size-vertical: 1;
+        }
+        Static {
+            color: $text;
+            background: $surface;
+        }
+    }
+    """
+
+    def __init__(self, sections: Sequence[Section], keys_file: str) -> None:
+        super().__init__()
+        self.sections, self.keys_file = sections, keys_file
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title, box.border_subtitle = "Help", "esc goes back"
+            yield Input(placeholder="type to find a key or a command", select_on_focus=False)
+            with VerticalScroll(can_focus=False):
+                yield Static(self.lines(""))
+
+    @on(Input.Changed)
+    def find(self, message: Input.Changed) -> None:
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self.query_one(Static).update(self.lines(message.value))
+
+    def action_scroll(self, rows: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=rows, animate=False)
+
+    def lines(self, words: str) -> Content:
+        """The sections, as far as they match."""
+        parts: list[Content] = []
+        for section in self.sections:
+            rows = [row for row in section.rows if row.matches(words)]
+            if rows:
+                width = max(12, *(len(row.keys) for row in rows))
+                parts += [Content(""), Content.styled(section.title, "bold $accent")]
+                parts += [line(row, width) for row in rows]
+        if not parts:
+            parts = [Content(""), Content.styled("Nothing is called so.", "$muted")]
+        about = (
+            f'Other keys: by their ids in {self.keys_file}, such as "chat.again" = "f12"; vim = true for vim-like ones.'
+        )
+        return Content("\n").join([*parts, Content(""), Content.styled(about, "$muted")])
+
+
+def line(row: Row, width: int) -> Content:
+    """A line of help."""
+    return Content.assemble((f"  {row.keys:{width}}  ", "$accent"), row.does)
+
+
+def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]:
+    """The keys of every day, of a screen and what is on it, and of the app; the commands, the mouse, and all ids."""
+    nodes = [screen, *(node for node in screen.walk_children() if node.display), screen.app]
+    found: dict[str, list[Row]] = {}
+    ids: dict[str, Row] = {}
+    for node in nodes:
+        rows = found.setdefault(title(node), [])
+        for bound in bound_in(node, chosen):
+            if (row := Row(bound.keys, bound.does, quiet=not bound.id)) not in rows:
+                rows.append(row)
+            if bound.id:
+                ids[bound.id] = Row(bound.id, bound.keys + (", yours" if bound.id in chosen else ""))
+    places = [Section(name, rows) for name, rows in found.items() if any(not row.quiet for row in rows)]
+    others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
+    daily = Section("Every day", [Row("^P", "every command by its name"), *of_every_day(screen, chosen)])
+    first = [daily, *places] if title(screen) == "Conversation" else [*places, daily]
+    guide = [Section("Commands", [Row(usage, does) for usage, does in parse.table()])]
+    guide.append(Section("Mouse", [Row(does, what) for does, what in MOUSE]))
+    return [*first, *guide, *others, Section("Ids for keys.toml", list(ids.values()))]
+
+
+def of_every_day(screen: Screen[object], chosen: Mapping[str, str]) -> Iterator[Row]:
+    """The first keys to know."""
+    for action in ACTIONS:
+        if action.daily:
+            key = chosen.get(action.id, action.key).split(",")[0]
+            yield Row(screen.app.get_key_display(Binding(key, "", "")), described(action))
+
+
+def described(action: Action) -> str:
+    """What a command is called and does, in one line."""
+    return f"{action.title}: {action.does}"
+
+
+def title(node: DOMNode) -> str:
+    """What a place is called: as its class says, else the words of its name."""
+    if node.app is node:
+        return "Everywhere"
+    return node.BINDING_GROUP_TITLE or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).capitalize()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What some keys of a place do."""
+
+    keys: str
+    does: str
+    id: str
+
+
+def bound_in(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Bound]:
+    """Each thing that keys do in a place, in the words of the table of commands; those without words are left out."""
+    words = {action.id: described(action) for action in ACTIONS if action.id}
+    keys: dict[tuple[str, str, str], list[str]] = {}
+    for bindings in node._bindings.key_to_bindings.values():
+        for binding in bindings:
+            if binding.description and not binding.system:
+                mine = chosen.get(binding.id or "", binding.key).split(",")
+                shown = [node.app.get_key_display(Binding(key, "", "")) for key in mine]
+                known = keys.setdefault((binding.action, binding.description, binding.id or ""), [])
+                known += [key for key in shown if key not in known]
+    for (_, does, name), shown in keys.items():
+        yield Bound(" ".join(shown), words.get(name, does), name)
+
+
+def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:
+    """Everything with an id in these classes, for `keymap.read`."""
+    found: dict[str, keymap.Action] = {}
+    for node in nodes:
+        for kind in reversed(node.__mro__):
+            for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
+                if binding.id:
+                    before = found[binding.id].keys if binding.id in found else ()
+                    found[binding.id] = keymap.Action(binding.id, (*before, binding.key), node.__name__)
+    return list(found.values())

@@ -1,0 +1,92 @@
+"""Screen: the themes, each shown on the page behind while it is under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.style import Style
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from chatapp.tui.widgets.ends_once import EndsOnce
+from themes import Theme
+
+ROLES = ("accent", "model", "success", "warning", "error")
+
+
+class ThemePicker(EndsOnce, ModalScreen[str | None]):
+    """Gives the name of the theme that was taken; escape gives None and the theme from before."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave_it", "Back", id="themes.back")]
+    DEFAULT_CSS = """
+    ThemePicker {
+        align: right top;
+        background: transparent;
+
+        & > Vertical {
+            width: 40;
+            height: auto;
+            max-height: 100%;
+            background: $panel;
+            border: round $accent;
+            padding: 0 1;
+        }
+        OptionList, OptionList:focus {
+            height: auto;
+            max-height: 100%;
+            border: none;
+            background: $panel;
+            background-tint: transparent;
+            color: $text;
+            padding: 0;
+            scrollbar-size-vertical: 1;
+        }
+        Static {
+            color: $muted;
+            background: $panel;
+        }
+    }
+    """
+
+    def __init__(self, themes: Iterable[Theme]) -> None:
+        super().__init__()
+        self.choice = list(themes)
+        self.before = ""
+        """The theme that escape brings back."""
+
+    def compose(self) -> ComposeResult:
+        self.before = self.app.theme
+        names = [theme.name for theme in self.choice]
+        with Vertical() as box:
+            box.border_title = "Theme"
+            options = OptionList(*(Option(row(theme), theme.name) for theme in self.choice))
+            options.highlighted = names.index(self.before) if self.before in names else 0
+            yield options
+            yield Static("enter keeps it, esc goes back", markup=False)
+
+    @on(OptionList.OptionHighlighted)
+    def preview(self, message: OptionList.OptionHighlighted) -> None:
+        if self.is_current and message.option_id and message.option_id != self.app.theme:  # not after escape
+            self.app.theme = message.option_id
+
+    @on(OptionList.OptionSelected)
+    def take(self, message: OptionList.OptionSelected) -> None:
+        self.dismiss(message.option_id)
+
+    def action_leave_it(self) -> None:
+        self.app.theme = self.before
+        self.dismiss(None)
+
+
+def row(theme: Theme) -> Content:
+    """The name, whether it is dark, and its colours on its own background."""
+    swatch = [(" ●", Style.parse(f"{getattr(theme, role)} on {theme.background}")) for role in ROLES]
+    end = (" ", Style.parse(f"on {theme.background}"))
+    return Content.assemble(f"{theme.name[:14]:15}", ("dark  " if theme.dark else "light "), *swatch, end)

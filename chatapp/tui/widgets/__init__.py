@@ -1,0 +1,1 @@
+"""Widgets and small screens that any screen may use."""

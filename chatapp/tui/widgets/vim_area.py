@@ -1,0 +1,60 @@
+"""Widget: a text that is edited, with vim-like keys where its user wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from chatapp.tui.widgets.removable import Removable
+
+if TYPE_CHECKING:
+    from chatapp.tui.keys.vim import Vim
+
+
+class VimArea(Removable, TextArea):
+    """A text with vim-like keys, where its user wants them."""
+
+    vim: Vim | None = None
+    busy: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the model is writing: escape stops it, too."""
+
+    @dataclass
+    class ModeShown(Message):
+        """Another mode, or more of a command, is to be shown."""
+
+        indicator: str
+
+    class SuspendWanted(Message):
+        """Ctrl+Z was pressed with nothing typed and nothing to undo."""
+
+    def on_mount(self) -> None:
+        if getattr(self.app, "vim", False):
+            from chatapp.tui.keys.vim import Vim
+
+            self.vim = Vim(self)
+
+    def on_focus(self) -> None:
+        if self.vim:
+            self.post_message(self.ModeShown(self.vim.indicator))
+
+    def action_undo(self) -> None:
+        """Undo; where there is nothing to undo, ctrl+z is what it is in a shell."""
+        if self.text or self.history.undo_stack or self.history.redo_stack:
+            self.undo()
+        else:
+            self.post_message(self.SuspendWanted())
+
+    def takes(self, event: events.Key) -> bool:
+        """Whether a key was a vim-like one, so that nothing else should come of it here."""
+        if not self.vim or not self.vim.press(event):
+            return False
+        event.prevent_default()
+        if event.key != "escape" or not self.busy():
+            event.stop()
+        self.post_message(self.ModeShown(self.vim.indicator))
+        return True

@@ -1,0 +1,1 @@
+"""A checkpoint: the publisher's config.json and tensors, read without torch."""

@@ -1,0 +1,154 @@
+"""Read config.json and safetensors, tensor by tensor, without torch."""
+
+import json
+import re
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from model_store.checkpoint import torch_file
+from model_store.checkpoint.json_files import read_json as read_json
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint, cut, shown
+
+DTYPES = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+}
+OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
+ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
+"""Types of one byte or less that only rounded checkpoints have."""
+LARGEST = 1 << 63
+"""More than any size of a tensor."""
+HEADER_LIMIT = 100_000_000
+"""Bytes; the format's own limit."""
+
+LAYOUTS = (
+    ("model.safetensors.index.json", "*.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+)
+"""Index and weights, as they are looked for."""
+
+Config = Mapping[str, Any]
+"""The JSON of config.json: families know which fields have which type."""
+
+
+class Checkpoint:
+    """A publisher's folder: its configuration, and its floating-point tensors by name, none of them read yet."""
+
+    precision = precision_reason = ""
+    """What its weights are rounded to already, and what that means; empty for those that are not."""
+
+    def __init__(self, folder: Path):
+        refuse_adapter(folder)
+        self.folder = folder
+        self.config: Config = read_json(folder / "config.json")
+        self.tensors: dict[str, Tensor] = {}
+        self.files = weight_files(folder)
+        for path in self.files:
+            self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Raise for a folder with changes to a model rather than a model."""
+    weights = (path.name for _, pattern in LAYOUTS for path in folder.glob(pattern))
+    if (folder / "adapter_config.json").is_file() and all(name.startswith("adapter_model") for name in weights):
+        base = read_json(folder / "adapter_config.json").get("base_model_name_or_path", "another model")
+        raise UnsupportedCheckpoint(
+            f"{folder} holds an adapter (adapter_config.json) for {base} and no model; merge the two first, with"
+            " merge_and_unload of the library peft, and take what that saves"
+        )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files with the weights, each one there: safetensors, else PyTorch's; an index decides when there is one."""
+    for index, pattern in LAYOUTS:
+        if (folder / index).exists():
+            return indexed(folder / index)
+        if found := sorted(folder.glob(pattern)):
+            return found
+    raise UnsupportedCheckpoint(f"{folder} has neither a .safetensors file nor pytorch_model.bin; download its weights")
+
+
+def indexed(index: Path) -> list[Path]:
+    """The files that an index names."""
+    folder = index.parent
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise UnsupportedCheckpoint(f"{index} has no weight_map; download it again")
+    names = sorted(set(weight_map.values()))
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise UnsupportedCheckpoint(f"{folder} lacks {name!r}, which its index names; download it again")
+    return [folder / name for name in names]
+
+
+def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[str, Tensor]:
+    """The tensors of one safetensors file that are of the given types.
+
+    Every entry is checked first: its shape against its size, and that the entries cover the file without gap or
+    overlap, so that a truncated or altered file is refused by the name of the tensor
+    (https://github.com/huggingface/safetensors#format).
+    """
+    status = path.stat()
+    size = status.st_size
+    if size < 8:
+        raise damaged(path, f"it is {size} bytes long")
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start > min(size, HEADER_LIMIT):
+            raise damaged(path, f"its header should be {start - 8} bytes long and the file has {size}")
+        text = file.read(start - 8)
+    try:
+        header = json.loads(text)
+        header.pop("__metadata__", None)
+        refuse_rounded(path, header)
+        spans = {name: span(name, entry) for name, entry in header.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(path, f"its header cannot be read ({error})") from error
+
+    end = 0
+    for name, (begin, stop, expected) in sorted(spans.items(), key=lambda item: item[1]):
+        if begin != end or stop - begin != expected or start + stop > size:
+            raise damaged(
+                path, f"tensor {cut(name)} should be bytes {end} to {end + expected} and is {begin} to {stop}"
+            )
+        end = stop
+    if start + end != size:
+        raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
+    return {
+        name: Tensor(path, status.st_mtime_ns, start + begin, dtypes[entry["dtype"]], tuple(entry["shape"]))
+        for (name, entry), (begin, _, _) in zip(header.items(), spans.values(), strict=True)
+        if entry["dtype"] in dtypes
+    }
+
+
+def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
+    """Raise for a tensor in a format that only rounded checkpoints have."""
+    for name, entry in header.items():
+        if ROUNDED.fullmatch(entry["dtype"]):
+            raise UnsupportedCheckpoint(
+                f"{path}: the tensor {name} is rounded already ({entry['dtype']}); take the publisher's checkpoint in"
+                " bfloat16, float16 or float32"
+            )
+
+
+def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
+    """Where an entry of the header begins and ends, and how long its shape says it is, in bytes."""
+    item = DTYPES[entry["dtype"]].itemsize if entry["dtype"] in DTYPES else OTHER_SIZES[entry["dtype"]]
+    begin, stop = entry["data_offsets"]
+    numbers = [begin, stop, *entry["shape"]]
+    if not all(type(number) is int and 0 <= number < LARGEST for number in numbers):
+        raise ValueError(f"{cut(name)} has sizes that are none: {shown(numbers)}")
+    return begin, stop, item * prod(entry["shape"])
+
+
+def damaged(path: Path, what: str) -> UnsupportedCheckpoint:
+    """The error for a file that is not what its header says."""
+    return UnsupportedCheckpoint(f"{path} is damaged or incomplete: {what}; download it again")

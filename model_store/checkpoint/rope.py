@@ -1,0 +1,135 @@
+"""Rotary positions as numbers: inverse frequencies and an amplitude, whatever stretches them.
+
+The kinds are those of transformers' modeling_rope_utils.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from backends.decoder import Rope
+from model_store.checkpoint.checkpoint import Config
+from model_store.errors import UnsupportedCheckpoint, cut
+
+Stretch = Callable[[list[float], Config, Config], Rope]
+"""Inverse frequencies, the scaling's fields and config.json -> what becomes of them."""
+
+UNSCALED: Config = {"rope_scaling": None, "rope_parameters": None}
+"""Fields of a config.json whose positions are not scaled."""
+
+
+def rope(config: Config, head_dim: int, *, partial: float | None = None, theta: float = 10_000.0) -> Rope:
+    """Rotary positions with the scaling that the checkpoint was trained for, read as transformers reads it.
+
+    Only families that say so turn a part of each head: `partial` of it, unless the scaling's own fields know better.
+    """
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if any(isinstance(value, dict) for value in scaling.values()):
+        raise UnsupportedCheckpoint("rotary positions of several kinds are not supported here (rope_parameters)")
+    scaling = {name: value for name, value in scaling.items() if value is not None}
+    theta = scaling.get("rope_theta") or config.get("rope_theta") or theta
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise UnsupportedCheckpoint(f"rotary positions scaled by {cut(kind)} are not supported (known: {known})")
+    asked = scaling.get("partial_rotary_factor")
+    if partial is None and kind != "default" and (asked or config.get("partial_rotary_factor") or 1) != 1:
+        raise UnsupportedCheckpoint(
+            f"rotary positions scaled by {kind!r} on a part of each head are not supported here"
+        )
+    share = 1.0 if partial is None else partial if asked is None else asked
+    frequencies = turning(int(head_dim * share), head_dim, theta)
+    return padded(KINDS[kind](frequencies, {**scaling, "rope_theta": theta}, config), head_dim)
+
+
+def turning(rotary: int, head_dim: int, theta: float) -> list[float]:
+    """The inverse frequencies of `rotary` elements of a head, which turn in pairs."""
+    if not 0 <= rotary <= head_dim or head_dim % 2:
+        raise ValueError(f"{rotary} of the {head_dim} elements of a head cannot turn")
+    return [theta ** (-2 * i / rotary) for i in range((rotary + 1) // 2)]
+
+
+def padded(stretched: Rope, head_dim: int) -> Rope:
+    """Rotary positions of a head, of whose elements the first turn."""
+    still = (0.0,) * (head_dim // 2 - len(stretched.inverse_frequencies))
+    long = (*stretched.long, *still) if stretched.long else ()
+    return replace(stretched, inverse_frequencies=(*stretched.inverse_frequencies, *still), long=long)
+
+
+def unscaled(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """As they are."""
+    return Rope(tuple(frequencies))
+
+
+def linear(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """All turns stretched alike."""
+    return Rope(tuple(frequency / scaling["factor"] for frequency in frequencies))
+
+
+def llama3(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """Llama 3.1: slow turns stretched, fast ones kept, a ramp between."""
+    low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
+
+    def stretch(frequency: float) -> float:
+        turns = original_length(scaling, config) * frequency / (2 * math.pi)
+        kept = min(1.0, max(0.0, (turns - low) / (high - low)))
+        return frequency * (kept + (1 - kept) / float(scaling["factor"]))
+
+    return Rope(tuple(map(stretch, frequencies)))
+
+
+def yarn(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """YaRN, https://arxiv.org/abs/2309.00071: a ramp over the elements, and sharper attention."""
+    size, theta = 2 * len(frequencies), float(scaling["rope_theta"])
+    original = original_length(scaling, config)
+    factor = scaling.get("factor") or config["max_position_embeddings"] / original
+
+    def element(turns: float) -> float:
+        """The element that turns so often within the original context."""
+        return size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = element(scaling.get("beta_fast") or 32), element(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, size - 1)
+    ramps = [min(1.0, max(0.0, (i - low) / ((high - low) or 0.001))) for i in range(len(frequencies))]
+    stretched = tuple(f * (1 - ramp) + f / factor * ramp for f, ramp in zip(frequencies, ramps, strict=True))
+
+    def sharper(share: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1
+
+    if scaling.get("attention_factor") is not None:
+        return Rope(stretched, float(scaling["attention_factor"]))
+    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
+        return Rope(stretched, sharper(scaling["mscale"]) / sharper(scaling["mscale_all_dim"]))
+    return Rope(stretched, sharper(1.0))
+
+
+def longrope(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """Phi 3's LongRoPE, https://arxiv.org/abs/2402.13753: a factor for each element, others in long texts."""
+    original, context = original_length(scaling, config), config["max_position_embeddings"]
+    short, long = (
+        tuple(frequency / factor for frequency, factor in zip(frequencies, scaling[name], strict=True))
+        for name in ("short_factor", "long_factor")
+    )
+    factor, amplitude = scaling.get("factor") or context / original, scaling.get("attention_factor")
+    if amplitude is None:
+        amplitude = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    alike = long == short or context <= original
+    return Rope(short, float(amplitude)) if alike else Rope(short, float(amplitude), long, original)
+
+
+def original_length(scaling: Config, config: Config) -> int:
+    """The context before it was stretched."""
+    spelled = "original_max_position_embeddings"
+    return int(config.get(spelled) or scaling.get(spelled) or config["max_position_embeddings"])
+
+
+KINDS: dict[str, Stretch] = {
+    "default": unscaled,
+    "dynamic": unscaled,  # it begins to stretch beyond max_position_embeddings, where our context ends
+    "linear": linear,
+    "llama3": llama3,
+    "yarn": yarn,
+    "longrope": longrope,
+}

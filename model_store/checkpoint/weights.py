@@ -1,0 +1,283 @@
+"""Canonical weight names, read through a family's table; and the transforms such a table may name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Lazy, Weight
+from model_store.checkpoint.checkpoint import Checkpoint, Config
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint
+
+Transform = Callable[[np.ndarray, Attention], np.ndarray]
+Source = str | tuple[str | Transform, ...]
+"""The checkpoint's name for a weight, and how to change its values.
+
+Several tensors that are joined, row by row, have spaces between their names. Where checkpoints keep a tensor under
+one name or another, or copies under several, the names have `=` between them.
+"""
+
+KINDS = (".weight", ".bias")
+"""How the names of tensors end."""
+
+
+def names_of(source: Source) -> str:
+    """The checkpoint's names, as they are written."""
+    return source if isinstance(source, str) else str(source[0])
+
+
+def transforms_of(source: Source) -> list[Transform]:
+    """How the values are changed, in this order."""
+    return [part for part in source if not isinstance(part, str)]
+
+
+class Family(Protocol):
+    """What a module of `model_store.families` holds."""
+
+    PREFIX: str | tuple[str, ...]
+    """What the names of the tensors may begin with: this, one of these, or nothing."""
+    MODEL: Mapping[str, Source]
+    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack.
+
+    The embedding takes the place of a head that they lack.
+    """
+    LAYER: Mapping[str, Source]
+    """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has."""
+    UNUSED: tuple[str, ...]
+    """Patterns of tensors that carry no weights, such as stored masks."""
+    TIED: bool
+    """Whether the head is the embedding unless `tie_word_embeddings` says otherwise."""
+
+    def decoder(self, config: Config) -> Decoder: ...
+
+
+class Canonical(Lazy):
+    """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
+
+    def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
+        self.tensors, self.decoder, self.layers = checkpoint.tensors, decoder, decoder.layers
+        self.tied = checkpoint.config.get("tie_word_embeddings", family.TIED)
+        self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
+        table = {name: (source, 0) for name, source in family.MODEL.items()}
+        for name, source in family.LAYER.items():
+            part = "encoder." if name.startswith("encoder.") else ""
+            layers = decoder.encoder if part else decoder.layers
+            table |= {f"{part}layers.{i}.{name.removeprefix(part)}": (source, i) for i in range(len(layers))}
+        self.table: dict[str, tuple[Source, int]] = {}
+        for name, (source, layer) in table.items():
+            if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
+                continue  # a gate is in its place; a tensor of its own would be nobody's
+            if self.find(source, layer, ".weight"):
+                self.table[name.rstrip("?")] = source, layer
+            elif name == "lm_head?" or (name == "lm_head" and self.tied):
+                self.table["lm_head"] = self.table["embedding"]
+            elif not name.endswith("?"):
+                missing = " and ".join(self.names(source, layer, ".weight"))
+                raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
+        self.refuse_unclaimed(family)
+
+    def __getitem__(self, name: str) -> Weight:
+        source, layer = self.table[name]
+        if name == "lm_head" and self.head_is_embedding:
+            name = "embedding"  # one table, stored once
+        values = self.read(source, layer, ".weight")
+        bias = self.read(source, layer, ".bias")
+        assert values is not None  # found when the table was made
+        shape = self.shape(name) or values.shape
+        for found, kind, expected in (values, ".weight", shape), (bias, ".bias", shape[:1]):
+            if found is not None and found.shape != expected:
+                tensor = f"the tensor {' and '.join(self.names(source, layer, kind))} has shape {found.shape}"
+                raise UnsupportedCheckpoint(f"{tensor}; config.json and the tensors beside it ask for {expected}")
+        return Weight(name, values, bias)
+
+    @cached_property
+    def head_is_embedding(self) -> bool:
+        """Whether the head has no values of its own, though a tied checkpoint may hold a copy."""
+        head, embedding = self.table["lm_head"], self.table["embedding"]
+        if head == embedding or not self.tied or self.find(*head, ".bias"):
+            return head == embedding
+        if self.parts("lm_head") == self.parts("embedding"):  # one place of a file under two names
+            return True
+        one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
+        return one is not None and other is not None and is_same(one, other)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are; copies count once."""
+        rows = {row for name, row in self.table.items() if name != "lm_head" or not self.head_is_embedding}
+        found = [copies for row in rows for kind in KINDS for copies in self.find(*row, kind)]
+        return sum(self.tensors[copies[0]].size for copies in found)
+
+    def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
+        """The values of a weight or bias; matrices as they are stored, vectors as float32."""
+        found = self.find(source, layer, kind)
+        parts = [self.one_of(copies) for copies in found]
+        if not parts:
+            return None
+        transforms = transforms_of(source)
+        try:
+            outputs = -1 if transpose in transforms else 0
+            values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=outputs)
+            del parts  # before a transform copies once more
+            for transform in transforms:
+                values = transform(values, self.layers[layer])
+        except ValueError as error:
+            shapes = " and ".join(f"{names[0]} {self.tensors[names[0]].shape}" for names in found)
+            raise UnsupportedCheckpoint(f"the shape of {shapes} is not what config.json says ({error})") from error
+        return values if values.ndim == 2 else np.asarray(values, np.float32)
+
+    def parts(self, name: str) -> list[Tensor]:
+        """What is read for the weight called `name`, and for its bias."""
+        return [self.tensors[copies[0]] for kind in KINDS for copies in self.find(*self.table[name], kind)]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """What config.json, or else a neighbouring tensor, says of the shape of a weight; () if neither does."""
+        _, layer = self.table[name]
+        layers = self.decoder.encoder if name.startswith("encoder.") else self.layers
+        a, size, role = layers[layer], self.decoder.hidden_size, name.rpartition(".")[2]
+        q, kv = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim
+        inner = self.columns(name.removesuffix(role) + "down_proj")
+        width = self.columns("project_in") or size
+        known = {
+            "embedding": (self.decoder.vocab_size, width),
+            "lm_head": (self.decoder.vocab_size, width),
+            "position_embedding": (self.decoder.context_length, size),
+            "project_in": (size, width),
+            "project_out": (width, size),
+            "qkv_proj": (q + kv, size),
+            "cross_q_proj": (q, size),
+            "cross_kv_proj": (kv, size),
+            "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
+            "q_norm": (a.head_dim,),
+            "k_norm": (a.head_dim,),
+            "o_proj": (size, q),
+            "cross_o_proj": (size, q),
+            "up_proj": (inner, size),
+            "gate_up_proj": (2 * inner, size),
+            "down_proj": (size, inner),
+        }
+        return known.get(role, (size,) if role.endswith("norm") else ())
+
+    def columns(self, name: str) -> int:
+        """How many inputs a matrix has; 0 if there is no such matrix."""
+        if name not in self:
+            return 0
+        source, layer = self.table[name]
+        shape = self.tensors[self.find(source, layer, ".weight")[0][0]].shape
+        return sum(shape[:1] if transpose in transforms_of(source) else shape[1:])
+
+    def names(self, source: Source, layer: int, kind: str) -> list[str]:
+        """What the tensors of `source` are called, without the prefix."""
+        names = names_of(source).format(layer).split()
+        return [name.replace("=", kind + "=") + kind for name in names]
+
+    def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
+        """The tensors of `source` with their copies, all or none of them."""
+        names = self.names(source, layer, kind)
+        spelled = [[prefix + copy for copy in name.split("=") for prefix in self.prefixes] for name in names]
+        found = [there for copies in spelled if (there := [name for name in copies if name in self.tensors])]
+        if found and len(found) != len(names):
+            there = [copy for copies in found for copy in copies]
+            raise UnsupportedCheckpoint(f"of the tensors {' and '.join(names)} only {' and '.join(there)} is there")
+        return found
+
+    def one_of(self, copies: list[str]) -> np.ndarray:
+        """The values that all of these tensors have."""
+        first = self.tensors[copies[0]]
+        values = first.read()
+        if not is_finite(values):
+            raise UnsupportedCheckpoint(f"the tensor {copies[0]} holds NaN or infinite values; download it again")
+        for name in copies[1:]:
+            if self.tensors[name] != first and not is_same(values, self.tensors[name].read()):
+                raise UnsupportedCheckpoint(f"the tensors {copies[0]} and {name} should be copies, and they differ")
+        return values
+
+    def refuse_unclaimed(self, family: Family) -> None:
+        """Raise for a tensor that no row of the table mentions: it would silently not take part."""
+        rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
+        claimed = {name for copies in rows for name in copies}
+        for name in self.tensors.keys() - claimed:
+            if not any(fnmatchcase(name, "*" + pattern) for pattern in family.UNUSED):
+                raise UnsupportedCheckpoint(
+                    f"nothing is known about the tensor {name}; this checkpoint is not supported"
+                )
+
+
+EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80_0000, "float64": 0x7FF0_0000_0000_0000}
+"""The bits that are all set in NaN and in infinity, and in no other number."""
+CHUNK = 1 << 18
+"""Values looked at together, so that the processor's cache holds them."""
+
+
+def is_finite(values: np.ndarray) -> bool:
+    """Whether there is neither NaN nor infinity in a tensor."""
+    mask = EXPONENTS[values.dtype.name]
+    return all((chunk & chunk.dtype.type(mask)).max() != mask for chunk in bits(values))
+
+
+def is_same(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether two tensors hold the same numbers in the same format."""
+    return (x.dtype, x.shape) == (y.dtype, y.shape) and all(map(np.array_equal, bits(x), bits(y)))
+
+
+def bits(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the bits of a tensor's numbers, some rows at a time."""
+    values = np.atleast_1d(values)
+    step = max(1, CHUNK * len(values) // max(1, values.size))
+    for start in range(0, len(values) if values.size else 0, step):
+        yield np.ascontiguousarray(values[start : start + step]).view(f"u{values.itemsize}")
+
+
+# Transforms: values of one canonical weight or bias -> the same, in canonical order.
+
+
+def transpose(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """GPT-2's Conv1D keeps (in, out)."""
+    return values.T
+
+
+def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Gemma's norms multiply by 1 + weight."""
+    return np.asarray(values, np.float32) + 1
+
+
+def skip_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """OPT's table of positions begins with two rows for padding."""
+    return values[2:]
+
+
+def group_heads(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From q, k, v of each head in turn to all q, all k, all v."""
+    return values.reshape(attention.heads, 3, -1).swapaxes(0, 1).reshape(values.shape)
+
+
+def halve_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From rotating neighbours, in the first elements of a head, to rotating the halves of the head."""
+    rotary = rotated_elements(attention)
+    return reorder_rotary(values, attention, [*range(0, rotary, 2)], [*range(1, rotary, 2)])
+
+
+def spread_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From rotating the halves of the first elements of a head to rotating the halves of the head."""
+    rotary = rotated_elements(attention)
+    return reorder_rotary(values, attention, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
+
+
+def rotated_elements(attention: Attention) -> int:
+    """How many elements of a head have a rotary position."""
+    assert attention.rope is not None
+    return 2 * int(np.count_nonzero(attention.rope.inverse_frequencies))
+
+
+def reorder_rotary(values: np.ndarray, attention: Attention, first: list[int], second: list[int]) -> np.ndarray:
+    """Put the rotated pairs (first[i], second[i]) half a head apart, in the rows of q and k only."""
+    size, rotary = attention.head_dim, len(first) + len(second)
+    middle = (rotary + size) // 2
+    order = [*first, *range(rotary, middle), *second, *range(middle, size)]
+    heads = values.reshape(-1, size, *values.shape[1:]).copy()
+    rotated = attention.heads + attention.kv_heads
+    heads[:rotated] = heads[:rotated, order]
+    return heads.reshape(values.shape)

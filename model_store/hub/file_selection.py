@@ -1,0 +1,185 @@
+"""Which files of a repository a model needs, and that none of their names or sizes is a trick."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.hub.partial import Wanted
+
+TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+TEXTS += ("added_tokens.json", "chat_template.jinja", "README.md", "LICENSE", "LICENSE.txt")
+VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
+"""What makes a tokenizer where there is no tokenizer.json."""
+WEIGHTS = (
+    ("model.safetensors.index.json", "model.safetensors"),
+    ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+)
+"""Index and single file, the preferred first."""
+OTHERS = {
+    ".gguf": "GGUF files",
+    ".onnx": "an ONNX model",
+    ".mlmodel": "a Core ML model",
+    ".msgpack": "Flax weights",
+    ".h5": "TensorFlow weights",
+    ".pt": "PyTorch pickles",
+    ".pth": "PyTorch pickles",
+    ".npz": "NumPy weights",
+}
+LIMIT = 1 << 40
+"""Bytes; no file of a model that runs on one machine has more."""
+TEXT_LIMIT = 1 << 28
+TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.jinja")
+"""The only files in a folder of their own that a model needs."""
+PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+NAMES = re.compile(rf"({PLAIN.pattern})|({TEMPLATES.pattern})|(onnx/{PLAIN.pattern})")
+"""Files as they may be called that a model is made of."""
+GRAPHS = (
+    "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
+    "decoder_model_merged.onnx",
+)  # fmt: skip
+"""Exported graphs as they are looked for."""
+PACKAGE = ".mlpackage"
+"""The end of a Core ML package's name, which is a folder."""
+DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that mean a device on Windows."""
+
+Entries = Mapping[str, Wanted]
+"""The files of a repository by name."""
+
+
+def check_name(name: object) -> str:
+    """A file's name as a repository gives it; raises StoreError if it could lead out of a folder, on any system."""
+    if not isinstance(name, str):
+        raise StoreError(f"the repository lists a file called {name!r}; nothing was fetched")
+    folded = unicodedata.normalize("NFKC", name).replace("\u2215", "/").replace("\u2044", "/").replace("\u29f5", "\\")
+    parts = folded.split("/")
+    if (
+        not name
+        or len(name) > 1000
+        or {"", ".", ".."} & {part.strip() for part in parts}
+        or set(folded) & set('\\:*?"<>|')
+        or any(unicodedata.category(c).startswith("C") for c in name)  # control, bidirectional, surrogate, unassigned
+        or any(DEVICES.fullmatch(part) for part in parts)
+    ):
+        raise StoreError(f"the repository lists a file called {name!r}, which is no safe name; nothing was fetched")
+    return name
+
+
+def check_entry(name: object, size: object, digest: object) -> Wanted:
+    """A file as a repository lists it; raises StoreError unless its name, size and digest are what they should be."""
+    checked = check_name(name)
+    if type(size) is not int or not 0 <= size <= LIMIT:
+        raise StoreError(f"the repository says that {checked} has {str(size)[:40]} bytes; nothing was fetched")
+    if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", digest):
+        raise StoreError(f"the repository gives no usable digest of {checked}; nothing was fetched")
+    return Wanted(checked, size, digest)
+
+
+class Listing(Mapping[str, Wanted]):
+    """The files that a repository lists; one is checked when it is asked for, so that what is not needed may be odd."""
+
+    def __init__(self, files: Iterable[tuple[object, object, object]]):
+        """Each is a name, a size and a digest."""
+        self.files = {name: (size, digest) for name, size, digest in files if isinstance(name, str)}
+
+    def __getitem__(self, name: str) -> Wanted:
+        return check_entry(name, *self.files[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+def texts(entries: Entries, repository: str) -> list[Wanted]:
+    """Configuration, tokenizer, templates, card and licence; what tokenizer.json makes superfluous is left out."""
+    if "config.json" not in entries:
+        adapter = "adapter_config.json" in entries
+        what = "is an adapter for another model" if adapter else "has no config.json" + instead(entries)
+        raise UnsupportedCheckpoint(f"{repository} {what}; it cannot be run")
+    tokenizers = ("tokenizer.json",) if "tokenizer.json" in entries else VOCABULARIES
+    templates = filter(TEMPLATES.fullmatch, entries)
+    chosen = [entries[name] for name in (*TEXTS, *tokenizers, *templates) if name in entries]
+    if not any(file.name in tokenizers for file in chosen):
+        raise UnsupportedCheckpoint(
+            f"{repository} has none of tokenizer.json, {', '.join(VOCABULARIES)}; it cannot be run"
+        )
+    for file in chosen:
+        if file.size > TEXT_LIMIT:
+            raise StoreError(f"{file.name} of {repository} has {file.size:,} bytes, too many for such a file")
+    return chosen
+
+
+def has_weights(entries: Entries) -> bool:
+    """Whether a repository has weights of a checkpoint, which go before whatever was exported from it."""
+    usual = {name for names in WEIGHTS for name in names}
+    return any(name in usual or (PLAIN.fullmatch(name) and name.endswith(".safetensors")) for name in entries)
+
+
+def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list[Wanted]]:
+    """The index that names the weights, or else the one file that holds them: safetensors rather than PyTorch's."""
+    for index, single in WEIGHTS:
+        if index in entries:
+            return entries[index], []
+        if single in entries:
+            return None, [entries[single]]
+    alone = [name for name in entries if PLAIN.fullmatch(name) and name.endswith(".safetensors")]
+    if len(alone) == 1:
+        return None, [entries[alone[0]]]
+    raise UnsupportedCheckpoint(
+        f"{repository} has neither model.safetensors nor pytorch_model.bin{instead(entries)}; it cannot be run"
+    )
+
+
+def exported(entries: Entries, repository: str) -> list[Wanted]:
+    """The files of a graph that was exported for a runtime, the graph first; none where there is no such graph.
+
+    A Core ML package is a folder with folders in it, which no pull keeps.
+    """
+    graphs = [name for name in entries if name.endswith(".onnx") and NAMES.fullmatch(name)]
+    usual = [name for name in GRAPHS if name in entries]
+    if not usual and len(graphs) > 1:
+        raise UnsupportedCheckpoint(
+            f"{repository} holds several ONNX exports ({', '.join(sorted(graphs)[:5])}), and none with the usual name;"
+            " download one of them, with config.json and the tokenizer, and then: chatapp import PATH"
+        )
+    for name in usual or graphs:
+        if name.endswith(".xml"):
+            beside = [name.removesuffix(".xml") + ".bin"]
+        else:
+            beside = sorted(one for one in entries if one.startswith((f"{name}_data", f"{name}.data")))
+        if lacking := [one for one in beside if one not in entries or not NAMES.fullmatch(one)]:
+            raise UnsupportedCheckpoint(f"{repository} has {name} without {lacking[0]}, its weights; it cannot be run")
+        return [entries[one] for one in (name, *beside)]
+    if packages := sorted({name.partition(f"{PACKAGE}/")[0] for name in entries if f"{PACKAGE}/" in name}):
+        raise UnsupportedCheckpoint(
+            f"{repository} holds only Core ML packages ({', '.join(one + PACKAGE for one in packages[:5])}), which are"
+            " not pulled; download one, with config.json and the tokenizer, and then: chatapp import PATH"
+        )
+    return []
+
+
+def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[Wanted]:
+    """The files that an index names, each once."""
+    named = content.get("weight_map")
+    if not isinstance(named, dict) or not named:
+        raise UnsupportedCheckpoint(f"{index.name} has no weight_map; the repository is damaged")
+    names = sorted({check_name(name) for name in named.values()})
+    for name in names:
+        if name not in entries or not PLAIN.fullmatch(name) or not name.endswith((".safetensors", ".bin")):
+            raise UnsupportedCheckpoint(f"{index.name} names {name!r}, which is no weights file of the repository")
+    return [entries[name] for name in names]
+
+
+def instead(entries: Entries) -> str:
+    """What a repository without usable weights has, for a message."""
+    found = sorted({what for suffix, what in OTHERS.items() if any(name.endswith(suffix) for name in entries)})
+    return f", but {' and '.join(found)}" if found else ""
+
+
+def total(files: Sequence[Wanted]) -> int:
+    """Bytes of files."""
+    return sum(file.size for file in files)

@@ -1,0 +1,322 @@
+"""Pull a model: plan it before the first byte, fetch what it needs, and publish it as a checkpoint of the store."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import backends
+from backends import quantize
+from backends.decoder import Decoder
+from backends.prebuilt import PRECISION
+from model_store import StoredModel, families, fit
+from model_store.bandwidth import speed
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.config_fields import refuse_sizes
+from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.hub import catalog, file_selection, hub, pulled, transfer
+from model_store.hub.hub import OnWait, Repository
+from model_store.hub.partial import Wanted
+from model_store.hub.progress import OnTransfer, Tracker, Transfer
+from model_store.hub.web import Patience, Site
+from model_store.local import prebuilt
+from model_store.models import usual_precision
+from model_store.upkeep import blobs
+from model_store.upkeep.disk import SPARE, amount, existing, not_writable
+from model_store.upkeep.locks import Held, Owner, alone
+
+CONFIG_LIMIT = 1 << 22
+"""Bytes of config.json."""
+INDEX_LIMIT = 1 << 25
+HEADER_START = 1 << 16
+"""Bytes of a weights file that are read at first: most headers end there."""
+ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pull would fetch and what the model would need here; sizes in bytes."""
+
+    repository: Repository
+    revision: str | None
+    files: tuple[Wanted, ...]
+    graph: str | None
+    """The file that is run as it is, of an export."""
+    model: StoredModel
+    """As it will be in the store."""
+    precision: str
+    precision_reason: str
+    read: Mapping[str, bytes]
+    """Small files that planning had to read, by digest."""
+    there: int
+    """Of the files, what is here already."""
+    lowered: int
+    """Of the model when it is lowered, for every backend that will be tried."""
+    disk_free: int
+    memory_needed: int
+    memory: int
+    tokens_per_second: float
+
+    @property
+    def size(self) -> int:
+        """Of all files."""
+        return file_selection.total(self.files)
+
+    @property
+    def disk_needed(self) -> int:
+        """What is still to be fetched, and what is made of it."""
+        return self.size - self.there + self.lowered
+
+    @property
+    def problems(self) -> list[str]:
+        """Why it does not fit, with the numbers."""
+        found = []
+        if self.disk_needed + SPARE > self.disk_free:
+            free = f"{amount(self.disk_free)} are free, of which {amount(SPARE)} stay so"
+            found.append(f"{amount(self.disk_needed)} of disk are needed and {free}")
+        if self.memory_needed > self.memory:
+            found.append(
+                f"{amount(self.memory_needed)} of memory are needed at {self.precision} "
+                f"and this machine has {amount(self.memory)}"
+            )
+        return found
+
+
+def plan(
+    root: Path,
+    text: str,
+    *,
+    site: Site | None = None,
+    precision: str | None = None,
+    patience: Patience | None = None,
+    on_wait: OnWait = lambda reason, pause: None,
+) -> Plan:
+    """What pulling `text` means; asks the Hub, and writes nothing. Raises StoreError for what cannot be run."""
+    if precision:
+        quantize.precision(precision)  # refuses an unknown one
+    wanted, patience = catalog.refer(text), patience or Patience()
+    found = hub.repository(site or hub.site(), wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
+    if found.gated and not found.site.token:
+        raise hub.gated(found.page, found.id, known=False)
+
+    read: dict[str, bytes] = {}
+
+    def json_of(file: Wanted, limit: int) -> Config:
+        path = here(root, wanted.name, file) if file.size <= limit else None
+        with suppress(OSError):
+            if path and blobs.is_whole(path, file):
+                return parsed(path.read_bytes(), file, found.id)
+        read[file.digest] = found.read_whole(file, limit, patience=patience, on_wait=on_wait)
+        return parsed(read[file.digest], file, found.id)
+
+    def weights_in(file: Wanted) -> fit.Weights:
+        if path := here(root, wanted.name, file):
+            with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
+                return described_by(file, lambda size: start_of(path, size))
+        return described_by(file, lambda size: found.read(file, size, patience=patience, on_wait=on_wait))
+
+    texts = file_selection.texts(found.files, found.id)
+    config = json_of(found.files["config.json"], CONFIG_LIMIT)
+    exported = [] if file_selection.has_weights(found.files) else file_selection.exported(found.files, found.id)
+    if exported:
+        needs = of_export(file_selection.exported(found.files, found.id), config, found.id, precision)
+    else:
+        decoder = describe(config, found.id)
+        index, files = file_selection.weight_index(found.files, found.id)
+        if index:
+            files = [index, *file_selection.shards(index, json_of(index, INDEX_LIMIT), found.files)]
+        weights = weigh([file for file in files if file != index], config, weights_in)
+        needs = of_checkpoint(files, decoder, weights, precision)
+    chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
+    if len({file.name.casefold() for file in chosen}) < len(chosen):
+        raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
+    model = StoredModel(
+        name=wanted.name,
+        folder=pulled.checkpoint(root, wanted.name),
+        family=str(config.get("model_type", "unknown")),
+        parameters=needs.parameters,
+        context_length=needs.context_length,
+        chats=any(file.name.startswith("chat_template") for file in texts),
+        size=file_selection.total(needs.files),
+        own_precision=PRECISION if needs.export else "",
+        own_precision_reason=prebuilt.REASON.format(needs.export) if needs.export else "",
+        export=needs.export,
+    )
+    return Plan(
+        repository=found,
+        revision=wanted.revision,
+        files=chosen,
+        graph=exported[0].name if exported else None,
+        model=model,
+        precision=precision or model.precision,
+        precision_reason="as you asked" if precision else model.precision_reason,
+        read=read,
+        there=sum(there(root, wanted.name, chosen, found.commit).values()),
+        lowered=needs.lowered,
+        disk_free=shutil.disk_usage(existing(root)).free,
+        memory_needed=fit.memory_needed(needs.weights, needs.cache),
+        memory=fit.memory(),
+        tokens_per_second=speed(root).tokens_per_second(needs.weights),
+    )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a model is made of and takes, in bytes."""
+
+    files: Sequence[Wanted]
+    parameters: int
+    """0 where nothing tells before the files are here."""
+    context_length: int
+    weights: int
+    """In memory."""
+    lowered: int
+    """On the disk, for every backend that will be tried."""
+    cache: int
+    """Of a conversation's keys and values."""
+    export: str = ""
+    """The one backend that it was exported for, if it was."""
+
+
+def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weights, precision: str | None) -> Needs:
+    """What a publisher's checkpoint needs."""
+    size = fit.lowered_size(weights.parameters, precision or usual_precision(weights.parameters))
+    places = [name for name in backends.NAMES if backends.get(name).devices()]
+    lowered = len(places) * size
+    return Needs(files, weights.parameters, decoder.context_length, size, lowered, fit.cache_size(decoder))
+
+
+def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str | None) -> Needs:
+    """What a graph needs that others have exported; it is run as it is."""
+    backend = prebuilt.BACKENDS[Path(files[0].name).suffix]
+    if why := backends.get(backend).missing():
+        raise StoreError(f"{id} is an export for {backend}, and {why}")
+    if precision and precision != PRECISION:
+        raise StoreError(
+            f"{id} is an export for {backend} and runs as it is, not at {precision}; leave out --precision, or pull the"
+            " checkpoint that it was made of"
+        )
+    try:
+        cache = fit.cache_size(describe(config, id))
+    except UnsupportedCheckpoint:  # as others know more types
+        cache = 0
+    refuse_sizes(config)
+    context_length = prebuilt.context_length(f"config.json of {id}", config)
+    return Needs(files, 0, context_length, file_selection.total(files), 0, cache, backend)
+
+
+def parsed(content: bytes, file: Wanted, id: str) -> Config:
+    """The JSON object that a file holds."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnsupportedCheckpoint(f"{file.name} of {id} is not valid JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise UnsupportedCheckpoint(f"{file.name} of {id} holds no JSON object")
+    return value
+
+
+def describe(config: Config, id: str) -> Decoder:
+    """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
+    try:
+        return families.find(config).decoder(config)
+    except UnsupportedCheckpoint as error:
+        raise UnsupportedCheckpoint(f"{id} cannot be run: {error}") from error
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise UnsupportedCheckpoint(f"config.json of {id} lacks a field or has a wrong one: {error}") from error
+
+
+def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fit.Weights]) -> fit.Weights:
+    """How many weights the files hold: by the header of the first, and by the sizes of the others."""
+    first, size = files[0], file_selection.total(files)
+    if not first.name.endswith(".safetensors"):
+        bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
+        return fit.Weights(size * 8 // bits, bits)
+    weights = weights_in(first)
+    return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
+
+
+def described_by(file: Wanted, start: Callable[[int], bytes]) -> fit.Weights:
+    """The weights that the header of a safetensors file describes; `start` gives so many of its first bytes."""
+    found = start(HEADER_START)
+    end = 8 + fit.header_size(file, found)
+    if end > len(found):
+        found = start(end)
+    return fit.from_header(file, found[8:end])
+
+
+def start_of(path: Path, size: int) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
+    """Fetch what a plan says, going on where an earlier attempt stopped; the checkpoint's folder."""
+    source, name, patience = wanted.repository, wanted.model.name, patience or Patience()
+    unique = list({file.digest: file for file in wanted.files}.values())
+    tracker = Tracker(unique)
+
+    def on_wait(owner: Owner | None) -> None:
+        on_transfer(tracker.look(there(root, name, unique), 0, f"waiting for {owner or 'another process'}"))
+
+    try:
+        with alone(root, name, "pulling", on_wait) as held:
+            target = pulled.checkpoint(root, name)
+            if pulled.commit(target) == source.commit and pulled.has(target, wanted.files):
+                return target  # it was here, or another process was quicker
+            facts = {
+                "endpoint": source.site.endpoint,
+                "repository": source.id,
+                "revision": wanted.revision,
+                "commit": source.commit,
+                "licence": source.licence,
+                "graph": wanted.graph,
+            }
+            folder = pulled.begin(root, name, facts, wanted.files)
+            for digest, content in wanted.read.items():
+                (folder / f"{digest}.read").write_bytes(content)
+                (folder / f"{digest}.read").replace(folder / digest)
+            transfer.fetch(
+                unique,
+                folder,
+                lambda file, offset: source.open(file, offset, stall=patience.stall),
+                on_transfer=telling(held, on_transfer),
+                patience=patience,
+            )
+            return pulled.publish(root, name)
+    except OSError as error:
+        raise not_writable(root, error) from error
+
+
+def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
+    """What tells the processes that wait, and `on_transfer`."""
+
+    def tell(now: Transfer) -> None:
+        held.tell("fetching", now.done / max(1, now.size))
+        on_transfer(now)
+
+    return tell
+
+
+def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
+    """Bytes of each file that are here already, by name."""
+    folder, found = pulled.unfinished(root, name), {}
+    if commit and pulled.commit(target := pulled.checkpoint(root, name)) == commit and pulled.has(target, files):
+        return {file.name: file.size for file in files}
+    for file in files:
+        for path in (folder / file.digest, folder / f"{file.digest}.part"):
+            if path.exists():
+                found[file.name] = min(file.size, path.stat().st_size)
+                break
+    return found
+
+
+def here(root: Path, name: str, file: Wanted) -> Path | None:
+    """A file that was verified when it came, in whichever model: by an unfinished pull, or a finished one."""
+    for path in (pulled.unfinished(root, name) / file.digest, *blobs.holders(root, file.digest)):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size == file.size:
+            return path
+    return None

@@ -1,0 +1,178 @@
+"""Fetch files into a folder: several at once, going on where an earlier attempt stopped, each byte verified."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from model_store.errors import StoreError
+from model_store.hub.partial import Partial, Wanted, disk_error
+from model_store.hub.progress import OnTransfer, Tracker
+from model_store.hub.web import Answer, Patience, TryAgain, given_up
+
+AT_ONCE = 4
+"""Files fetched side by side."""
+LOOK = 0.1
+"""Seconds between two reports of progress."""
+FAREWELL = 1.0
+"""Seconds that a cancelled transfer waits for its threads: one that looks up a name cannot be hurried."""
+
+Open = Callable[[Wanted, int], Answer]
+"""Ask for a file from a byte on; the answer is 200 or 206. Raises TryAgain or StoreError."""
+
+
+def fetch(
+    files: Sequence[Wanted], folder: Path, open: Open, *, on_transfer: OnTransfer, patience: Patience | None = None
+) -> None:
+    """Fetch `files` into `folder`, each named after its digest.
+
+    Whatever this raises, the next call goes on from there; what `on_transfer` raises (or Ctrl-C) ends it at once.
+    """
+    fetching = Fetching(files, folder, open, patience or Patience())
+    tracker = Tracker(files)
+    try:
+        fetching.start()
+        while fetching.running():
+            on_transfer(tracker.look(fetching.counts(), fetching.fetched, fetching.note()))
+            with suppress(queue.Empty):
+                raise fetching.failures.get(timeout=LOOK)
+        on_transfer(tracker.look(fetching.counts(), fetching.fetched))
+    finally:
+        fetching.stop()
+
+
+class Fetching:
+    """The threads that fetch, and what they share."""
+
+    def __init__(self, files: Sequence[Wanted], folder: Path, open: Open, patience: Patience):
+        self.folder, self.open, self.patience = folder, open, patience
+        self.parts: dict[str, Partial] = {}
+        """Files that are being fetched."""
+        self.left: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
+        self.done: dict[str, int] = {}
+        """Sizes of the files that are whole."""
+        self.answers: dict[str, Answer] = {}
+        self.waiting: dict[str, str] = {}
+        """What is being waited for, by file."""
+        self.fetched = 0
+        self.counting = threading.Lock()
+        self.stopped = threading.Event()
+        self.failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+        for file in files:
+            if (folder / file.digest).exists():
+                self.done[file.name] = file.size
+            else:
+                self.left.put(file)
+        workers = min(AT_ONCE, self.left.qsize())
+        self.threads = [threading.Thread(target=self.work, name="fetching", daemon=True) for _ in range(workers)]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self.threads:
+            thread.start()
+
+    def running(self) -> bool:
+        """Whether there is something to wait for."""
+        return any(thread.is_alive() for thread in self.threads) or not self.failures.empty()
+
+    def counts(self) -> dict[str, int]:
+        """Bytes that are there, by file."""
+        return {name: part.length for name, part in list(self.parts.items())} | self.done
+
+    def note(self) -> str:
+        """What is being waited for, if anything."""
+        return next(iter(list(self.waiting.values())), "")
+
+    def stop(self) -> None:
+        """End every request now, and keep what has come."""
+        self.stopped.set()
+        for answer in list(self.answers.values()):
+            answer.close()
+        end = time.monotonic() + FAREWELL
+        for thread in self.threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def work(self) -> None:
+        """Fetch one file after the other."""
+        try:
+            while not self.stopped.is_set():
+                self.fetch(self.left.get_nowait())
+        except queue.Empty:
+            return
+        except OSError as error:
+            self.failures.put(disk_error(self.folder, error))
+        except BaseException as error:  # it is raised in the thread that waits
+            self.failures.put(error)
+
+    def fetch(self, file: Wanted) -> None:
+        """Fetch one file, verify it, and give it its name."""
+        part = Partial(file, self.folder)
+        self.parts[file.name] = part
+        try:
+            part.begin()
+            self.receive_all(part)
+            if not self.stopped.is_set() and not part.finish():
+                part.restart()
+                self.receive_all(part)
+                if not self.stopped.is_set() and not part.finish():
+                    part.restart()
+                    raise StoreError(
+                        f"{file.name} came with other bytes than the Hub announces, twice (its digest should be "
+                        f"{file.digest}); nothing of it was kept, try again later"
+                    )
+            if not self.stopped.is_set():
+                self.done[file.name] = file.size
+        finally:
+            del self.parts[file.name]
+            part.close()
+
+    def receive_all(self, part: Partial) -> None:
+        """Ask until every byte has come."""
+        failures = 0
+        while part.length < part.wanted.size and not self.stopped.is_set():
+            before = part.length
+            try:
+                self.receive(part)
+            except TryAgain as error:
+                failures = 1 if part.length > before else failures + 1
+                pause = self.patience.wait(failures, error.after)
+                if self.stopped.is_set():
+                    return
+                if failures == self.patience.tries or pause > self.patience.longest_order:
+                    lost = given_up(str(error), pause, failures, self.patience)
+                    raise StoreError(f"{part.wanted.name}: {lost}; what has come is kept") from error
+                self.waiting[part.wanted.name] = f"{error}; trying again in {pause:.1f} s"
+                self.stopped.wait(pause)
+                del self.waiting[part.wanted.name]
+
+    def receive(self, part: Partial) -> None:
+        """Make one request for the rest, and append what comes."""
+        name, size = part.wanted.name, part.wanted.size
+        answer = self.answers[name] = self.open(part.wanted, part.length)
+        try:
+            skip = part.length - begins(answer, part.wanted, part.length)
+            while part.length < size and not self.stopped.is_set():
+                chunk = answer.read()
+                if not chunk:
+                    raise TryAgain(f"the connection ended at byte {part.length:,} of {size:,}")
+                with self.counting:
+                    self.fetched += len(chunk)
+                part.write(chunk[skip : skip + size - part.length])
+                skip = max(0, skip - len(chunk))
+        finally:
+            del self.answers[name]
+            answer.close()
+
+
+def begins(answer: Answer, file: Wanted, asked: int) -> int:
+    """The byte of the file with which an answer begins: 0 where the server knows no ranges."""
+    if answer.status == 200:
+        size = answer.headers["Content-Length"]
+        if size is not None and size != str(file.size):
+            raise TryAgain(f"the server offers {size} bytes of {file.name}, which should have {file.size:,}")
+        return 0
+    if answer.headers["Content-Range"] != f"bytes {asked}-{file.size - 1}/{file.size}":
+        raise TryAgain(f"the server answers with {answer.headers['Content-Range']!r} from byte {asked:,}")
+    return asked

@@ -1,0 +1,1 @@
+"""Models that are on this machine already: other programs' files, linked or copied into the store."""

@@ -1,0 +1,112 @@
+"""Models that others have exported for a runtime: ONNX with caches, stateful OpenVINO models, Core ML packages."""
+
+import shutil
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backends import prebuilt
+from backends.prebuilt import Facts, Prebuilt
+from model_store import StoredModel, write_json
+from model_store.checkpoint.json_files import read_json
+from model_store.errors import UnsupportedCheckpoint
+from model_store.hub.file_selection import GRAPHS, PACKAGE
+from model_store.local.imported import LINK
+from model_store.tokenizers import tokenizer
+from model_store.tokenizers.chat_template import chat_template
+from model_store.tokenizers.vocabulary import check_vocabulary
+
+if TYPE_CHECKING:  # what it imports, listings do without
+    from model_store.checkpoint.checkpoint import Config
+
+BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
+"""What runs an export, by the end of its name."""
+REASON = "its maker chose it: an export runs as it is, on {} only"
+SMALL = (".json", ".txt", ".model", ".jinja")
+LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
+"""What config.json may call the context's length."""
+
+
+def find_export(path: Path) -> Path | None:
+    """The exported graph at `path`, which may be in a folder; None if there is none."""
+    if path.is_file() or path.suffix == PACKAGE:
+        return path if path.suffix in BACKENDS else None
+    there = [path / name for name in GRAPHS if (path / name).is_file()]
+    graphs = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
+    packages = sorted(path.glob(f"*{PACKAGE}"))
+    for others, kind in (graphs, "ONNX exports"), (packages, "Core ML packages"):
+        if not there and len(others) > 1:
+            names = ", ".join(str(one.relative_to(path)) for one in others)
+            raise UnsupportedCheckpoint(f"{path} holds several {kind}; give the path of one of them: {names}")
+        there += others
+    return next(iter(there), None)
+
+
+def publisher(graph: Path) -> Path:
+    """The folder with the config.json that belongs to an exported graph."""
+    for folder in (graph.parent, graph.parent.parent):
+        if (folder / "config.json").is_file():
+            return folder
+    raise UnsupportedCheckpoint(f"{graph.parent} has no config.json; download the whole repository of the export")
+
+
+def graph_files(graph: Path) -> list[Path]:
+    """The files of a graph: itself, and its weights where they are beside it; or all those of a package."""
+    if graph.is_dir():
+        return sorted(path for path in graph.rglob("*") if path.is_file())
+    beside = [graph.with_suffix(".bin")] if graph.suffix == ".xml" else sorted(graph.parent.glob(f"{graph.name}?data*"))
+    return [graph, *(path for path in beside if path.is_file())]
+
+
+def copy_small(graph: Path, folder: Path) -> None:
+    """Copy to `folder` what a publisher's folder has beside the weights."""
+    for path in sorted(publisher(graph).iterdir()):
+        if path.suffix in SMALL and path.name != LINK and path.is_file():
+            shutil.copyfile(path, folder / path.name)
+
+
+def write_files(graph: Path, folder: Path) -> None:
+    """Write to `folder` what a checkpoint has beside the weights, and where those are."""
+    inside = graph.is_relative_to(folder)
+    if not inside:
+        copy_small(graph, folder)
+    write_json(folder / LINK, {"file": graph.name if inside else str(graph)})
+
+
+def describe(folder: Path, graph: Path) -> StoredModel:
+    """What an export is, whose other files are in `folder`; raises BackendError when its runtime cannot run it."""
+    config, backend = read_json(folder / "config.json"), BACKENDS[graph.suffix]
+    context = context_length(folder / "config.json", config)
+    found = inspect(backend, Prebuilt(str(graph), context))
+    content = (
+        read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else tokenizer.convert(folder)
+    )
+    check_vocabulary(content, found.vocab_size, folder)
+    return StoredModel(
+        name=folder.name,
+        folder=folder,
+        family=str(config.get("model_type", "unknown")),
+        parameters=found.parameters,
+        context_length=min(context, found.capacity or context),
+        chats=chat_template(folder) is not None,
+        size=sum(path.stat().st_size for path in graph_files(graph)),
+        own_precision=prebuilt.PRECISION,
+        own_precision_reason=REASON.format(backend),
+        export=backend,
+    )
+
+
+def inspect(backend: str, found: Prebuilt) -> Facts:
+    """What an export tells about itself."""
+    facts: Facts = import_module(f"backends.{backend}.exported").inspect(found)
+    return facts
+
+
+def context_length(where: object, config: "Config") -> int:
+    """Tokens that the model was made for."""
+    inner = config.get("text_config")
+    both = {**config, **(inner if isinstance(inner, dict) else {})}
+    found = next((both[name] for name in LENGTHS if both.get(name) is not None), None)
+    if type(found) is not int or found < 1:
+        raise UnsupportedCheckpoint(f"{where} does not say how long a context is; correct it")
+    return found

@@ -1,0 +1,61 @@
+"""Read vocab.json and merges.txt, which are a byte-pair encoding, and check that they belong together."""
+
+from pathlib import Path
+from typing import Any
+
+from model_store.checkpoint.json_files import read_json
+from model_store.checkpoint.text_files import read_text
+from model_store.errors import UnsupportedCheckpoint
+
+
+def byte_pair_encoding(folder: Path, *, suffix: str = "", unknown: str | None = None) -> dict[str, Any]:
+    """The model of a tokenizer.json, made of the two files; `suffix` ends the last token of a word."""
+    vocabulary = read_vocabulary(folder / "vocab.json")
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": suffix,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": vocabulary,
+        "merges": read_merges(folder / "merges.txt", vocabulary),
+    }
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Tokens and their ids."""
+    vocabulary = read_json(path)
+    for token, number in vocabulary.items():
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise UnsupportedCheckpoint(f"{path} gives the token {token!r} the id {number!r}; download it again")
+    if not vocabulary or len(set(vocabulary.values())) != len(vocabulary):
+        raise UnsupportedCheckpoint(f"{path} has no tokens, or two with the same id; download it again")
+    return vocabulary
+
+
+def read_merges(path: Path, vocabulary: dict[str, int]) -> list[tuple[str, str]]:
+    """The pairs that are joined, most urgent first; a third column, how often a pair was seen, is left out."""
+    try:
+        lines = read_text(path).split("\n")  # not splitlines: other line ends are letters here
+    except UnicodeDecodeError as error:
+        raise UnsupportedCheckpoint(f"{path} is not UTF-8 text ({error}); download it again") from error
+    merges = []
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\r")
+        if not line or line.startswith("#version"):
+            continue
+        columns = line.split(" ")
+        if len(columns) not in (2, 3):
+            raise UnsupportedCheckpoint(f"line {number} of {path} is no pair of tokens; download it again")
+        first, second = columns[:2]
+        for token in (first, second, first + second):
+            if token not in vocabulary:
+                raise UnsupportedCheckpoint(
+                    f"line {number} of {path} needs the token {token!r}, which vocab.json lacks: "
+                    "the two files do not belong together; download both again"
+                )
+        merges.append((first, second))
+    return merges

@@ -1,0 +1,171 @@
+"""Which tokens a checkpoint's tokenizer adds to its vocabulary, and what part each special one plays.
+
+Publishers say so in tokenizer_config.json, special_tokens_map.json and added_tokens.json, or leave it to the
+defaults of a class of transformers, which is named in tokenizer_config.json or follows from the type of the model.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model_store.checkpoint.json_files import optional_json
+from model_store.errors import UnsupportedCheckpoint
+
+CLASSES = {
+    "biogpt": "BioGptTokenizer",
+    "codegen": "CodeGenTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gemma2": "GemmaTokenizer",
+    "gemma3": "GemmaTokenizer",
+    "gemma3_text": "GemmaTokenizer",
+    "gpt2": "GPT2Tokenizer",
+    "gpt_bigcode": "GPT2Tokenizer",
+    "gpt_neo": "GPT2Tokenizer",
+    "gpt_neox": "GPTNeoXTokenizer",
+    "gptj": "GPT2Tokenizer",
+    "llama": "LlamaTokenizer",
+    "mistral": "LlamaTokenizer",
+    "opt": "GPT2Tokenizer",
+    "phi": "CodeGenTokenizer",
+    "phi3": "LlamaTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "qwen3": "Qwen2Tokenizer",
+    "starcoder2": "GPT2Tokenizer",
+    "t5": "T5Tokenizer",
+}
+"""The class of a model's tokenizer, by `model_type`, where the publisher names none."""
+
+END_OF_TEXT = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+FRAME = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "BioGptTokenizer": {**FRAME, "sep_token": "</s>"},
+    "CodeGenTokenizer": END_OF_TEXT,
+    "GPT2Tokenizer": END_OF_TEXT,
+    "GPTNeoXTokenizer": END_OF_TEXT,
+    "GemmaTokenizer": {"unk_token": "<unk>", "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"},
+    "LlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
+    "Qwen2Tokenizer": {"unk_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"},
+    "RobertaTokenizer": {**FRAME, "sep_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>"},
+    "T5Tokenizer": {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
+}
+"""Roles and texts of the special tokens of a class, where the publisher does not give them."""
+SAME = {
+    "BartTokenizer": "RobertaTokenizer",
+    "CodeLlamaTokenizer": "LlamaTokenizer",
+    "Phi3Tokenizer": "LlamaTokenizer",
+    "Starcoder2Tokenizer": "GPT2Tokenizer",
+}
+"""Classes that differ from another in nothing that matters here."""
+UNDECLARED = ("", "PreTrainedTokenizer", "TokenizersBackend")
+"""Classes that say nothing: tokenizer.json says it all, or else the type of the model."""
+LISTS = ("additional_special_tokens", "extra_special_tokens")
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token that is found in a text before the vocabulary is asked; the fields are those of tokenizer.json."""
+
+    id: int
+    content: str
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
+    special: bool = True
+
+
+def tokenizer_class(folder: Path) -> str:
+    """The class of transformers that a checkpoint's tokenizer is of; empty if nothing tells."""
+    config = optional_json(folder / "config.json")
+    declared = optional_json(folder / "tokenizer_config.json").get("tokenizer_class") or config.get("tokenizer_class")
+    name = str(declared or "").removesuffix("Fast")
+    if name in UNDECLARED and not (folder / "tokenizer.json").is_file():
+        return CLASSES.get(str(config.get("model_type")), "")
+    return SAME.get(name, name)
+
+
+def special_tokens(folder: Path) -> dict[str, str]:
+    """Roles and texts of a checkpoint's special tokens, such as {"bos_token": "<s>"}."""
+    named = {role: content_of(entry) for role, entry in declared(folder).items() if role.endswith("_token")}
+    roles = {**DEFAULTS.get(tokenizer_class(folder), {}), **named}
+    return {role: content for role, content in roles.items() if isinstance(content, str)}
+
+
+def declared(folder: Path) -> dict[str, Any]:
+    """What the publisher's files say about special tokens, among other things; the later file counts."""
+    return {**optional_json(folder / "special_tokens_map.json"), **optional_json(folder / "tokenizer_config.json")}
+
+
+def content_of(entry: Any) -> Any:  # Any: whatever the publisher wrote
+    """The text of a token that is given as a text or as an object."""
+    return entry.get("content") if isinstance(entry, dict) else entry
+
+
+def added_tokens(folder: Path, vocabulary: Mapping[str, int], known: Sequence[AddedToken]) -> list[AddedToken]:
+    """Every added token, by id, among them those that are known from the model file itself.
+
+    A special token without an id, of which the vocabulary knows nothing, gets the next one.
+    """
+    flags, ids = dict[str, dict[str, bool]](), dict[str, int]()
+    given_ids = list(numbered(folder))
+    replaced = {number for _, number, _ in given_ids}
+    for one in known:
+        if one.id not in replaced:  # else it only kept the place for another
+            flags[one.content], ids[one.content] = {"special": one.special}, one.id
+    for content, number, entry in given_ids:
+        if vocabulary.get(content, number) != number:
+            raise UnsupportedCheckpoint(
+                f"{folder} gives the token {content!r} two ids, {number} and {vocabulary[content]}; download it again"
+            )
+        flags[content], ids[content] = entry, number
+    for content, entry, given in special_entries(folder):
+        if content not in ids:
+            if content not in vocabulary and not given:
+                continue  # only a default of the class, which this checkpoint has no use for
+            following = max([len(vocabulary), *(number + 1 for number in ids.values())])
+            ids[content] = vocabulary.get(content, following)
+        flags[content] = {**entry, **flags.get(content, {}), "special": True}
+    if len(set(ids.values())) != len(ids):
+        raise UnsupportedCheckpoint(f"{folder} gives two added tokens the same id; download its tokenizer again")
+    return sorted((AddedToken(ids[content], content, **flags[content]) for content in ids), key=lambda one: one.id)
+
+
+def numbered(folder: Path) -> Iterator[tuple[str, int, dict[str, bool]]]:
+    """Text, id and flags of the tokens whose ids the publisher gives."""
+    path = folder / "tokenizer_config.json"
+    entries = optional_json(path).get("added_tokens_decoder")
+    if isinstance(entries, dict) and entries:
+        for number, entry in entries.items():
+            content = content_of(entry)
+            if not isinstance(content, str) or not content or not str(number).isdecimal():
+                raise UnsupportedCheckpoint(f"{path} has no text or no id for the added token {number}; correct it")
+            yield content, int(number), flags_of(entry) | {"special": bool(entry.get("special"))}
+        return
+    path = folder / "added_tokens.json"
+    for content, number in optional_json(path).items():
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0 or not content:
+            raise UnsupportedCheckpoint(f"{path} gives {content!r} the id {number!r}; correct it")
+        yield content, number, {"special": False}
+
+
+def special_entries(folder: Path) -> Iterator[tuple[str, dict[str, bool], bool]]:
+    """Text and flags of the special tokens, and whether the publisher names them himself."""
+    files = declared(folder)
+    given = [entry for role, entry in files.items() if role in ROLES]
+    for name in LISTS:
+        listed = files.get(name)
+        given += listed.values() if isinstance(listed, dict) else listed if isinstance(listed, list) else []
+    for entry in given:
+        if isinstance(content := content_of(entry), str) and content:
+            yield content, flags_of(entry), True
+    for role, content in DEFAULTS.get(tokenizer_class(folder), {}).items():
+        if role not in files:
+            yield content, {}, False
+
+
+def flags_of(entry: Any) -> dict[str, bool]:  # Any: whatever the publisher wrote
+    """What an entry says about where its token is found."""
+    return {name: bool(entry[name]) for name in FLAGS if name in entry} if isinstance(entry, dict) else {}

@@ -1,0 +1,313 @@
+"""Make tokenizer.json for checkpoints that ship only a vocabulary: vocab.json and merges.txt, or SentencePiece.
+
+What is made is what transformers' converters make of the same files (convert_slow_tokenizer.py there); it is
+written as JSON, so that the tokenizers library is needed only to use it.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from model_store.checkpoint.json_files import optional_json
+from model_store.errors import UnsupportedCheckpoint
+from model_store.tokenizers import sentencepiece
+from model_store.tokenizers.merges import byte_pair_encoding
+from model_store.tokenizers.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED, Piece, SentencePiece
+from model_store.tokenizers.special_tokens import (
+    AddedToken,
+    added_tokens,
+    special_tokens,
+    tokenizer_class,
+)
+
+REVISION = 1
+"""To be raised when the same files are to give another tokenizer.json: what was made before is then made anew."""
+SPACE = "▁"
+"""What stands for a space in SentencePiece's pieces."""
+SENTINELS = 100
+"""How many <extra_id_0>, <extra_id_1>, ... T5 has, where the publisher does not say."""
+QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+Part = dict[str, Any]
+"""A part of tokenizer.json: its fields differ with its "type"."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A tokenizer.json before its added tokens are known."""
+
+    model: Part
+    decoder: Part
+    normalizers: tuple[Part, ...] = ()
+    pre_tokenizers: tuple[Part, ...] = ()
+    known: tuple[AddedToken, ...] = ()
+    """Tokens that the model file itself marks."""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    """Special tokens put before and after every text."""
+
+
+def convert(folder: Path) -> Part:
+    """The content of tokenizer.json, made of the vocabulary in `folder`."""
+    parts = find(folder)(folder)
+    vocabulary = ids_of(parts.model)
+    added = added_tokens(folder, vocabulary, parts.known)
+    enter(parts.model, vocabulary, added, folder)
+    return assemble(parts, added, folder)
+
+
+def assemble(parts: Parts, added: Sequence[AddedToken], source: Path) -> Part:
+    """The content of tokenizer.json; `source` is where it comes from."""
+    ids = ids_of(parts.model) | {one.content: one.id for one in added}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [asdict(one) for one in added],
+        "normalizer": sequence("normalizers", parts.normalizers),
+        "pre_tokenizer": sequence("pretokenizers", parts.pre_tokenizers),
+        "post_processor": frame(parts.before, parts.after, ids, source),
+        "decoder": parts.decoder,
+        "model": parts.model,
+    }
+
+
+def find(folder: Path) -> Callable[[Path], Parts]:
+    """What makes the tokenizer of the checkpoint in `folder`."""
+    name = tokenizer_class(folder)
+    if name not in KINDS:
+        raise UnsupportedCheckpoint(
+            f"{folder} has no tokenizer.json, and of a {name or 'tokenizer without a class'} none can be made; "
+            "save the model's fast tokenizer there"
+        )
+    files, make = KINDS[name]
+    for file in files:
+        if not (folder / file).is_file():
+            raise UnsupportedCheckpoint(
+                f"{folder} has neither tokenizer.json nor {file}, of which a {name} is made; "
+                "download it, or save the model's fast tokenizer there"
+            )
+    return make
+
+
+def byte_level(folder: Path) -> Parts:
+    """GPT-2 and its like: words of UTF-8 bytes."""
+    settings, roles = optional_json(folder / "tokenizer_config.json"), special_tokens(folder)
+    prefix = bool(settings.get("add_prefix_space"))
+    return Parts(
+        byte_pair_encoding(folder),
+        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        pre_tokenizers=({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True},),
+        before=(roles.get("bos_token", ""),) if settings.get("add_bos_token") else (),
+        after=(roles.get("eos_token", ""),) if settings.get("add_eos_token") else (),
+    )
+
+
+def gpt_neox(folder: Path) -> Parts:
+    """Pythia: as GPT-2, in Unicode's composed form."""
+    return replace(byte_level(folder), normalizers=({"type": "NFC"},))
+
+
+def qwen2(folder: Path) -> Parts:
+    """Qwen: its own idea of a word, in which each digit is one."""
+    parts = byte_level(folder)
+    split = {"type": "Split", "pattern": {"Regex": QWEN_WORDS}, "behavior": "Isolated", "invert": False}
+    words = split, {**parts.pre_tokenizers[0], "use_regex": False}
+    return replace(parts, normalizers=({"type": "NFC"},), pre_tokenizers=words)
+
+
+def roberta(folder: Path) -> Parts:
+    """CodeT5: as GPT-2, in a frame of <s> and </s>."""
+    roles = special_tokens(folder)
+    return replace(byte_level(folder), before=(roles.get("cls_token", ""),), after=(roles.get("sep_token", ""),))
+
+
+def biogpt(folder: Path) -> Parts:
+    """BioGPT: words of the Moses tokenizer, which whoever uses this has to find and to put together again."""
+    roles = special_tokens(folder)
+    return Parts(
+        byte_pair_encoding(folder, suffix="</w>", unknown=roles.get("unk_token")),
+        {"type": "BPEDecoder", "suffix": "</w>"},
+        pre_tokenizers=({"type": "WhitespaceSplit"},),
+        before=(roles.get("sep_token", ""),),
+    )
+
+
+def llama(folder: Path) -> Parts:
+    """Llama, Mistral, Phi-3 and Gemma: SentencePiece, with <s> before every text."""
+    settings, roles = optional_json(folder / "tokenizer_config.json"), special_tokens(folder)
+    model = sentencepiece.read(folder / "tokenizer.model")
+    prefix = settings.get("add_prefix_space")
+    if isinstance(prefix, bool):
+        model = replace(model, dummy_prefix=prefix)
+    return Parts(
+        *segmentation(model),
+        *spacing(model, everywhere=settings.get("legacy") is not False),
+        known=marked(model.pieces),
+        before=(roles.get("bos_token", ""),) if settings.get("add_bos_token", True) else (),
+        after=(roles.get("eos_token", ""),) if settings.get("add_eos_token") else (),
+    )
+
+
+def t5(folder: Path) -> Parts:
+    """T5: SentencePiece, with </s> after every text, and sentinels after the vocabulary."""
+    model = sentencepiece.read(folder / "spiece.model")
+    count = optional_json(folder / "tokenizer_config.json").get("extra_ids", SENTINELS)
+    if not isinstance(count, int) or not 0 <= count <= 10_000:
+        raise UnsupportedCheckpoint(f"{folder / 'tokenizer_config.json'} asks for {count!r} extra_ids; correct it")
+    size = len(model.pieces)
+    sentinels = [AddedToken(size + place, f"<extra_id_{count - 1 - place}>") for place in range(count)]
+    return Parts(
+        *segmentation(model),
+        *spacing(model, everywhere=True),
+        known=(*marked(model.pieces), *sentinels),
+        after=(special_tokens(folder).get("eos_token", ""),),
+    )
+
+
+KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Path], Parts]]] = {
+    "BioGptTokenizer": (("vocab.json", "merges.txt"), biogpt),
+    "CodeGenTokenizer": (("vocab.json", "merges.txt"), byte_level),
+    "GPT2Tokenizer": (("vocab.json", "merges.txt"), byte_level),
+    "GPTNeoXTokenizer": (("vocab.json", "merges.txt"), gpt_neox),
+    "GemmaTokenizer": (("tokenizer.model",), llama),
+    "LlamaTokenizer": (("tokenizer.model",), llama),
+    "Qwen2Tokenizer": (("vocab.json", "merges.txt"), qwen2),
+    "RobertaTokenizer": (("vocab.json", "merges.txt"), roberta),
+    "T5Tokenizer": (("spiece.model",), t5),
+}
+"""What the tokenizer of each class is made of, and by what."""
+
+
+def segmentation(model: SentencePiece) -> tuple[Part, Part]:
+    """The model of a tokenizer.json that cuts a text into these pieces, and the decoder that joins them."""
+    steps: list[Part] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
+    steps += [{"type": "ByteFallback"}] if model.byte_fallback else []
+    steps += [{"type": "Fuse"}]
+    steps += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if model.dummy_prefix else []
+    decoder: Part = {"type": "Sequence", "decoders": steps}
+    if model.algorithm == "unigram":
+        scores = [(one.text, one.score) for one in model.pieces]
+        unigram = {"type": "Unigram", "unk_id": model.unknown, "vocab": scores, "byte_fallback": model.byte_fallback}
+        return unigram, decoder
+    bpe = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": model.pieces[model.unknown].text,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": True,
+        "byte_fallback": model.byte_fallback,
+        "ignore_merges": False,
+        "vocab": {one.text: number for number, one in enumerate(model.pieces)},
+        "merges": merges(model.pieces),
+    }
+    return bpe, decoder
+
+
+def merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
+    """Every pair of pieces that makes another one, that with the best score first."""
+    spelled = {one.text: number for number, one in enumerate(pieces) if one.kind in (NORMAL, USER_DEFINED, UNUSED)}
+    pairs = [
+        (-pieces[number].score, place, len(text) - place, text[:place], text[place:])
+        for text, number in spelled.items()
+        for place in range(1, len(text))
+        if text[:place] in spelled and text[place:] in spelled
+    ]
+    pairs.sort(key=lambda pair: pair[:3])
+    return [(first, second) for *_, first, second in pairs]
+
+
+def spacing(model: SentencePiece, *, everywhere: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """The normalizers, and the pre-tokenizers, that make a text ready for the pieces.
+
+    Where SentencePiece puts a space before the text, transformers does so after every special token too
+    (`everywhere`, which it calls legacy), or only at the beginning of the whole.
+    """
+    steps: list[Part] = []
+    if model.charsmap:
+        steps.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(model.charsmap).decode()})
+    if model.single_spaces:
+        steps.append({"type": "Replace", "pattern": {"Regex": "^ +| +$"}, "content": ""})
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+    if not everywhere:
+        scheme = "first" if model.dummy_prefix else "never"
+        return tuple(steps), ({"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": False},)
+    steps += [{"type": "Prepend", "prepend": SPACE}] if model.dummy_prefix else []
+    steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
+    return tuple(steps), ()
+
+
+def marked(pieces: Sequence[Piece]) -> tuple[AddedToken, ...]:
+    """The pieces that are found in a text before it is cut: control tokens, which are special, and symbols."""
+    return tuple(
+        AddedToken(number, one.text, special=one.kind == CONTROL)
+        for number, one in enumerate(pieces)
+        if one.kind in (CONTROL, USER_DEFINED)
+    )
+
+
+def ids_of(model: Part) -> dict[str, int]:
+    """Tokens of a model and their ids."""
+    if model["type"] == "Unigram":
+        return {text: number for number, (text, _) in enumerate(model["vocab"])}
+    return dict(model["vocab"])
+
+
+def enter(model: Part, vocabulary: Mapping[str, int], added: Sequence[AddedToken], folder: Path) -> None:
+    """Give the added tokens their ids in the model: in the place of what only kept them free, or behind the last one.
+
+    The tokenizers library counts on from the last one by itself; ids with gaps stand in the vocabulary.
+    """
+    texts = {number: text for text, number in vocabulary.items()}
+    beyond = [one for one in added if one.id not in texts]
+    if [one.id for one in beyond] != list(range(len(texts), len(texts) + len(beyond))):
+        if model["type"] == "Unigram":
+            raise UnsupportedCheckpoint(
+                f"{folder} gives the added token {beyond[0].content!r} the id {beyond[0].id}, with a gap after "
+                f"{len(texts) - 1} or behind it; download its tokenizer again"
+            )
+        model["vocab"] |= {one.content: one.id for one in beyond}
+    for one in added:
+        placeholder = texts.get(one.id, one.content)
+        if placeholder == one.content:
+            continue
+        if model["type"] == "Unigram":
+            model["vocab"][one.id] = (one.content, model["vocab"][one.id][1])
+        else:
+            model["vocab"][one.content] = model["vocab"].pop(placeholder)
+            model["merges"] = [pair for pair in model["merges"] if placeholder not in (*pair, "".join(pair))]
+
+
+def frame(before: Sequence[str], after: Sequence[str], ids: Mapping[str, int], folder: Path) -> Part | None:
+    """What puts special tokens around every text."""
+    for text in (*before, *after):
+        if text not in ids:
+            raise UnsupportedCheckpoint(
+                f"{folder} wants the special token {text!r} around texts, which its vocabulary lacks; "
+                "correct tokenizer_config.json"
+            )
+    if not before and not after:
+        return None
+
+    def special(text: str, sequence: int) -> Part:
+        return {"SpecialToken": {"id": text, "type_id": sequence}}
+
+    def framed(name: str, sequence: int) -> list[Part]:
+        start, end = ([special(text, sequence) for text in texts] for texts in (before, after))
+        return [*start, {"Sequence": {"id": name, "type_id": sequence}}, *end]
+
+    single = framed("A", 0)
+    used = {text: {"id": text, "ids": [ids[text]], "tokens": [text]} for text in (*before, *after)}
+    return {"type": "TemplateProcessing", "single": single, "pair": [*single, *framed("B", 1)], "special_tokens": used}
+
+
+def sequence(name: str, steps: Sequence[Part]) -> Part | None:
+    """Steps one after the other, as a field of tokenizer.json."""
+    if len(steps) < 2:
+        return steps[0] if steps else None
+    return {"type": "Sequence", name: list(steps)}

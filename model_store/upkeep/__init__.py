@@ -1,0 +1,1 @@
+"""The store's disk: locks, blobs, usage, and what can be deleted."""

@@ -1,0 +1,94 @@
+"""What was pulled, once: `blobs/sha256-DIGEST`, of which the files in the folders of models are other names.
+
+Who uses a blob is never stored: it follows from the manifests. Where the disk knows no links there are no blobs, and
+the files in the models' folders are all there is.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from model_store.errors import StoreError
+from model_store.hub.partial import BLOCK, Wanted
+from model_store.upkeep.disk import own
+
+FOLDER = "blobs"
+NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
+"""Of a blob, or with a dot of one that is being linked."""
+
+
+def blob(root: Path, digest: str) -> Path:
+    """Where the bytes with this digest are, or would be: SHA-256, or SHA-1 as git names a file."""
+    return own(root, FOLDER, f"{'sha256' if len(digest) == 64 else 'sha1'}-{digest}")
+
+
+def keep(root: Path, file: Path, wanted: Wanted) -> None:
+    """Make a verified file a blob."""
+    target = blob(root, wanted.digest)
+    target.parent.mkdir(exist_ok=True)
+    if target.exists() and target.samefile(file):
+        return
+    fresh = target.with_name(f".{target.name}")
+    fresh.unlink(missing_ok=True)
+    with suppress(OSError):  # no links here
+        os.link(file, fresh)
+        fresh.replace(target)
+
+
+def find(root: Path, wanted: Wanted) -> Path | None:
+    """A file of the store with the bytes that are wanted, which are read to make sure."""
+    for path in holders(root, wanted.digest):
+        with suppress(OSError):
+            if not path.is_symlink() and is_whole(path, wanted):
+                return path
+    return None
+
+
+def holders(root: Path, digest: str) -> Iterator[Path]:
+    """The blob, and else the files that should be the same."""
+    from model_store.hub import pulled
+
+    yield blob(root, digest)
+    for folder in pulled.folders(root):
+        with suppress(StoreError):
+            yield from (folder / file.name for file in pulled.listed(folder) if file.digest == digest)
+
+
+def references(root: Path) -> set[str]:
+    """The names of all blobs that a manifest names; raises StoreError for a manifest that was altered."""
+    from model_store.hub import pulled
+
+    found = (file for folder in pulled.folders(root, unfinished=True) for file in pulled.listed(folder))
+    return {blob(root, file.digest).name for file in found}
+
+
+def unreferenced(root: Path) -> list[Path]:
+    """Blobs that no manifest names; the caller is alone with the blobs."""
+    folder = own(root, FOLDER)
+    if not folder.is_dir():
+        return []
+    used = references(root)
+    return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name) and path.name not in used)
+
+
+def sweep(root: Path) -> int:
+    """Delete the blobs that no manifest names; the bytes freed. The caller is alone with the blobs."""
+    freed = 0
+    for path in unreferenced(root):
+        status = path.lstat()
+        path.unlink()
+        freed += status.st_size if status.st_nlink == 1 else 0
+    return freed
+
+
+def is_whole(path: Path, wanted: Wanted) -> bool:
+    """Whether the file at `path` has the bytes that are wanted."""
+    hash = wanted.hash()
+    if path.stat().st_size != wanted.size:
+        return False
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            hash.update(block)
+    return hash.hexdigest() == wanted.digest

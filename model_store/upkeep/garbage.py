@@ -1,0 +1,148 @@
+"""`gc`: what nobody needs any more, whoever left it."""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import backends
+from model_store import Store, StoreError, variants
+from model_store.hub import pulled
+from model_store.local import imported
+from model_store.models import BUILTIN, is_name
+from model_store.store import MANIFEST
+from model_store.upkeep import blobs
+from model_store.upkeep.disk import freed_by, own, walk
+from model_store.upkeep.locks import alone
+from model_store.upkeep.unfinished import PREFIX
+
+STALE = 7 * 24 * 3600.0
+"""Seconds after which nobody is expected to go on with a pull that was stopped."""
+TEMPORARY = re.compile(r"\.(.+\.json\.\d+|\.?reference-\d+\.npz)")
+"""Names of files that are being written."""
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A file or folder that can go."""
+
+    path: Path
+    size: int
+    """Bytes that deleting it frees."""
+    why: str
+
+
+def collect(
+    store: Store, *, dry_run: bool = False, now: float | None = None, warn: Callable[[str], None] = lambda reason: None
+) -> list[Garbage]:
+    """Delete what nobody needs, or only find it; what another process works on is left out.
+
+    A manifest that was altered is told to `warn`, and what it may need stays: its model's, or the blobs.
+    """
+    found: list[Garbage] = []
+    for root in store.roots:
+        if not root.is_dir():
+            continue
+        for name in every_name(root):
+            with free(root, name) as mine:
+                if mine:
+                    with telling(warn):
+                        found += sweep(of_model(root, name, time.time() if now is None else now), dry_run)
+        if own(root, blobs.FOLDER).is_dir():
+            with pulled.blobs_alone(root), telling(warn):
+                found += sweep((at(path, "no model has it") for path in blobs.unreferenced(root)), dry_run)
+    return found
+
+
+@contextmanager
+def telling(warn: Callable[[str], None]) -> Iterator[None]:
+    """Tell what is wrong in here, and go on behind it."""
+    try:
+        yield
+    except StoreError as error:
+        warn(str(error))
+
+
+@contextmanager
+def free(root: Path, name: str) -> Iterator[bool]:
+    """Be alone with a model if no other process works on it; whether that is so."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(root, name, "collecting garbage"))
+        except StoreError:
+            yield False
+        else:
+            yield True
+
+
+def every_name(root: Path) -> list[str]:
+    """Every model of which there is something."""
+    names = {path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()}
+    parts = [path.name for path in (root / pulled.FOLDER).glob("*")] + [
+        name for name in names if name.endswith(".gone")
+    ]
+    names |= {re.sub(r"\.(partial|old|gone)$", "", part.removeprefix(".")) for part in parts}
+    return sorted(name for name in names if is_name(name))
+
+
+def of_model(root: Path, name: str, now: float) -> Iterator[Garbage]:
+    """What a model does not need."""
+    folder, whole = own(root, name), pulled.checkpoint(root, name).is_dir()
+    for gone in (own(root, f".{name}.gone"), own(root, pulled.FOLDER, f".{name}.gone")):
+        if gone.is_dir():
+            yield at(gone, "its model was removed")
+    if whole and (old := own(root, pulled.FOLDER, f".{name}.old")).is_dir():
+        yield at(old, "there is a newer revision")
+    partial = pulled.unfinished(root, name)
+    if partial.is_dir() and now - max([partial.stat().st_mtime, *(file.st_mtime for file in walk(partial))]) > STALE:
+        yield at(partial, "its pull was stopped more than a week ago")
+    if not folder.is_dir():
+        return
+    if not whole and name != BUILTIN and not any((folder / part).exists() for part in (MANIFEST, imported.FOLDER)):
+        yield at(folder, "it belongs to no model")
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(PREFIX) or TEMPORARY.fullmatch(path.name):
+            yield at(path, "it was never finished")
+        elif why := superseded(path):
+            yield at(path, why)
+
+
+def superseded(path: Path) -> str:
+    """Why a variant or a converted tokenizer is of no use any more; empty if it is."""
+    from model_store.tokenizers import tokenizer
+
+    if path.name.startswith("tokenizer-"):
+        current = path.name == f"tokenizer-{tokenizer.REVISION}.json"
+        return "" if current else "it was made by another version"
+    backend = path.name.partition("-")[0]
+    if backend not in backends.NAMES or path.is_symlink() or not path.is_dir():
+        return ""
+    lowered_for = variants.lowered_for(path)
+    if lowered_for is None:
+        return "it is not whole"
+    with suppress(backends.BackendError):  # its runtime is not installed now: who knows
+        if lowered_for != (current_one := backends.get(backend).signature()):
+            return f"it was lowered for {lowered_for}, and here is {current_one}"
+    return ""
+
+
+def at(path: Path, why: str) -> Garbage:
+    """A file or folder that can go."""
+    if path.is_dir() and not path.is_symlink():
+        return Garbage(path, freed_by(path), why)
+    status = path.lstat()
+    return Garbage(path, status.st_size if status.st_nlink == 1 else 0, why)
+
+
+def sweep(found: Iterator[Garbage], dry_run: bool) -> list[Garbage]:
+    """Delete what was found, unless that is only to be told."""
+    every = list(found)
+    if not dry_run:
+        for one in every:
+            delete: Callable[[Path], object] = shutil.rmtree if one.path.is_dir() else Path.unlink
+            delete(one.path)
+    return every

@@ -1,0 +1,155 @@
+"""One process at a time works on a model; the others can tell which one, on what, and how far it is."""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from model_store.errors import StoreError
+from model_store.upkeep.disk import FULL, own
+
+FOLDER = ".locks"
+BLOBS = "blobs"
+"""What no model is called."""
+LOOK = 0.1
+"""Seconds between two looks at whether another process is done."""
+EVERY = 0.2
+"""Seconds between two notes of how far the work is."""
+RECORD = 1024
+"""Bytes of a note: each is written over the last one, at once."""
+LOCKED = 1 << 30
+"""The byte that Windows locks, far from what others read."""
+
+OnProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who works on a model, and how far that is."""
+
+    pid: int
+    host: str
+    since: float
+    """In seconds of time.time()."""
+    what: str
+    step: str = ""
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        began = time.strftime("%H:%M:%S", time.localtime(self.since))
+        done = f" ({self.step}, {self.share:.0%})" if self.step else ""
+        return f"process {self.pid} on {self.host}, {self.what} since {began}{done}"
+
+
+OnWait = Callable[[Owner | None], None]
+"""Called again and again while another process, if it has said so yet, works on the model; may raise."""
+
+
+class Held:
+    """A lock that this process has."""
+
+    def __init__(self, handle: int, what: str):
+        self.handle, self.told = handle, 0.0
+        self.owner = Owner(os.getpid(), platform.node(), time.time(), what)
+        self.write(self.owner)
+
+    def tell(self, step: str, share: float) -> None:
+        """Let the others know how far the work is."""
+        if time.monotonic() - self.told >= EVERY:
+            self.told = time.monotonic()
+            self.write(Owner(self.owner.pid, self.owner.host, self.owner.since, self.owner.what, step, share))
+
+    def telling(self, on_progress: OnProgress | None) -> OnProgress:
+        """What tells the others and `on_progress`."""
+
+        def tell(step: str, share: float) -> None:
+            self.tell(step, share)
+            if on_progress:
+                on_progress(step, share)
+
+        return tell
+
+    def write(self, owner: Owner) -> None:
+        """Write the note, for which a full disk may have no room: the lock holds without."""
+        with suppress(OSError):
+            os.lseek(self.handle, 0, os.SEEK_SET)
+            os.write(self.handle, json.dumps(asdict(owner)).encode()[:RECORD].ljust(RECORD))
+
+
+@contextmanager
+def alone(root: Path, name: str, what: str, on_wait: OnWait | None = None) -> Iterator[Held]:
+    """Be the only one to work on the model `name` of a store; without `on_wait`, raise StoreError if another does.
+
+    The system ends this when the process ends, however it does: nobody waits for the dead.
+    The file stays, for were it deleted, two could hold it.
+    """
+    path = own(root, FOLDER, name)
+    handle = opened(root, name)
+    try:
+        while not lock(handle):
+            owner = read_owner(path)
+            if on_wait is None:
+                raise StoreError(f"{name} is in use by {owner or 'another process'}; try again when that is done")
+            on_wait(owner)
+            time.sleep(LOOK)
+        yield Held(handle, what)
+    finally:
+        os.close(handle)
+
+
+def opened(root: Path, name: str) -> int:
+    """The file of a lock, made where it is not there.
+
+    A full disk may have no room for it: then a folder is locked in its place, so that room can be made, the store's
+    for the blobs and another one for whoever deletes a model and then its blobs.
+    """
+    path = own(root, FOLDER, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        folders = (root,) if name == BLOBS else (path.parent, root / name, root / "checkpoints")
+        for folder in folders if error.errno in FULL else ():
+            with suppress(OSError):  # not there; and Windows locks no folders
+                return os.open(folder, os.O_RDONLY)
+        raise
+
+
+def working_on(root: Path, name: str) -> Owner | None:
+    """Who works on a model now; looking takes the lock for a moment at most, and writes nothing."""
+    path = own(root, FOLDER, name)
+    try:
+        with open(path, "r+b", 0) as file:
+            return None if lock(file.fileno()) else read_owner(path)
+    except OSError:  # nobody ever has
+        return None
+
+
+def read_owner(path: Path) -> Owner | None:
+    """Who holds the lock at `path`, or did last."""
+    try:
+        return Owner(**json.loads(path.read_bytes()[:RECORD]))
+    except (OSError, ValueError, TypeError, RecursionError):  # not written yet
+        return None
+
+
+def lock(handle: int) -> bool:
+    """Lock an open file, unless another has."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, LOCKED, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""`du`: what each model takes on the disk, and what it shares with others."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_store import Store
+from model_store.hub import pulled
+from model_store.local import imported
+from model_store.upkeep.disk import own, walk
+from model_store.upkeep.runtime_caches import caches_in
+
+File = tuple[int, int]
+"""What tells a file from others, however many names it has: its disk and its number there."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes of a model on the disk; a checkpoint that is linked where it was takes none here."""
+
+    name: str
+    own: int
+    """Of its checkpoint, and of no other model's."""
+    shared: int
+    """Of its checkpoint or variants, and of another model's, too."""
+    variants: int
+    """Of what it was lowered to, alone, with what the runtimes keep beside."""
+    caches: int
+    """Of the variants, what the runtimes keep."""
+
+
+def usage(store: Store) -> list[Usage]:
+    """What each model takes, by name; the built-in too, where it has been lowered."""
+    files: dict[str, tuple[dict[File, int], dict[File, int], int]] = {}
+    for name, root in {"builtin": store.root_of("builtin"), **store.names()}.items():
+        checkpoint: dict[File, int] = {}
+        for folder in (pulled.checkpoint(root, name), own(root, name, imported.FOLDER)):
+            checkpoint |= files_in(folder)
+        made = {file: size for file, size in files_in(own(root, name)).items() if file not in checkpoint}
+        caches = sum(sum(files_in(folder).values()) for folder in caches_in(own(root, name)))
+        files[name] = checkpoint, made, caches
+    holders = Counter(file for checkpoint, made, _ in files.values() for file in {*checkpoint, *made})
+    return [
+        Usage(
+            name,
+            own=sum(size for file, size in checkpoint.items() if holders[file] == 1),
+            shared=sum(size for file, size in (checkpoint | made).items() if holders[file] > 1),
+            variants=sum(size for file, size in made.items() if holders[file] == 1),
+            caches=caches,
+        )
+        for name, (checkpoint, made, caches) in files.items()
+    ]
+
+
+def total(store: Store) -> int:
+    """Bytes of everything in the store, each file once, whoever has it."""
+    return sum({file: size for root in store.roots for file, size in files_in(root).items()}.values())
+
+
+def files_in(folder: Path) -> dict[File, int]:
+    """The files of a folder, if there is one, and their sizes."""
+    return {file: size for file, size in found(folder)}
+
+
+def found(folder: Path) -> Iterator[tuple[File, int]]:
+    """The files of a folder and their sizes; a file with two names comes twice."""
+    if folder.is_dir():
+        for file in walk(folder):
+            yield (file.st_dev, file.st_ino), file.st_size
