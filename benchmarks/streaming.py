@@ -24,10 +24,9 @@ LETTERS = "QXZJKVWY"
 def serve(home: Path, speed: float) -> None:
     """The program in the terminal: a model that writes so many tokens per second and never ends."""
     sys.path.insert(0, str(TESTS))
-    from screen_driver import beginning
-    from scripted_engine import ANSWER, ScriptedEngine
-
     from chatapp.tui import app
+    from support.screen_driver import beginning
+    from support.scripted_engine import ANSWER, ScriptedEngine
 
     plain = ANSWER.lower() * 400
     engine = ScriptedEngine(plain, delay=1 / speed, can_chat=True, context_length=1_000_000)

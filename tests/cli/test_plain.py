@@ -1,0 +1,358 @@
+"""`chatapp chat --plain`, in a terminal of its own, and what slash commands do to a conversation in lines."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chatapp.cli import repl
+from chatapp.commands import parse
+from chatapp.commands.steering import Outside, Steering
+from chatapp.conversation import Setup, Turn
+from chatapp.conversation.files import free_name
+from chatapp.conversation.talk import Talk
+from chatapp.generation import Engine, Options
+from chatapp.history import History
+from chatapp.text.errors import InputError
+from chatapp.workspace import open_store
+from model_store import Store
+from support.checkpoints import MakeCheckpoint, Run
+from support.scripted_engine import ScriptedEngine
+
+if sys.platform == "win32":
+    pytest.skip("no pseudo-terminals", allow_module_level=True)
+
+from test_prompt_loop import Terminal
+
+
+@pytest.fixture
+def folder(checkpoint: MakeCheckpoint) -> Path:
+    return checkpoint(chats=True, max_position_embeddings=32768)
+
+
+@pytest.fixture
+def terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    opened = Terminal("chat", str(folder), "--plain")
+    yield opened
+    opened.close()
+
+
+ENDLESS = "/set parameter logit_bias 0=-100\n"
+"""What keeps a tiny checkpoint from ending by itself."""
+
+
+def test_it_answers_by_name_tells_the_latency_in_words_and_sends_no_escape_codes(
+    terminal: Terminal, home: Path
+) -> None:
+    shown = terminal.until("You: ")
+    terminal.type(ENDLESS + "/set parameter max_tokens 8\n")
+    shown += terminal.until("You: ") + terminal.until("You: ")
+    assert "max_tokens is 8 from the next answer on." in shown
+    terminal.type("hello\n")
+    answer = terminal.until("You: ")
+    assert "\ntiny: " in answer
+    assert "8 tokens, the first after " in answer
+    assert " a second, 95 of 100 within " in answer
+    assert " tokens of the context are used." in answer
+    assert "\x1b" not in shown + answer
+    assert "\r" not in (shown + answer).replace("\r\n", "")
+    terminal.type("\x04")
+    assert terminal.process.wait(120) == 0
+    with History(home / "history.db") as history:
+        [conversation] = history.list()
+        assert (conversation.title, conversation.messages) == ("hello", 2)
+
+
+def test_an_interrupt_stops_the_answer_and_never_leaves(terminal: Terminal) -> None:
+    terminal.until("You: ")
+    terminal.type(ENDLESS)
+    terminal.until("You: ")
+    terminal.type("hello\n")
+    terminal.until("tiny: ")
+    terminal.interrupt_the_answer()
+    terminal.until("You: ")
+    interrupt_until(terminal, repl.LEAVING)
+    terminal.type("/bye\n")
+    assert terminal.process.wait(120) == 0
+
+
+def interrupt_until(terminal: Terminal, text: str) -> None:
+    """Press Ctrl+C, more than twice where readline misses one just before it waits."""
+    for _ in range(20):
+        terminal.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        os.set_blocking(terminal.ours, False)
+        try:
+            terminal.unread += os.read(terminal.ours, 65536).decode(errors="replace")
+        except BlockingIOError:
+            continue
+        finally:
+            os.set_blocking(terminal.ours, True)
+        if text in terminal.unread:
+            return
+    raise AssertionError(f"{text!r} did not come, only {terminal.unread!r}")
+
+
+def test_several_lines_are_one_message_and_nothing_in_them_is_a_command(terminal: Terminal) -> None:
+    terminal.until("You: ")
+    terminal.type("/set parameter max_tokens 2\n")
+    terminal.until("You: ")
+    terminal.type('"""/bye\n')
+    terminal.until("... ")
+    terminal.type('two"""\n')
+    terminal.until("2 tokens, the first")
+    terminal.until("You: ")
+    terminal.type('/set system """one\n')
+    terminal.until("... ")
+    terminal.type('two"""\n')
+    terminal.until("The system prompt is set.")
+    terminal.type("/show system\n")
+    terminal.until("one\r\ntwo\r\n")
+
+
+def test_a_command_is_run_and_its_output_goes_with_the_next_message(terminal: Terminal, home: Path) -> None:
+    terminal.until("You: ")
+    terminal.type(ENDLESS + "/set parameter max_tokens 2\n")
+    terminal.until("You: ")
+    terminal.until("You: ")
+    terminal.type("!echo $((40 + 2)); exit 3\n")
+    terminal.until("42\r\nexit code 3")
+    terminal.type("!!why?\n")
+    terminal.until("2 tokens")
+    terminal.until("You: ")
+    terminal.type("more\n")
+    terminal.until("2 tokens")
+    with History(home / "history.db") as history:
+        said = [one.text for one in history.messages(history.list()[0].id) if one.role == "user"]
+    assert said == ["!why?\n\n$ echo $((40 + 2)); exit 3 (exit code 3):\n```\n42\n```", "more"]
+
+
+def test_what_is_wrong_is_told_and_the_loop_goes_on(terminal: Terminal) -> None:
+    terminal.until("You: ")
+    terminal.type("/claer\n")
+    terminal.until("Error: unknown command /claer; did you mean /clear?")
+    terminal.type("/load nowhere\n")
+    terminal.until("Error: ")
+    terminal.type("/again\n")
+    terminal.until("Error: nothing was said yet in this conversation")
+    terminal.type("/?\n")
+    terminal.until("begin and end a text of several lines")
+
+
+@pytest.mark.parametrize("command", [("chat", "{}"), ("--model", "{}")])
+def test_a_dumb_terminal_gets_the_plain_mode(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    terminal = Terminal(command[0], command[1].format(folder))
+    try:
+        terminal.until("This terminal cannot show a screen (TERM=dumb): this is the plain mode.")
+        assert "\x1b" not in terminal.until("You: ")
+    finally:
+        terminal.close()
+
+
+def test_lines_from_a_pipe_are_answered_and_only_the_talk_is_standard_output(chatapp: Run, folder: Path) -> None:
+    done = chatapp("chat", str(folder), "--plain", stdin=ENDLESS + "/set parameter max_tokens 4\nhello\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tiny: ")
+    assert "4 tokens, the first after" in done.stderr
+    assert "You: " in done.stderr and "You: " not in done.stdout
+
+
+def test_the_screen_needs_a_terminal(chatapp: Run) -> None:
+    done = chatapp("chat")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: the screen needs a terminal")
+
+
+# What the commands do
+
+
+class Desk:
+    """A conversation in lines, with what it says and answers."""
+
+    def __init__(self, history: History | None, model: str, *, can_chat: bool = True) -> None:
+        self.engine = ScriptedEngine("Whales sing.", can_chat=can_chat)
+        self.said: list[str] = []
+        talk = Talk(self.engine, Setup(model=open_store().get(model).name))  # type: ignore[arg-type]  # it meets the contract
+        talk.history = history
+        talk.begin_anew()
+        self.steering = Steering(talk, Outside(self.open, self.store, history), say=self.said.append)
+
+    def open(self, name: str) -> Engine:
+        engine = ScriptedEngine("Another one speaks.", can_chat="base" not in name)
+        return engine  # type: ignore[return-value]  # it meets the contract
+
+    def store(self) -> Store:
+        return open_store()
+
+    def do(self, line: str) -> str:
+        """What is said after a line: the answer, or what the command tells."""
+        self.said.clear()
+        command = parse.parse(line)
+        turn: Turn | None = self.steering.do(command) if command else self.steering.talk.ask(parse.text_of(line))
+        if turn is None:
+            return "\n".join(self.said)
+        return "".join(delta.text for delta in turn.deltas)
+
+    @property
+    def branch(self) -> list[str]:
+        return [message.text for message in self.steering.talk.dialogue.branch()]
+
+
+@pytest.fixture
+def desk(folder: Path, home: Path) -> Iterator[Desk]:
+    home.mkdir(exist_ok=True)
+    with History(home / "history.db") as history:
+        yield Desk(history, str(folder))
+
+
+def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:
+    assert desk.do("/set parameter temperature 0.5") == "temperature is 0.5 from the next answer on."
+    desk.do("hello")
+    assert desk.engine.options[-1].temperature == 0.5
+    shown = desk.do("/show parameters").splitlines()
+    assert "temperature         0.5  (set)" in shown
+    assert f"top_k               {Options().top_k}" in shown
+
+
+def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:
+    assert "precise" in desk.do("/preset").splitlines()
+    assert desk.do("/preset precise") == "The options are those of precise from the next answer on."
+    desk.do("hello")
+    assert desk.engine.options[-1].temperature == 0.3
+    with pytest.raises(InputError, match="whale"):
+        desk.do("/preset whale")
+
+
+def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
+    assert desk.do("/show system") == "There is no system prompt; /set system TEXT sets one."
+    assert desk.do("/set system Be brief.") == "The system prompt is set."
+    desk.do("hello")
+    assert desk.engine.asked[-1] == "Be brief.\nhello"
+    assert desk.do("/show system") == "Be brief."
+    assert desk.do("/set system") == "There is no system prompt any more."
+
+
+def test_an_answer_can_be_given_again_and_a_question_put_in_other_words(desk: Desk) -> None:
+    desk.do("hello")
+    assert desk.do("/again") == "Whales sing."
+    assert desk.engine.asked == ["hello", "hello"]
+    assert desk.do("/edit good day") == "Whales sing."
+    assert desk.branch == ["good day", "Whales sing."]
+    with pytest.raises(InputError, match="write the new words after /edit"):
+        desk.do("/edit")
+
+
+def test_another_conversation_begins_with_the_same_setup(desk: Desk) -> None:
+    desk.do("/set system Be brief.")
+    desk.do("hello")
+    assert desk.do("/clear") == "Another conversation begins."
+    assert desk.branch == []
+    desk.do("good day")
+    assert desk.engine.asked[-1] == "Be brief.\ngood day"
+
+
+def test_nothing_is_kept_where_that_was_wished(desk: Desk) -> None:
+    assert desk.do("/set nohistory") == "Another conversation begins; it is not kept."
+    desk.do("a secret")
+    with pytest.raises(InputError, match="this conversation is not kept"):
+        desk.do("/save Secrets")
+    assert desk.do("/search secret") == "Nothing was found."
+    assert desk.do("/set history") == "Another conversation begins; it is kept."
+    desk.do("no secret")
+    assert desk.do("/search secret").startswith("1  no secret: ")
+
+
+def test_a_conversation_gets_a_title_and_is_exported_without_overwriting(desk: Desk, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing was said yet in this conversation"):
+        desk.do("/save Whales")
+    desk.do("hello")
+    assert desk.do("/save Blue whales") == "This conversation is called Blue whales."
+    path = tmp_path / "talk.json"
+    assert desk.do(f"/export {path}") == f"Written to {path}."
+    assert json.loads(path.read_text())["conversations"][0]["title"] == "Blue whales"
+    with pytest.raises(InputError, match="is there already, and stays as it is; give another name"):
+        desk.do(f"/export {path}")
+    assert desk.do(f"/export html {tmp_path / 'talk.html'}").startswith("Written")
+    assert "Whales sing." in (tmp_path / "talk.html").read_text()
+
+
+def test_an_export_is_named_after_the_title(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    desk.do("What do whales sing?")
+    assert desk.do("/export") == f"Written to {tmp_path / 'what-do-whales-sing.md'}."
+    assert "Whales sing." in (tmp_path / "what-do-whales-sing.md").read_text()
+    assert desk.do("/export") == f"Written to {tmp_path / 'what-do-whales-sing-2.md'}."
+    assert str(free_name("../..", "html")) == "conversation.html"
+
+
+def test_conversations_are_brought_in(desk: Desk, tmp_path: Path) -> None:
+    desk.do("hello")
+    desk.do(f"/export {tmp_path / 'talk.json'}")
+    assert desk.do(f"/import {tmp_path / 'talk.json'}") == "1 conversation imported"
+    assert len(desk.do("/search hello").splitlines()) == 2
+
+
+def test_a_model_is_described(desk: Desk, folder: Path) -> None:
+    info = desk.do("/show").splitlines()
+    assert info[0] == "model       tiny"
+    assert "runs on     onnx cpu int8" in info
+    assert "<|assistant|>" in desk.do("/show template")
+    assert desk.do("/show license") == "tiny says nothing about its licence."
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    assert desk.do("/show license") == "Its card says: apache-2.0"
+    (folder / "LICENSE").write_text("Do as you like.\n")
+    assert desk.do("/show license") == "Do as you like."
+    assert desk.do("/show modelfile").startswith("models here have no Modelfile")
+    assert "builtin" in desk.do("/model").splitlines()
+
+
+def test_another_model_goes_on_with_the_conversation(desk: Desk, checkpoint: MakeCheckpoint) -> None:
+    desk.do("hello")
+    other = checkpoint("other", chats=True)
+    assert desk.do(f"/load {other}") == "other answers from now on."
+    assert desk.do("and you?") == "Another one speaks."
+    assert desk.branch == ["hello", "Whales sing.", "and you?", "Another one speaks."]
+    assert desk.steering.talk.dialogue.branch()[-1].model == "other"
+
+
+def test_a_base_model_cannot_go_on_with_a_conversation_but_can_begin(desk: Desk, checkpoint: MakeCheckpoint) -> None:
+    base = checkpoint("base")
+    desk.do("hello")
+    with pytest.raises(InputError, match="has no chat template: it cannot continue a conversation; use /clear"):
+        desk.do(f"/load {base}")
+    assert desk.do("and you?") == "Whales sing."
+    desk.do("/clear")
+    assert desk.do(f"/load {base}") == "base answers from now on."
+    assert desk.do("once upon a time") == "Another one speaks."
+    assert desk.steering.talk.dialogue.kind == "completion"
+
+
+def test_a_base_model_continues_each_text_anew(folder: Path) -> None:
+    desk = Desk(None, str(folder), can_chat=False)
+    assert (desk.do("one"), desk.do("two")) == ("Whales sing.", "Whales sing.")
+    assert desk.engine.asked == ["one", "two"]
+    with pytest.raises(InputError, match="conversations are not kept"):
+        desk.do("/search one")
+    with pytest.raises(InputError, match="nothing can be kept"):
+        desk.do("/set history")
+
+
+@pytest.mark.parametrize("line", ["/copy", "/theme paper"])
+def test_what_needs_the_screen_says_so(desk: Desk, line: str) -> None:
+    with pytest.raises(InputError, match="that needs the screen: chatapp without --plain opens it"):
+        desk.do(line)
+
+
+def test_help_tells_the_commands_and_the_keys(desk: Desk) -> None:
+    assert desk.do("/?") == parse.explain()
+    assert desk.do("/? set") == parse.explain("/set")
+    assert desk.do("/? shortcuts").startswith("Ctrl+C  stops the answer")

@@ -1,0 +1,109 @@
+"""How an answer is printed while it arrives: at once where there is time, together where there is not."""
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from chatapp.cli.printing import PAUSE, Form, print_answer
+from chatapp.generation import Delta, GenerationError
+from chatapp.generation.delta import Timings
+from chatapp.generation.text.tokenizer import Tokenizer
+from support.scripted_session import make_engine, write_tokenizer
+
+Print = Callable[..., object]
+
+
+class Output(io.StringIO):
+    """Standard output that remembers what each flush brought to its reader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1  # each of them reaches the reader where Python is told not to buffer
+        return super().write(text)
+
+    def flush(self) -> None:
+        text = self.getvalue()[len("".join(self.seen)) :]
+        self.seen += [text] if text else []
+
+
+@pytest.fixture
+def output() -> Output:
+    return Output()
+
+
+def delta(text: str, index: int = 0) -> Delta:
+    return Delta(text, index, (), None, Timings(0.0, 0.0, 0.0, 0.0), None)
+
+
+@pytest.fixture
+def print_all(tmp_path: Path, output: Output) -> Print:
+    """Print a number of completions, one unless told otherwise, from deltas."""
+    engine, _ = make_engine(Tokenizer(write_tokenizer(tmp_path)))
+
+    def print_all(deltas: Iterator[Delta], count: int = 1) -> None:
+        with redirect_stdout(output):
+            print_answer(engine, deltas, count, Form())
+
+    return print_all
+
+
+def test_words_that_come_slowly_are_each_printed_at_once(output: Output, print_all: Print) -> None:
+    def slowly() -> Iterator[Delta]:
+        for number, word in enumerate(("one ", "two ", "three ")):
+            assert len(output.seen) == number
+            yield delta(word)
+            time.sleep(2 * PAUSE)
+
+    print_all(slowly())
+    assert output.seen == ["one ", "two ", "three ", "\n"]
+
+
+def test_words_that_come_quickly_are_printed_together_after_the_first(output: Output, print_all: Print) -> None:
+    seen_after_first: list[str] = []
+
+    def quickly() -> Iterator[Delta]:
+        yield delta("first ")
+        seen_after_first.extend(output.seen)
+        for _ in range(20000):
+            yield delta("word ")
+
+    start = time.monotonic()
+    print_all(quickly())
+    portions = (time.monotonic() - start) / PAUSE
+    assert seen_after_first == ["first "]
+    assert output.getvalue() == "first " + "word " * 20000 + "\n"
+    assert len(output.seen) <= output.writes <= portions + 3
+
+
+def test_an_answer_that_breaks_off_is_printed_as_far_as_it_came(output: Output, print_all: Print) -> None:
+    def broken() -> Iterator[Delta]:
+        yield delta("This ")
+        yield delta("far")
+        raise GenerationError("the model failed")
+
+    with pytest.raises(GenerationError):
+        print_all(broken())
+    assert "".join(output.seen) == "This far"
+
+
+def test_of_several_answers_the_first_is_printed_while_they_come_and_then_the_others(
+    output: Output, print_all: Print
+) -> None:
+    def two() -> Iterator[Delta]:
+        yield delta("a", 0)
+        yield delta("x", 1)
+        yield delta("b", 0)
+        time.sleep(2 * PAUSE)
+        yield delta("y", 1)
+        assert "".join(output.seen) == "ab"
+
+    print_all(two(), 2)
+    assert output.getvalue() == "ab\nxy\n"

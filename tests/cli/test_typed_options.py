@@ -1,0 +1,55 @@
+"""Options as they are typed: nothing of what was written is lost, guessed or done unasked."""
+
+from pathlib import Path
+
+import pytest
+
+from chatapp.commands import parameters
+from chatapp.generation import OptionError, Options
+from chatapp.settings import presets
+from chatapp.tui.sampling.fields import bias_from_lines, bias_to_lines
+from chatapp.tui.sampling.preset_picker import PresetPicker
+from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
+from support.screen_driver import running
+from support.scripted_engine import ScriptedEngine
+
+
+def test_a_tab_in_a_stop_text_is_written_as_in_the_drawer() -> None:
+    assert parameters.read("stop", r'"a\tb\n" "\"\\t"') == ("stop", ("a\tb\n", '"\\t'))
+
+
+@pytest.mark.parametrize("bias", [0.123456789, -1e-7, 3.0, 12345678.25])
+def test_an_editor_keeps_every_digit_of_a_bias(bias: float) -> None:
+    assert bias_from_lines(bias_to_lines({5: bias})) == {5: bias}
+
+
+def test_a_token_has_one_bias() -> None:
+    with pytest.raises(OptionError, match="line 3 has token 11 once more"):
+        bias_from_lines("11=1\n12=1\n11=2")
+
+
+def test_a_preset_is_known_by_the_name_that_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "presets.toml"
+    path.write_text('["my  own"]\ntop_k = 3\n')
+    assert list(presets.own(path)) == ["my own"]
+    presets.delete(path, "my own")
+    assert presets.own(path) == {}
+
+
+async def test_ctrl_s_takes_the_name_that_it_asked_for(tmp_path: Path) -> None:
+    async with running(ScriptedEngine()) as driver:
+        screen = SystemPromptScreen(tmp_path, "Be kind.")
+        await driver.app.push_screen(screen)
+        await driver.press("ctrl+s", *"mine", "ctrl+s")
+        await driver.until(lambda: (tmp_path / "mine.md").exists(), "the file")
+
+
+async def test_a_delete_that_was_not_confirmed_confirms_no_replacement(tmp_path: Path) -> None:
+    path = tmp_path / "presets.toml"
+    presets.save(path, "mine", {"top_k": 1})
+    async with running(ScriptedEngine()) as driver:
+        picker = PresetPicker(path, Options(), {"top_k": 7})
+        await driver.app.push_screen(picker)
+        await driver.press("end", "d", "s", *"mine", "enter")
+        assert presets.own(path)["mine"].options == {"top_k": 1}
+        assert "enter once more replaces it" in driver.picture

@@ -1,0 +1,1 @@
+"""Drills: kills, faults, damage and hostile files by the hundred, each repeatable by its seed."""

@@ -1,0 +1,1 @@
+"""What makes the golden files, with the reference libraries."""

@@ -1,0 +1,195 @@
+"""Make the tiny random checkpoints of tests/golden and their logits, with PyTorch and transformers.
+
+PYTHONPATH=tests python -m golden_makers.families [CASE ...], with `pip install '.[verify]'`.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel, T5Config, T5ForConditionalGeneration
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+GOLDEN = Path(__file__).parents[1] / "golden"
+ANSWERS = Path(__file__).parents[1] / "golden_answers"
+EPSILON = 1e-3
+"""Not the default of any family, so that reading it from another field is seen."""
+GPT: dict[str, object] = dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2, layer_norm_epsilon=EPSILON)
+LLAMA: dict[str, object] = dict(
+    vocab_size=96,
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=96,
+    max_position_embeddings=64,
+    rope_theta=500.0,
+    rms_norm_eps=EPSILON,
+    layer_norm_eps=EPSILON,
+    norm_epsilon=EPSILON,
+)
+CASES: dict[str, dict[str, object]] = {
+    "gpt2": GPT,
+    "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
+    "gpt_bigcode": dict(GPT, multi_query=True),
+    "gpt_bigcode-multi_head": dict(GPT, multi_query=False),
+    "llama": dict(LLAMA, attention_bias=True, mlp_bias=True),
+    "llama-tied_scaled": dict(
+        LLAMA,
+        tie_word_embeddings=True,
+        rope_parameters=dict(
+            rope_type="llama3",
+            rope_theta=500.0,
+            factor=4.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        ),
+    ),
+    "llama-linear": dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0)),
+    "llama-yarn": dict(
+        LLAMA,
+        head_dim=32,
+        rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16),
+    ),
+    "qwen2": LLAMA,
+    "qwen2-window": dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen3": dict(LLAMA, head_dim=20),
+    "mistral": dict(LLAMA, sliding_window=6),
+    "gemma": dict(LLAMA, head_dim=40),
+    "gemma3_text": dict(LLAMA, num_hidden_layers=3, head_dim=16, sliding_window=6, query_pre_attn_scalar=24)
+    | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "gemma3": dict(
+        text_config=dict(LLAMA, head_dim=16, sliding_window=6, sliding_window_pattern=2)
+        | dict(rope_scaling=dict(rope_type="linear", factor=8.0)),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+        | dict(image_size=28, patch_size=14),
+        mm_tokens_per_image=4,
+    ),
+    "smollm3": dict(LLAMA, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=6, pad_token_id=0),
+    "phi": LLAMA,
+    "phi3": dict(LLAMA, sliding_window=6, pad_token_id=0),
+    "phi3-longrope": dict(
+        LLAMA,
+        pad_token_id=0,
+        original_max_position_embeddings=24,
+        rope_parameters=dict(
+            rope_type="longrope",
+            rope_theta=500.0,
+            partial_rotary_factor=0.75,
+            short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.3],
+            long_factor=[1.0, 1.1, 1.4, 2.0, 3.0, 4.0],
+        ),
+    ),
+    "phi3-partial": dict(LLAMA, pad_token_id=0, head_dim=24, partial_rotary_factor=0.5),
+    "starcoder2": dict(LLAMA, sliding_window=6, use_bias=True),
+    "gptj": dict(GPT, rotary_dim=8),
+    "codegen": dict(GPT, n_head=4, rotary_dim=8, n_embd=64),
+    "gpt_neox": dict(LLAMA, use_parallel_residual=True),
+    "gpt_neox-sequential_yarn": dict(
+        LLAMA,
+        use_parallel_residual=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=500.0, partial_rotary_factor=0.5)
+        | dict(factor=8.0, original_max_position_embeddings=16),
+    ),
+    "gpt_neo": dict(vocab_size=96, hidden_size=32, num_layers=2, num_heads=2, max_position_embeddings=64)
+    | dict(attention_types=[[["global", "local"], 1]], window_size=6, layer_norm_epsilon=EPSILON),
+    "opt": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=64),
+    "opt-post_norm": dict(LLAMA, ffn_dim=96, word_embed_proj_dim=48, do_layer_norm_before=False),
+    "biogpt": LLAMA,
+    "bloom": dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=3, layer_norm_epsilon=EPSILON),
+    "gemma2": dict(
+        LLAMA,
+        head_dim=16,
+        query_pre_attn_scalar=24,
+        sliding_window=6,
+        attn_logit_softcapping=5.0,
+        final_logit_softcapping=3.0,
+    ),
+}
+"""Fields of config.json, by model type and, after a dash, what is special."""
+LONG = {"bloom": 300}
+"""Tokens of one more sequence, for positions that no table ends."""
+BORDERS = {"phi3-longrope": (20, 32)}
+"""Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""
+
+
+T5: dict[str, object] = dict(model_type="t5", vocab_size=96, d_model=32, num_layers=2, num_heads=2, d_ff=48)
+ENCODER_DECODERS: dict[str, dict[str, object]] = {
+    "t5": dict(T5, d_kv=16, relative_attention_num_buckets=32, n_positions=160),
+    "t5-flan": dict(T5, d_kv=8, num_decoder_layers=3, n_positions=40, feed_forward_proj="gated-gelu")
+    | dict(relative_attention_num_buckets=8, relative_attention_max_distance=20, tie_word_embeddings=False)
+    | dict(decoder_start_token_id=3),
+    "t5-codet5": dict(T5, d_kv=24, n_positions=40, feed_forward_proj="relu", is_gated_act=False, dense_act_fn="relu")
+    | dict(relative_attention_num_buckets=8, relative_attention_max_distance=16, layer_norm_epsilon=1e-5),
+}
+"""All of config.json, in the words of the Hub, by model type and, after a dash, what is special."""
+FAR = 150
+"""Tokens of a prompt and an answer that are farther apart than T5's buckets tell."""
+
+
+def randomise(model: PreTrainedModel, deviation: float) -> None:
+    """Make every parameter random, and a bfloat16 number."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            is_scale = parameter.ndim == 1 and name.endswith("weight")
+            random = torch.randn_like(parameter) * (deviation if parameter.ndim > 1 else 0.1) + is_scale
+            parameter.copy_(random.bfloat16())
+
+
+def make(case: str) -> None:
+    """Write the checkpoint and its logits in float32."""
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    randomise(model, 0.2)
+    vocab_size = model.get_input_embeddings().num_embeddings
+    arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
+    for name, shape in ("", (3, 24)), ("long_", (1, LONG.get(case, 0))):
+        tokens = np.random.default_rng(0).integers(0, vocab_size, shape)
+        if tokens.size:
+            with torch.inference_mode():
+                arrays |= {name + "tokens": tokens, name + "logits": model(torch.tensor(tokens)).logits.numpy()}
+    if case in BORDERS:  # each text by itself, as `generate` reads it
+        first, last = BORDERS[case]
+        tokens = np.random.default_rng(1).integers(0, vocab_size, (2, last))
+        with torch.inference_mode():
+            found = [model(torch.tensor(tokens[:, :end])).logits[:, -1:] for end in range(first, last + 1)]
+        arrays |= {"border_tokens": tokens, "border_logits": torch.cat(found, dim=1).numpy()}
+    model.bfloat16().save_pretrained(GOLDEN / case)
+    (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
+    np.savez_compressed(GOLDEN / case / "golden.npz", **arrays)
+
+
+def make_answers(case: str) -> None:
+    """Write the checkpoint of an encoder-decoder, prompts, answers, and the logits of the answers' last 24 tokens."""
+    torch.manual_seed(0)
+    fields, folder = ENCODER_DECODERS[case], ANSWERS / case
+    model = T5ForConditionalGeneration(T5Config(**fields)).eval().float()
+    if not fields.get("tie_word_embeddings", True):
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    randomise(model, 0.15)  # scores are not scaled: float32 itself is 1e-4 off when they are large
+    length = FAR if case == "t5" else 40
+    prompts, answers = np.random.default_rng(0).integers(0, 96, (2, 3, length))
+    start = np.full((3, 1), fields.get("decoder_start_token_id", 0))
+    fed = torch.tensor(np.concatenate([start, answers], axis=1))
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor(prompts), decoder_input_ids=fed).logits.numpy()
+    model.bfloat16()
+    folder.mkdir(parents=True, exist_ok=True)
+    if case == "t5-codet5":  # with copies of the embedding
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "config.json").write_text(json.dumps(fields, indent=2) + "\n")
+    np.savez_compressed(folder / "golden.npz", prompts=prompts, answers=answers, logits=logits[:, -24:])
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or [*CASES, *ENCODER_DECODERS]:
+        make_answers(wanted) if wanted in ENCODER_DECODERS else make(wanted)

@@ -1,0 +1,245 @@
+"""GGUF files against transformers, llama.cpp and its gguf package: weights, logits, tokenizers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Session, quantize
+from backends.decoder import Quantized
+from backends.reference import Session as ReferenceSession
+from chatapp.generation.text.tokenizer import Tokenizer
+from model_store import Store, UnsupportedCheckpoint
+from model_store.checkpoint.weights import Canonical
+from model_store.gguf import Kept, open_gguf
+from model_store.gguf.blocks import KINDS, dequantize, kept
+from model_store.gguf.tensors import joined, wider
+from model_store.tokenizers import sentencepiece, tokenizer
+from model_store.tokenizers.merges import byte_pair_encoding
+from model_store.tokenizers.special_tokens import special_tokens
+from support.awkward_texts import TEXTS
+from support.checkpoints import Run
+from support.gguf_files import ARCHITECTURES, converted, gguf
+
+TESTS = Path(__file__).parents[1]
+GOLDEN, OWN, VOCABULARIES = TESTS / "golden", TESTS / "golden_gguf", TESTS / "golden_tokenizers"
+TOLERANCE = 1e-4
+"""Absolute, in float32."""
+NOT_IN_GGUF = {"gpt2-layer_scale", "gpt_bigcode-multi_head", "qwen2-window"}
+"""What llama.cpp does not have."""
+CASES = sorted(
+    path.name for path in GOLDEN.iterdir() if path.name.split("-")[0] in ARCHITECTURES and path.name not in NOT_IN_GGUF
+)
+FILES = sorted(OWN.glob("*.gguf"))
+BLOCKS = sorted(kind.name for kind in KINDS.values() if kind.unpack)
+OF = {kind.name: kind for kind in KINDS.values()}
+
+
+def session_of(path: Path, backend: str, folder: Path, precision: str = "f32") -> Session:
+    checkpoint, family, decoder = open_gguf(path)
+    weights = Canonical(checkpoint, family, decoder)
+    if backend == "reference":
+        return ReferenceSession(decoder, weights)
+    held = Kept(weights) if precision == checkpoint.precision else weights
+    backends.get(backend).lower(decoder, held, folder, precision=precision)
+    return backends.get(backend).load(folder, device=backends.get(backend).devices()[0])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_converted_checkpoint_has_the_logits_that_transformers_gives(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(converted(GOLDEN / case))
+    golden = np.load(GOLDEN / case / "golden.npz")
+    session = session_of(path, "reference", tmp_path)
+    assert session.forward(golden["tokens"][:1], last=24) == pytest.approx(golden["logits"][:1], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_of_llama_cpp_has_its_logits(path: Path, tmp_path: Path) -> None:
+    golden = np.load(path.with_suffix(".npz"))
+    tolerance = 5e-3 if path.stem.startswith("gemma") else TOLERANCE  # llama.cpp's gelu is a table in float16
+    for backend in ("reference", "onnx"):
+        folder = tmp_path / backend
+        folder.mkdir()
+        session = session_of(path, backend, folder)
+        assert session.forward(golden["tokens"], last=24) == pytest.approx(golden["logits"], abs=tolerance)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "f32" not in path.stem], ids=lambda path: path.stem)
+def test_at_its_own_precision_a_file_is_kept_as_it_is(path: Path, tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_gguf(path)
+    weights = Canonical(checkpoint, family, decoder)
+    exact = {"qwen2-q8_0", "llama-q4_0"}
+    found = Kept(weights)
+    for name in weights:
+        values, expected = found[name].values, weights[name].values
+        assert isinstance(expected, np.ndarray)
+        assert np.array_equal(quantize.dequantize(values), expected), name
+        if path.stem in exact and expected.ndim == 2:
+            assert isinstance(values, Quantized), name
+    golden = np.load(path.with_suffix(".npz"))
+    session = session_of(path, "onnx", tmp_path, checkpoint.precision)
+    difference = session.forward(golden["tokens"], last=24) - golden["logits"]
+    assert np.sqrt(np.mean(difference**2)) < 0.07 * golden["logits"].std()  # activations have eight bits
+    assert found.keys() == weights.keys()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_are_the_numbers_that_the_gguf_package_gives(name: str) -> None:
+    arrays = np.load(OWN / "blocks.npz")
+    raw, values = arrays[f"{name}.raw"], arrays[f"{name}.values"]
+    assert np.array_equal(dequantize(OF[name], raw.ravel(), values.shape), values)
+    if OF[name].bits:
+        held = kept(OF[name], raw.ravel(), len(raw))
+        assert held.bits == OF[name].bits
+        assert np.array_equal(quantize.dequantize(held), values)
+
+
+def test_matrices_of_different_formats_are_joined_without_rounding() -> None:
+    arrays = np.load(OWN / "blocks.npz")
+    four, eight, six = (arrays[f"{name}.raw"] for name in ("Q4_0", "Q8_0", "Q6_K"))
+    parts = [
+        kept(OF["Q4_0"], np.tile(four, (4, 1)).ravel(), 2),
+        kept(OF["Q8_0"], np.tile(eight, (4, 1)).ravel(), 2),
+        kept(OF["Q6_K"], six[:1].ravel(), 1),
+    ]
+    whole = joined(parts)
+    assert (whole.bits, whole.block) == (8, 16)
+    assert np.array_equal(quantize.dequantize(whole), np.concatenate([quantize.dequantize(part) for part in parts]))
+    assert joined(parts[:1] * 2).bits == 4
+    assert wider(np.array([[0x80, 0x1F]], np.uint8)).tolist() == [[-8, 0, 7, -7]]
+
+
+def test_the_file_decides_the_precision_and_show_says_why(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    known = {path.stem: store.get(str(path)) for path in FILES}
+    assert {name: model.precision for name, model in known.items()} == {
+        "gemma3-q5_1": "int8-32",
+        "llama-q4_0": "int4-32",
+        "llama-q4_k_m": "int8-32",
+        "qwen2-q8_0": "int8-32",
+        "smollm3-f32": "int8",
+    }
+    assert "is kept as it is" in known["qwen2-q8_0"].precision_reason
+    assert "Q4_K has offsets" in known["llama-q4_k_m"].precision_reason
+    assert "billion" in known["smollm3-f32"].precision_reason
+
+
+def test_verification_compares_with_the_weights_as_they_are_kept(chatapp: Run) -> None:
+    done = chatapp("verify", str(OWN / "llama-q4_0.gguf"), "--json")
+    assert done.returncode == 0, done.stderr
+    found = [one for one in json.loads(done.stdout)["comparisons"] if one["against"] == "int4-32 weights"]
+    assert len(found) == 3 and all(one["error"] < 0.02 for one in found)
+
+
+class TestTokenizers:
+    """Of the vocabularies that transformers' tokenizers were compared on, written as GGUF does."""
+
+    def file(self, case: str, tmp_path: Path, **changes: object) -> Path:
+        folder = VOCABULARIES / case
+        roles = special_tokens(folder)
+        if (folder / "tokenizer.model").exists():
+            pieces = list(sentencepiece.read(folder / "tokenizer.model").pieces)
+            keys: dict[str, object] = {
+                "model": "llama",
+                "tokens": [one.text for one in pieces],
+                "scores": [one.score for one in pieces],
+                "token_type": [one.kind for one in pieces],
+                "add_space_prefix": case != "gemma",
+                "unknown_token_id": next(place for place, one in enumerate(pieces) if one.kind == 2),
+            }
+        else:
+            model = byte_pair_encoding(folder)
+            made = tokenizer.convert(folder)
+            extra = {one["content"]: one["id"] for one in made["added_tokens"]}
+            ids = {**model["vocab"], **extra}
+            tokens = sorted(ids, key=lambda token: ids[token])
+            special = {one["content"] for one in made["added_tokens"] if one["special"]}
+            keys = {
+                "model": "gpt2",
+                "pre": {"qwen2": "qwen2"}.get(case, "gpt-2"),
+                "tokens": tokens,
+                "token_type": [3 if one in special else 4 if one in extra else 1 for one in tokens],
+                "merges": [" ".join(pair) for pair in model["merges"]],
+            }
+        count = len(keys["tokens"])  # type: ignore[arg-type]  # a list
+        for role in ("bos", "eos"):
+            if (text := roles.get(f"{role}_token")) in keys["tokens"]:  # type: ignore[operator]  # a list
+                keys[f"{role}_token_id"] = keys["tokens"].index(text)  # type: ignore[attr-defined]  # a list
+        metadata = {
+            key if key.startswith("tokenizer.") else f"tokenizer.ggml.{key}": value
+            for key, value in {**keys, **changes}.items()
+        }
+        metadata = {"general.architecture": "llama", **metadata}
+        path = tmp_path / "model.gguf"
+        sizes = {"embedding_length": 8, "context_length": 64, "block_count": 1, "attention.head_count": 1}
+        metadata |= {f"llama.{key}": value for key, value in sizes.items()}
+        names = {
+            "attn_norm": (8,), "ffn_norm": (8,), "attn_q": (8, 8), "attn_k": (8, 8), "attn_v": (8, 8),
+            "attn_output": (8, 8), "ffn_gate": (8, 8), "ffn_up": (8, 8), "ffn_down": (8, 8),
+        }  # fmt: skip
+        shapes = {"token_embd.weight": (count, 8), "output_norm.weight": (8,)}
+        shapes |= {f"blk.0.{name}.weight": shape for name, shape in names.items()}
+        tensors = {name: (0, shape, bytes(4 * int(np.prod(shape)))) for name, shape in shapes.items()}
+        path.write_bytes(gguf(metadata, tensors))
+        return path
+
+    def opened(self, path: Path, root: Path) -> Tokenizer:
+        store = Store(root)
+        model = store.get(str(path))
+        return Tokenizer(model.folder, store.tokenizer(model))
+
+    @pytest.mark.parametrize("case", ["gpt2", "qwen2", "llama", "gemma"])
+    def test_texts_become_the_tokens_that_the_publishers_files_give(self, case: str, tmp_path: Path) -> None:
+        found = self.opened(self.file(case, tmp_path), tmp_path / "store")
+        made = tmp_path / "tokenizer.json"
+        made.write_text(json.dumps(tokenizer.convert(VOCABULARIES / case)))
+        published = Tokenizer(VOCABULARIES / case, made)
+        for text in TEXTS:
+            assert found.encode(text) == published.encode(text), text
+            assert found.decode(found.encode(text)) == published.decode(published.encode(text))
+        assert found.eos >= published.eos
+
+    def test_a_text_begins_with_the_token_that_the_file_names(self, tmp_path: Path) -> None:
+        assert self.opened(self.file("llama", tmp_path), tmp_path / "store").start == (1,)
+        without = self.file("llama", tmp_path, add_bos_token=False)
+        assert self.opened(without, tmp_path / "other").start == ()
+
+    def test_a_chat_template_makes_it_answer(self, tmp_path: Path) -> None:
+        store = Store(tmp_path / "store")
+        assert not store.get(str(self.file("llama", tmp_path))).chats
+        template = {"tokenizer.chat_template": "{% for message in messages %}{{ message.content }}{% endfor %}"}
+        model = store.get(str(self.file("llama", tmp_path, **template)))
+        assert model.chats and model.name == "model"
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"model": "bert"}, "tokenizers of the kind 'bert'"),
+            ({"tokens": ["a", "a"], "scores": [0.0, 0.0], "token_type": [1, 2]}, "the token 'a' is there twice"),
+            ({"scores": [1.0]}, "tokenizer.ggml.scores has not one number for each"),
+            ({"bos_token_id": 1 << 30}, "tokenizer.ggml.bos_token_id is 1073741824"),
+            ({"add_bos_token": "yes"}, "neither yes nor no"),
+        ],
+    )
+    def test_a_vocabulary_that_cannot_be_is_refused(
+        self, changes: dict[str, object], message: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(UnsupportedCheckpoint, match=message):
+            self.opened(self.file("llama", tmp_path, **changes), tmp_path / "store")
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"pre": "klingon"}, "words cut as 'klingon'"),
+            ({"merges": ["q"]}, "the merge 'q' joins no two tokens"),
+            ({"merges": ["q \u4e00"]}, "joins no two tokens to another one"),
+        ],
+    )
+    def test_byte_pairs_that_cannot_be_are_refused(
+        self, changes: dict[str, object], message: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(UnsupportedCheckpoint, match=message):
+            self.opened(self.file("gpt2", tmp_path, **changes), tmp_path / "store")

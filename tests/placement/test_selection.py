@@ -1,0 +1,212 @@
+"""Which way of running a model is chosen, and what is measured and remembered for that."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+import backends
+from backends import BackendError, Session
+from chatapp.placement import selection
+from chatapp.placement.calibration import Candidate, Measured, Stopped
+from chatapp.placement.selection import Wish, cost, measured, open_engine, ranked
+from model_store import Store, StoredModel
+from support.checkpoints import MakeCheckpoint
+
+ONNX = Measured(
+    Candidate("onnx", "cpu", "int8"),
+    first_token=((32, 0.02), (256, 0.1)),
+    p50=0.010,
+    p95=0.012,
+    prefill_work=0.001,
+    step_work=0.02,
+)
+OTHER = replace(ONNX, candidate=Candidate("other", "npu", "int8"), first_token=((32, 0.1), (256, 0.8)), p50=0.006)
+
+
+@pytest.fixture(autouse=True)
+def two_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "NAMES", ("onnx", "other"))
+    monkeypatch.setattr(selection, "usual_order", lambda: ["onnx", "other"])
+
+
+def order(found: list[Measured], objective: str) -> list[str]:
+    return [one.candidate.backend for one in ranked(found, objective)]
+
+
+def test_each_objective_has_its_own_best() -> None:
+    assert cost(ONNX, "chat") == pytest.approx(0.1 + 128 * 0.010)
+    assert cost(OTHER, "completion") == pytest.approx(0.8 + 16 * 0.006)
+    assert order([ONNX, replace(OTHER, p50=0.002)], "chat") == ["other", "onnx"]
+    assert order([ONNX, replace(OTHER, p50=0.002)], "completion") == ["onnx", "other"]
+    assert order([ONNX, replace(OTHER, step_work=0.001)], "battery") == ["other", "onnx"]
+
+
+def test_the_usual_one_wins_what_is_nearly_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    near = replace(ONNX, candidate=OTHER.candidate, p50=ONNX.p50 * 0.98)
+    assert order([ONNX, near], "chat") == order([near, ONNX], "chat") == ["onnx", "other"]
+    monkeypatch.setattr(selection, "usual_order", lambda: ["other", "onnx"])
+    assert order([ONNX, near], "chat") == ["other", "onnx"]
+    assert order([ONNX, replace(near, p50=ONNX.p50 * 1.1)], "chat") == ["onnx", "other"]
+
+
+def test_what_failed_is_never_chosen() -> None:
+    fastest = replace(OTHER, first_token=((256, 0.0001),), p50=0.0001, failure="its logits are wrong")
+    assert order([fastest, ONNX], "chat") == ["onnx"]
+
+
+def test_a_shorter_context_is_reckoned_up_to_the_objective_s_prompt() -> None:
+    assert cost(replace(ONNX, first_token=((64, 0.02),)), "completion") == pytest.approx(0.08 + 16 * 0.010)
+
+
+class Calibrations:
+    """Stands in for the child processes: results by backend and precision, and what was asked for."""
+
+    def __init__(self, failing: Callable[[Candidate], str | None] = lambda candidate: None):
+        self.failing, self.asked = failing, list[Candidate]()
+
+    def __call__(self, store: Store, model: str, candidate: Candidate, **rest: object) -> Measured:
+        self.asked.append(candidate)
+        return replace(ONNX, candidate=candidate, failure=self.failing(candidate), lowering=0.5)
+
+
+@pytest.fixture
+def model(store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch) -> StoredModel:
+    real = backends.get("onnx")
+    monkeypatch.setattr(backends, "get", lambda name: real)  # the other one has the same devices
+    return store.get(str(checkpoint()))
+
+
+def test_a_model_is_measured_once(store: Store, model: StoredModel) -> None:
+    calibrate = Calibrations()
+    found, lowering = measured(store, model, Wish(), calibrate=calibrate)
+    assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
+    assert lowering == 1.0
+    again, lowering = measured(store, model, Wish(), calibrate=calibrate)
+    assert (again, lowering, len(calibrate.asked)) == (found, 0.0, 2)
+    measured(store, model, Wish(precision="f32"), calibrate=calibrate)
+    assert [one.precision for one in calibrate.asked] == ["int8", "int8", "f32", "f32"]
+    measured(store, model, Wish(), anew=True, calibrate=calibrate)
+    assert len(calibrate.asked) == 6
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"machine": {}}'])
+def test_a_damaged_or_foreign_record_is_measured_anew(store: Store, model: StoredModel, damage: str) -> None:
+    measured(store, model, Wish(), calibrate=Calibrations())
+    (store.root / model.name / "calibration.json").write_text(damage)
+    calibrate = Calibrations()
+    measured(store, model, Wish(), calibrate=calibrate)
+    assert len(calibrate.asked) == 2
+
+
+def test_another_version_of_a_runtime_is_measured_anew(
+    store: Store, model: StoredModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrate = Calibrations()
+    measured(store, model, Wish(), calibrate=calibrate)
+    monkeypatch.setattr(selection, "machine", lambda: {"onnx": "onnxruntime 99"})
+    measured(store, model, Wish(), calibrate=calibrate)
+    assert len(calibrate.asked) == 4
+
+
+def test_where_the_usual_precision_fails_everywhere_a_finer_one_is_taken(store: Store, model: StoredModel) -> None:
+    calibrate = Calibrations(lambda candidate: None if candidate.precision == "f32" else "its logits are wrong")
+    found, _ = measured(store, model, Wish(), calibrate=calibrate)
+    assert {one.candidate.precision for one in found} == {"f32"}
+    record = json.loads((store.root / model.name / "calibration.json").read_text())
+    assert {one["candidate"]["precision"] for one in record["measured"]} == {"int8", "int8-128", "f32"}
+    assert list(dict.fromkeys(one.precision for one in calibrate.asked)) == ["int8", "int8-128", "f32"]
+
+
+def test_what_fails_everywhere_is_tried_again_next_time(store: Store, model: StoredModel) -> None:
+    calibrate = Calibrations(lambda candidate: "the disk is full")
+    for _ in range(2):
+        found, _ = measured(store, model, Wish(precision="int8"), calibrate=calibrate)
+        assert [one.failure for one in found] == ["the disk is full"] * 2
+    assert len(calibrate.asked) == 4
+
+
+def test_a_device_that_is_not_there_is_refused(store: Store, model: StoredModel) -> None:
+    with pytest.raises(BackendError, match="no backend has a device 'gpu'"):
+        measured(store, model, Wish(device="gpu"), calibrate=Calibrations())
+    with pytest.raises(BackendError, match="onnx has no device 'gpu' here; choose from cpu"):
+        open_engine(store, model.name, Wish("onnx", "gpu"))
+
+
+# What runs before anything was measured
+
+
+def test_an_answer_waits_for_no_measurement(store: Store, model: StoredModel) -> None:
+    def never(*given: object, **rest: object) -> Measured:
+        raise AssertionError("somebody waits")
+
+    assert [str(way) for way in selection.runnable(store, model, Wish())] == ["onnx cpu int8", "other cpu int8"]
+    engine = open_engine(store, model.name, Wish(), on_fallback=never)
+    assert engine.placement.backend == "onnx"
+    assert not (store.folder(model.name) / selection.RECORD).exists()
+
+
+def test_what_was_measured_comes_before_what_nobody_tried(store: Store, model: StoredModel) -> None:
+    other = replace(OTHER, candidate=Candidate("other", "cpu", "int8"))
+    selection.add(store, model, [other])
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other", "onnx"]
+    selection.add(store, model, [replace(other, failure="its logits are wrong")])
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["onnx"]
+    assert [way.backend for way in selection.unmeasured(store, model, Wish())] == ["onnx"]
+
+
+def test_a_measurement_goes_on_where_it_was_stopped(store: Store, model: StoredModel) -> None:
+    calibrate = Calibrations()
+
+    def stopped_at_the_second(*given: object, **rest: object) -> Measured:
+        if calibrate.asked:
+            raise Stopped
+        return calibrate(store, model.name, Candidate("onnx", "cpu", "int8"))
+
+    with pytest.raises(Stopped):
+        measured(store, model, Wish(), calibrate=stopped_at_the_second)
+    measured(store, model, Wish(), calibrate=calibrate)
+    assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
+    assert selection.unmeasured(store, model, Wish()) == []
+
+
+def test_what_fails_when_it_is_first_used_gives_way_and_is_not_tried_again(
+    store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, told = backends.get("onnx"), list[str]()
+    model = store.get(str(checkpoint()))
+
+    class Broken:
+        """A backend whose sessions cannot be loaded."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(real, name)
+
+        def load(self, *given: object, **rest: object) -> None:
+            raise BackendError("no such instruction")
+
+    monkeypatch.setattr(backends, "get", lambda name: Broken() if name == "onnx" else real)
+    for _ in range(2):
+        assert open_engine(store, model.name, Wish(), on_fallback=told.append).placement.device == "cpu"
+    assert told == ["no such instruction"]
+    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other"]
+
+
+def test_what_ended_the_program_twice_is_not_chosen_again(store: Store, model: StoredModel) -> None:
+    class Death(BaseException):
+        """Of the process, which runs no more of ours."""
+
+    def dies() -> Session:
+        note.rename(kept)  # what a dead process leaves
+        raise Death
+
+    note, kept = store.folder(model.name) / selection.FIRST_USE, store.root / "kept"
+    onnx = Candidate("onnx", "cpu", "int8")
+    for backend in ("onnx", "onnx", "other"):
+        assert selection.runnable(store, model, Wish())[0].backend == backend
+        with pytest.raises(Death):
+            selection.first_use(store, model, onnx, dies)
+        kept.rename(note)
+    selection.forget(store, model)
+    assert selection.runnable(store, model, Wish())[0] == onnx

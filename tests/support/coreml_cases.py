@@ -1,0 +1,78 @@
+"""Golden checkpoints as Core ML packages, interpreted, and the reference they are compared with."""
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+if not find_spec("coremltools"):  # it has no wheels for every system
+    pytest.skip("coremltools is not installed", allow_module_level=True)
+
+from backends.coreml.inputs import Package
+from backends.coreml.interpreter import open_functions
+from backends.coreml.packages import lower
+from backends.coreml.session import Session
+from backends.coreml.stored import Stored, rounded_constants
+from backends.decoder import Decoder, Weights
+from backends.quantize import PRECISIONS, Rounded
+from backends.reference import Session as ReferenceSession
+from model_store.checkpoint.convert import open_checkpoint
+from model_store.checkpoint.weights import Canonical
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ANSWERS = GOLDEN.with_name("golden_answers")
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+EXACT = 2e-5
+"""In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
+CLOSE = 0.01
+"""The same on average, where float16 scales and constants stand for float32 ones, or float16 is computed with."""
+CHUNK = 8
+"""Tokens of a prefill in these tests, so that short texts have several chunks, and a padded one."""
+SLICE = Package("channels", "slice")
+Lowered = Callable[..., Path]
+
+
+def open_case(case: str) -> tuple[Decoder, Weights]:
+    """The decoder of a golden checkpoint, and its weights."""
+    checkpoint, family, decoder = open_checkpoint((GOLDEN if case in CASES else ANSWERS) / case)
+    return decoder, Canonical(checkpoint, family, decoder)
+
+
+def tokens_of(case: str) -> np.ndarray:
+    """Tokens (3, 24)."""
+    tokens: np.ndarray = np.load(GOLDEN / case / "golden.npz")["tokens"]
+    return tokens
+
+
+def lowering(folders: pytest.TempPathFactory) -> Lowered:
+    """What lowers a golden checkpoint, once for all tests that want it so."""
+    made: dict[tuple[object, ...], Path] = {}
+
+    def make(case: str, precision: str = "f16", packages: Sequence[Package] = (SLICE,)) -> Path:
+        key = case, precision, *packages
+        if key not in made:
+            made[key] = folders.mktemp("lowered")
+            lower(*open_case(case), made[key], precision_name=precision, packages=packages, chunk=CHUNK)
+        return made[key]
+
+    return make
+
+
+def interpreted(folder: Path, package: Package = SLICE) -> Session:
+    """A session on the interpreter."""
+    return Session(folder, package, open_functions(folder, package, "cpu"), device="cpu")
+
+
+def reference(case: str, precision: str = "f16") -> ReferenceSession:
+    """The reference, with weights and constants as they are stored."""
+    decoder, weights = open_case(case)
+    exactly = Stored(Rounded(weights, PRECISIONS[precision]))
+    return ReferenceSession(rounded_constants(decoder, decoder.context_length), exactly)
+
+
+def distance(found: np.ndarray, expected: np.ndarray) -> float:
+    """How far logits are from those expected, in standard deviations of them, at most."""
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max() / expected.std())

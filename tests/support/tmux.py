@@ -1,0 +1,88 @@
+"""A real terminal for tests: programs run in tmux, keys go in, and what its user would see comes out."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 20.0
+"""Seconds for which a text is waited for: a machine may be busy."""
+
+
+class Terminal:
+    """One program in a terminal of its own; the end of it stays on the screen."""
+
+    def __init__(self, *command: str | Path, size: tuple[int, int] = (80, 24)) -> None:
+        """Run Python with these arguments."""
+        if not shutil.which("tmux"):
+            pytest.skip("tmux is not installed")
+        self.server = f"chatapp-{uuid4().hex[:12]}"
+        self.command, self.size = [sys.executable, *map(str, command)], size
+
+    def __enter__(self) -> Self:
+        width, height = map(str, self.size)
+        # env -u: pytest's readline puts COLUMNS and LINES into the environment of children, and Textual obeys them.
+        shell = 'trap : INT; "$@"; echo "left with $?."; exec sleep 600'
+        program = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", shell, "sh", *self.command]
+        self.tmux("new-session", "-d", "-s", "app", "-x", width, "-y", height, "-c", str(ROOT), *program)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.tmux("kill-server")
+
+    def tmux(self, *arguments: str) -> str:
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "TMUX")}
+        command = ["tmux", "-u", "-L", self.server, "-f", "/dev/null", *arguments]
+        done = subprocess.run(
+            command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=30
+        )
+        return done.stdout
+
+    @property
+    def screen(self) -> str:
+        """What is to be seen."""
+        return self.tmux("capture-pane", "-p", "-t", "app")
+
+    def wait_for(self, *texts: str, gone: str = "") -> str:
+        """Wait until all of these texts are on the screen, and another one is not; gives the screen."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            screen = self.screen
+            if all(text in screen for text in texts) and not (gone and gone in screen):
+                return screen
+            assert time.monotonic() < end, f"no {texts} on the screen, or still {gone!r}:\n{screen}"
+            time.sleep(0.05)
+
+    def type(self, text: str) -> None:
+        """Send letters, as fast as a paste without brackets would."""
+        self.tmux("send-keys", "-t", "app", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        """Send keys by tmux's names, such as Enter, Escape, C-j and M-Up."""
+        self.tmux("send-keys", "-t", "app", *keys)
+
+    def resize(self, width: int, height: int) -> None:
+        self.tmux("resize-window", "-t", "app", "-x", str(width), "-y", str(height))
+
+    def kill(self) -> None:
+        """End the program as a crash would: at once, and whatever it was doing."""
+        shell = self.tmux("display", "-p", "-t", "app", "#{pane_pid}").strip()
+        program = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
+        os.kill(int(program), 9)
+        assert self.left() == 137
+
+    def left(self) -> int:
+        """Wait until the program has ended; its exit code, as a shell tells it."""
+        screen = self.wait_for("left with ")
+        return int(screen.partition("left with ")[2].partition(".")[0])

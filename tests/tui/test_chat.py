@@ -1,0 +1,303 @@
+"""Conversations on the screen: asked, answered, stopped, edited, found again."""
+
+from pathlib import Path
+
+from textual.widgets import Markdown
+
+from chatapp.tui.chat.message import Answer, Said
+from support.screen_driver import Driver, running
+from support.scripted_engine import ANSWER, ScriptedEngine
+
+
+async def ask(driver: Driver, *texts: str) -> None:
+    """Have messages answered, one after the other."""
+    for text in texts:
+        before = len(driver.said)
+        await driver.type(f"{text}\n")
+        await driver.until(lambda: len(driver.said) == before + 2 and not driver.pane.reply, f"an answer to {text}")  # noqa: B023
+
+
+async def test_a_model_with_a_template_answers_messages() -> None:
+    engine = ScriptedEngine(ANSWER, can_chat=True)
+    async with running(engine) as driver:
+        await ask(driver, "why?")
+        assert engine.asked == ["why?"]
+        assert driver.pane.query_one(Markdown).source == ANSWER
+        assert driver.said == [("user", "why?"), ("assistant", ANSWER)]
+        await driver.type("two")
+        await driver.press("ctrl+j")
+        await ask(driver, "lines")
+        assert engine.asked[1] == f"why?\n{ANSWER}\ntwo\nlines"
+
+
+async def test_again_answers_once_more_and_keeps_the_answer_before() -> None:
+    engine = ScriptedEngine("Because.", can_chat=True, turns=["First."])
+    async with running(engine) as driver:
+        await ask(driver, "why?")
+        await driver.type("a draft")
+        await driver.press("ctrl+r")
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        assert driver.pane.prompt.text == "a draft"
+        assert engine.asked == ["why?", "why?"]
+        assert driver.said == [("user", "why?"), ("assistant", "Because.")]
+        await driver.until(lambda: "‹ 2 / 2 ›" in driver.picture)
+        driver.pane.query(Answer).last().focus()
+        await driver.press("left")
+        await driver.until(lambda: driver.said[1] == ("assistant", "First."))
+        await driver.until(lambda: "‹ 1 / 2 ›" in driver.picture)
+
+
+async def test_several_answers_of_a_quick_model_end_and_one_is_kept() -> None:
+    engine = ScriptedEngine(texts=("One.", "Two two.", "Three of them."), can_chat=True)
+    async with running(engine, size=(120, 40)) as driver:
+        await driver.type("why?")
+        await driver.screen.action_several(3)
+        await driver.until(lambda: driver.state == "● done")
+        assert driver.pane.columns and not driver.pane.columns.writing
+        await driver.press("2", "enter")
+        await driver.until(lambda: driver.said == [("user", "why?"), ("assistant", "Two two.")])
+        await driver.until(lambda: "‹ 2 / 3 ›" in driver.picture)
+
+
+async def test_after_another_answer_the_keys_walk_its_versions() -> None:
+    engine = ScriptedEngine("Because.", can_chat=True, turns=["First."])
+    async with running(engine) as driver:
+        await ask(driver, "why?")
+        driver.pane.query(Answer).last().focus()
+        await driver.press("r")
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.press("left")
+        await driver.until(lambda: driver.said[1] == ("assistant", "First."))
+
+
+async def test_the_last_prompt_comes_back_first(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await ask(driver, "one", "two")
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.press("up")
+        await driver.until(lambda: driver.pane.prompt.text == "two")
+
+
+async def test_an_edited_message_is_answered_anew_and_the_old_one_stays_a_version() -> None:
+    engine = ScriptedEngine("Yes.", can_chat=True)
+    async with running(engine) as driver:
+        await ask(driver, "one", "two")
+        await driver.type("unsent")
+        driver.pane.query(Said).first().focus()
+        await driver.press("e")
+        assert driver.pane.prompt.text == "one"
+        await driver.type(" more\n")
+        await driver.until(lambda: len(engine.asked) == 3 and not driver.pane.reply)
+        assert driver.said == [("user", "one more"), ("assistant", "Yes.")]
+        assert driver.pane.prompt.text == "unsent"
+        driver.pane.query(Said).first().focus()
+        await driver.press("left")
+        await driver.until(lambda: len(driver.said) == 4)
+        assert driver.said[2] == ("user", "two")
+
+
+async def test_escape_leaves_an_edit_and_brings_the_draft_back() -> None:
+    engine = ScriptedEngine("Yes.", can_chat=True)
+    async with running(engine) as driver:
+        await ask(driver, "one")
+        await driver.type("unsent")
+        driver.pane.query(Said).first().focus()
+        await driver.press("e", "escape")
+        assert driver.pane.prompt.text == "unsent"
+        assert len(driver.said) == 2
+
+
+async def test_a_message_sent_while_the_model_writes_waits_for_its_turn() -> None:
+    engine = ScriptedEngine("Yes, that is so.", can_chat=True, pause_after=2)
+    async with running(engine) as driver:
+        await driver.type("one\n")
+        await driver.wrote(2)
+        await driver.type("two\n")
+        await driver.until(lambda: "Waiting: two" in driver.picture)
+        engine.pause_after = None
+        engine.go.set()
+        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+        assert [text for _, text in driver.said] == ["one", "Yes, that is so.", "two", "Yes, that is so."]
+
+
+async def test_stopping_gives_waiting_messages_back() -> None:
+    async with running(ScriptedEngine("Yes, that is so.", can_chat=True, pause_after=2)) as driver:
+        await driver.type("one\n")
+        await driver.wrote(2)
+        await driver.type("two\nthree\nfour")
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.reply)
+        assert driver.pane.prompt.text == "two\nthree\nfour"
+        assert "Waiting" not in driver.picture
+
+
+async def test_a_refused_message_returns_to_the_prompt() -> None:
+    async with running(ScriptedEngine(can_chat=True, context_length=2)) as driver:
+        await driver.type("much too long a question\n")
+        await driver.until(lambda: driver.toasts and not driver.pane.reply)
+        assert driver.pane.prompt.text == "much too long a question"
+        assert driver.said == [] and not driver.pane.query(Said)
+
+
+async def test_a_stopped_answer_is_kept_and_marked() -> None:
+    async with running(ScriptedEngine(ANSWER, can_chat=True, pause_after=8)) as driver:
+        await driver.type("why?\n")
+        await driver.wrote(8)
+        await driver.type("next")
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: "■ stopped" in driver.picture)
+        assert driver.pane.prompt.text == "next"
+
+
+async def test_a_message_stopped_before_its_answer_returns_to_the_prompt() -> None:
+    async with running(ScriptedEngine(ANSWER, can_chat=True, pause_after=0)) as driver:
+        await driver.type("why?\n")
+        await driver.until(lambda: driver.pane.reply)
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.reply)
+        assert driver.pane.prompt.text == "why?"
+        assert not driver.pane.query(Said)
+
+
+async def test_old_answers_settle_into_one_widget_each() -> None:
+    async with running(ScriptedEngine("**Yes.**", can_chat=True)) as driver:
+        await ask(driver, *map(str, range(9)))
+        assert len(driver.pane.query(Markdown)) == 5
+        assert len(driver.pane.query(Answer)) == 9
+
+
+async def test_the_last_conversation_is_there_again_at_the_next_start(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await ask(driver, "why?")
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.until(lambda: "Because." in driver.picture)
+        await ask(driver, "really?")
+        assert engine.asked[-1] == "why?\nBecause.\nreally?"
+    async with running(engine, history=tmp_path / "history.db", resume=False) as driver:
+        assert driver.said == []
+
+
+async def test_conversations_go_on_side_by_side(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because it is so.", can_chat=True, pause_after=3)
+    async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
+        await driver.type("first\n")
+        await driver.wrote(3)
+        first = driver.pane
+        await driver.press("ctrl+n")
+        await driver.type("a draft")
+        assert driver.pane is not first and first.reply
+        await driver.press("ctrl+b")
+        await driver.until(lambda: "● first" in driver.picture, "the busy conversation in the list")
+        engine.go.set()
+        await driver.until(lambda: not first.reply)
+        await driver.press("enter")
+        await driver.until(lambda: driver.pane is first)
+        assert driver.said == [("user", "first"), ("assistant", "Because it is so.")]
+
+
+async def test_a_conversation_is_renamed_deleted_and_brought_back(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
+        await ask(driver, "why?")
+        await driver.press("ctrl+b", "r")
+        await driver.until(lambda: "Another title" in driver.picture)
+        await driver.press("ctrl+u")
+        await driver.type("Reasons\n")
+        await driver.until(lambda: "Reasons" in driver.picture)
+        await driver.press("d")
+        await driver.until(lambda: driver.said == [])
+        assert driver.screen.history and not driver.screen.history.list()
+        await driver.press("u")
+        await driver.until(lambda: driver.screen.history and driver.screen.history.list())
+
+
+async def test_words_are_found_in_all_conversations_and_their_message_is_shown(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True, turns=["A whale sings."])
+    async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
+        await ask(driver, "what sings?")
+        await driver.press("ctrl+n")
+        await ask(driver, "why?")
+        await driver.press("f3")
+        await driver.until(lambda: "Words in any" in driver.picture)
+        await driver.type("whale sin")
+        await driver.until(lambda: "1 place" in driver.picture)
+        await driver.press("enter")
+        await driver.until(lambda: driver.said[:1] == [("user", "what sings?")])
+        await driver.until(lambda: isinstance(driver.app.focused, Answer))
+
+
+async def test_a_conversation_is_exported_and_imported(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
+        await ask(driver, "why?")
+        await driver.press("ctrl+b", "x", "ctrl+u")
+        file = tmp_path / "why.json"
+        await driver.type(f"{file}\n")
+        await driver.until(file.exists)
+        driver.screen.action_import()
+        await driver.until(lambda: "Import from" in driver.picture)
+        await driver.type(f"{file}\n")
+        await driver.until(lambda: driver.screen.history and len(driver.screen.history.list()) == 2)
+
+
+async def test_a_fork_is_a_conversation_of_its_own(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await ask(driver, "one", "two")
+        driver.pane.query(Answer).first().focus()
+        await driver.press("f")
+        await driver.until(lambda: len(driver.said) == 2)
+        assert driver.screen.history and len(driver.screen.history.list()) == 2
+
+
+async def test_a_long_conversation_shows_its_end_and_more_when_scrolled(tmp_path: Path) -> None:
+    from chatapp.history import History
+
+    with History(tmp_path / "history.db") as history:
+        number, parent = history.create("chat", model="chatty").id, None
+        for place in range(60):
+            role = "assistant" if place % 2 else "user"
+            parent = history.add(number, role, f"message {place}", parent=parent).id  # type: ignore[arg-type]
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await driver.until(lambda: "message 59" in driver.picture)
+        await driver.until(lambda: len(driver.pane.query(Said)) > 10)
+        shown = len(driver.pane.query(Said))
+        assert "earlier messages" in driver.pane.transcript.earlier.render().plain  # type: ignore[union-attr]
+        driver.pane.transcript.scroll_to(y=0, animate=False, force=True)
+        await driver.until(lambda: len(driver.pane.query(Said)) > shown)
+        await driver.pane.reach(driver.pane.transcript.branch[3].id)
+        await driver.until(lambda: "message 3" in driver.picture)
+
+
+async def test_a_conversation_opened_again_shows_how_much_of_the_context_it_takes(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Yes.", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await ask(driver, "one", "two")
+        used = driver.pane.heading.used
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.until(lambda: driver.pane.heading.used == used > 0)
+
+
+async def test_several_answers_are_asked_for_with_one_key_while_typing() -> None:
+    engine = ScriptedEngine("Yes.", can_chat=True)
+    async with running(engine) as driver:
+        await driver.type("one")
+        await driver.press("f7", "3")
+        await driver.until(lambda: engine.options and not driver.pane.reply)
+        assert engine.options[0].n == 3 and engine.asked == ["one"]
+
+
+async def test_of_several_answers_the_longest_counts_until_one_is_kept() -> None:
+    engine = ScriptedEngine(texts=["a b c", "a", "a b c d e f"], can_chat=True)
+    async with running(engine) as driver:
+        await driver.type("one")
+        await driver.press("f7", "3")
+        await driver.until(lambda: driver.pane.figures.tokens and not driver.pane.reply)
+        longest = driver.pane.heading.used
+        await driver.press("left", "left", "right", "enter")
+        await driver.until(lambda: not driver.pane.columns)
+        kept = driver.said[1][1]
+        assert longest - driver.pane.heading.used == 6 - len(kept.split())

@@ -1,0 +1,95 @@
+"""The drawer of sampling options: what is typed there, what is refused, and how fresh its preview is."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from threading import Event
+from typing import Any
+
+from chatapp.generation import Options
+from chatapp.generation.decoding.preview import Preview
+from chatapp.tui.sampling.drawer import SamplingDrawer
+from chatapp.tui.sampling.looking import Look
+from support.screen_driver import Driver, running
+from support.scripted_engine import ScriptedEngine
+
+
+@asynccontextmanager
+async def drawn(
+    chosen: Mapping[str, Any] | None = None,  # Any: what Options takes
+    *,
+    look: Look | None = None,
+    size: tuple[int, int] = (80, 24),
+) -> AsyncIterator[tuple[Driver, SamplingDrawer]]:
+    """The drawer beside a conversation."""
+    async with running(ScriptedEngine(), size=size) as driver:
+        driver.screen.drawer = SamplingDrawer(Options(), chosen or {}, look=look)
+        await driver.screen.middle.mount(driver.screen.drawer)
+        driver.screen.drawer.focus()
+        await driver.pilot.pause()
+        yield driver, driver.screen.drawer
+
+
+async def test_a_value_in_the_making_survives_a_look_elsewhere() -> None:
+    async with drawn() as (driver, drawer):
+        await driver.press("1", ".")
+        driver.pane.box.focus()
+        await driver.pilot.pause()
+        drawer.focus()
+        await driver.press("5", "enter")
+        assert drawer.chosen == {"temperature": 1.5}
+
+
+async def test_why_a_value_is_refused_is_seen_on_a_low_screen() -> None:
+    async with drawn(size=(40, 10)) as (driver, drawer):
+        await driver.press("1", "0", "1", "enter")
+        await driver.pilot.pause()
+        assert "temperature must be 0 (greedy) or" in driver.picture
+        assert "▸temperature" in driver.picture
+
+
+async def test_what_was_chosen_though_it_is_the_default_goes_with_d() -> None:
+    async with drawn({"temperature": Options().temperature, "seed": None}) as (driver, drawer):
+        assert "2 changed" in driver.picture
+        await driver.press("d")
+        assert drawer.chosen == {"seed": None}
+        drawer.action_walk(8)
+        await driver.press("d")
+        assert drawer.chosen == {}
+
+
+async def test_the_preview_is_of_what_was_written_meanwhile() -> None:
+    asked, go = list[Options](), Event()
+    go.set()
+
+    def look(options: Options) -> Preview:
+        asked.append(options)
+        go.wait(20)
+        return Preview((), 1, 2, 1.0, 1.0)
+
+    async with drawn(look=look) as (driver, drawer):
+        await driver.until(lambda: drawer.preview)
+        go.clear()
+        driver.pane.box.focus()
+        await driver.type("more")
+        drawer.focus()
+        await driver.until(lambda: len(asked) == 2, "another preview")
+        assert drawer.preview is None
+        go.set()
+        await driver.until(lambda: drawer.preview)
+
+
+async def test_another_conversation_does_not_show_the_preview_of_the_one_before() -> None:
+    go = Event()
+    go.set()
+
+    def look(options: Options) -> Preview:
+        go.wait(20)
+        return Preview((), 1, 2, 1.0, 1.0)
+
+    async with drawn(look=look) as (driver, drawer):
+        await driver.until(lambda: drawer.preview)
+        go.clear()
+        drawer.take(Options(), {}, "stop")
+        await driver.pilot.pause()
+        assert "reading the prompt" in driver.picture
+        go.set()

@@ -1,0 +1,66 @@
+"""A key may be pressed again before its screen is gone: that ends the screen once, and no other."""
+
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from chatapp.tui.answers.comparison import ComparisonScreen, Kept
+from chatapp.tui.answers.running import Way
+from chatapp.tui.opened import Opened
+from support.screen_driver import Driver, running
+from support.scripted_engine import ScriptedEngine
+
+
+async def burst(driver: Driver, *keys: str) -> None:
+    """Send keys without waiting for what they do."""
+    for key in keys:
+        driver.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await driver.pilot.pause()
+
+
+async def test_an_answer_of_a_comparison_is_kept_once() -> None:
+    kept = list[Kept | None]()
+    screen = ComparisonScreen(
+        ["a", "b"],
+        [],
+        lambda model, *rest: Opened(ScriptedEngine("one"), model, 1, 0.1),
+        prompt="x",
+        chosen=[Way("a"), Way("b")],
+    )
+    async with running(ScriptedEngine()) as driver:
+        await driver.app.push_screen(screen, kept.append)
+        await driver.press("f5")
+        await driver.until(lambda: screen.results and not screen.answering, "the comparison to end")
+        await burst(driver, "enter", "enter", "enter")
+        await driver.until(lambda: driver.app.screen is driver.screen)
+        assert [one.text for one in kept if one] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("opening", "ending"),
+    [
+        ("ctrl+t", "t"),
+        ("ctrl+t", "escape"),
+        ("ctrl+t", "2"),
+        ("ctrl+l", "q"),
+        ("ctrl+o", "escape"),
+        ("f7", "3"),
+        ("f7", "escape"),
+        ("f3", "escape"),
+        ("f2", "enter"),
+        ("f1", "escape"),
+    ],
+)
+async def test_a_screen_ends_once(tmp_path: Path, opening: str, ending: str) -> None:
+    engine = ScriptedEngine("one two", can_chat=True)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        await driver.press(opening)
+        await driver.until(lambda: len(driver.app.screen_stack) == 2 and driver.app.screen.is_mounted, opening)
+        await driver.pilot.pause()
+        await burst(driver, *[ending] * 3)
+        await driver.until(lambda: driver.app.screen is driver.screen)
+        await driver.pilot.pause()
+        assert len(driver.app.screen_stack) == 1

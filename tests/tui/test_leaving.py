@@ -1,0 +1,50 @@
+"""Leaving waits for whatever a model still computes: a runtime at work would abort the interpreter's way out."""
+
+from collections.abc import Awaitable, Callable
+from threading import Event
+
+import pytest
+
+from chatapp.generation import Options
+from chatapp.tui.answers.comparison import ComparisonScreen
+from chatapp.tui.answers.running import Way
+from chatapp.tui.opened import Opened
+from chatapp.tui.sampling.drawer import SamplingDrawer
+from support.screen_driver import Driver, running
+from support.scripted_engine import ScriptedEngine
+
+
+async def compare(driver: Driver, begun: Event, go: Event) -> None:
+    """Begin a comparison, and leave its screen while a model is opened."""
+
+    def open_model(model: str, backend: str | None, *tell: object) -> Opened:
+        begun.set()
+        go.wait(20)
+        return Opened(ScriptedEngine(), model, 1, 0.1)
+
+    ways = [Way("a"), Way("b")]
+    await driver.app.push_screen(ComparisonScreen(["a", "b"], [], open_model, prompt="x", chosen=ways))
+    await driver.press("f5")
+    await driver.until(begun.is_set, "the comparison")
+    driver.app.pop_screen()
+
+
+async def preview(driver: Driver, begun: Event, go: Event) -> None:
+    """Let the drawer read a prompt."""
+
+    def look(options: Options) -> None:
+        begun.set()
+        go.wait(20)
+
+    await driver.screen.middle.mount(SamplingDrawer(Options(), {}, look=look))
+    await driver.until(begun.is_set, "the preview")
+
+
+@pytest.mark.parametrize("begin", [compare, preview])
+async def test_leaving_knows_what_still_computes(begin: Callable[[Driver, Event, Event], Awaitable[None]]) -> None:
+    begun, go = Event(), Event()
+    async with running(ScriptedEngine()) as driver:
+        await begin(driver, begun, go)
+        assert not driver.screen.rest(0)
+        go.set()
+        assert driver.screen.rest(20)

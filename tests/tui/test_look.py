@@ -1,0 +1,163 @@
+"""Modes, themes, commands, and the figures."""
+
+import pytest
+
+import themes
+from chatapp.generation import Options
+from chatapp.tui.chat.figures import Figures, ceiling, strip
+from chatapp.tui.chat.message import Answer
+from support.screen_driver import EXAMPLE, running
+from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
+
+# Modes, themes, commands
+
+
+async def test_modes_and_themes_are_commands() -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        titles = {command.title: command.act for command in driver.app.commands()}
+        assert {"Mode: chat", "Mode: completion", "Theme: paper", "Theme: contrast", "Quit"} <= titles.keys()
+        assert set(driver.app.available_themes) == {path.stem for path in themes.SHIPPED.glob("*.toml")}
+        titles["Theme: paper"]()
+        assert driver.app.theme == "paper"
+        await driver.type("moves along")
+        await driver.screen.action_kind("completion")
+        await driver.pilot.pause()
+        assert (driver.text, driver.pane.prompt.text) == ("moves along", "")
+        await driver.press("ctrl+j")
+        await driver.answered()
+        assert driver.written_by_model()
+
+
+async def test_a_model_without_a_template_does_not_chat() -> None:
+    async with running(ScriptedEngine()) as driver:
+        await driver.screen.action_kind("chat")
+        assert driver.pane.kind == "completion"
+        await driver.until(lambda: driver.toasts)
+        assert driver.toasts == ["builtin has no chat template: it continues text."]
+
+
+async def test_the_mode_stays_while_the_model_writes() -> None:
+    async with running(ScriptedEngine(ANSWER, can_chat=True, pause_after=5)) as driver:
+        await driver.type("why?\n")
+        await driver.wrote(5)
+        await driver.screen.action_kind("completion")
+        await driver.until(lambda: driver.toasts == ["The model is writing: esc stops it."])
+        assert driver.pane.kind == "chat"
+
+
+async def test_a_click_on_a_key_presses_it() -> None:
+    async with running(ScriptedEngine()) as driver:
+        await driver.press("tab")
+        await driver.pilot.click("Keys", offset=(5, 0))
+        await driver.answered()
+        assert driver.written_by_model()
+
+
+async def test_resizing_while_the_model_writes_keeps_the_end_in_view() -> None:
+    engine = ScriptedEngine(FIBONACCI * 3, pause_after=100)
+    async with running(engine, size=(120, 40)) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.wrote(100)
+        await driver.pilot.resize_terminal(60, 12)
+        engine.go.set()
+        await driver.answered()
+        await driver.pilot.pause()
+        notebook = driver.pane.notebook
+        await driver.until(lambda: notebook.size.height == 5)
+        await driver.until(lambda: notebook.scroll_y == notebook.max_scroll_y > 0)
+
+
+async def test_the_view_stays_where_its_reader_scrolled_to() -> None:
+    engine = ScriptedEngine(FIBONACCI * 3, pause_after=100)
+    async with running(engine, size=(80, 14)) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.wrote(100)
+        notebook = driver.pane.notebook
+        await driver.until(lambda: notebook.scroll_y == notebook.max_scroll_y > 0)  # the figures have found their place
+        await driver.pilot.pause()
+        notebook.scroll_to(y=2, animate=False, force=True)
+        await driver.pilot.pause()
+        engine.go.set()
+        await driver.answered()
+        await driver.pilot.pause()
+        assert notebook.scroll_y == 2
+
+
+async def test_without_colours_the_users_words_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with running(ScriptedEngine()) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.answered()
+        notebook = driver.pane.notebook
+        assert driver.app.no_color
+        assert notebook.styles.text_style.bold
+        assert not notebook.get_component_rich_style("notebook--model").bold
+
+
+async def test_a_theme_changes_what_is_already_written() -> None:
+    async with running(ScriptedEngine()) as driver:
+        await driver.press("tab", "ctrl+j")
+        await driver.answered()
+        themes = driver.app.available_themes
+        for old, new in (("midnight", "paper"), ("paper", "contrast")):
+            assert themes[old].variables["model"] in driver.app.export_screenshot()
+            driver.app.theme = new
+            await driver.pilot.pause()
+            assert themes[new].variables["model"] in driver.app.export_screenshot()
+            assert themes[old].variables["model"] not in driver.app.export_screenshot()
+
+
+async def test_a_theme_that_is_not_there_is_said() -> None:
+    async with running(ScriptedEngine(), theme="neon") as driver:
+        assert driver.app.theme == "midnight"
+        assert [toast.split(";")[0] for toast in driver.toasts] == ["there is no theme 'neon'"]
+
+
+# The context meter and the figures
+
+
+async def test_the_context_meter_counts_what_is_typed_and_written() -> None:
+    async with running(ScriptedEngine(pause_after=30)) as driver:
+        await driver.press("tab")
+        await driver.until(lambda: driver.pane.heading.used == 14)
+        await driver.press("ctrl+j")
+        await driver.wrote(30)
+        assert driver.pane.heading.used == 44
+        assert driver.pane.heading.total == 1024
+
+
+@pytest.mark.parametrize("seconds", [0.00031, 0.0042, 0.0125, 0.031, 0.4, 3.0])
+def test_the_scale_of_the_strip_is_a_round_number_above(seconds: float) -> None:
+    assert seconds <= ceiling(seconds) <= 1.7 * seconds
+
+
+def test_the_strip_is_full_at_the_top_of_its_scale() -> None:
+    assert strip([0.001, 0.02, 0.04], 0.04) == "▁▅█"
+
+
+def test_figures_added_up_agree_with_the_engines_summary() -> None:
+    deltas = list(ScriptedEngine().complete(EXAMPLE, Options()))
+    live = Figures(prompt_tokens=5)
+    live.add(deltas[:-1])
+    done = Figures()
+    done.add(deltas)
+    assert live.usage is None and done.usage is not None
+    assert done.tokens == live.tokens + 1 == 103
+    assert live.time_to_first_token == pytest.approx(done.time_to_first_token)
+    assert live.tokens_per_second == pytest.approx(done.tokens_per_second, rel=0.02)
+    assert live.p95 == pytest.approx(done.p95, rel=0.05)
+
+
+@pytest.mark.parametrize("theme", ["paper", "midnight"])
+async def test_code_has_the_colours_of_the_theme_also_in_answers_that_are_long_past(theme: str) -> None:
+    engine = ScriptedEngine("Say `so`:\n\n```python\nreturn x\n```\n", can_chat=True)
+    async with running(engine, theme=theme) as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        await driver.pane.query_one(Answer).settle()
+        await driver.until(lambda: "return x" in driver.picture)
+        surface = driver.app.theme_variables["surface"].lower()
+        strips = driver.app.screen._compositor.render_strips()
+        pieces = [segment for strip in strips for segment in strip]
+        looks = {piece.text: piece.style for piece in pieces if piece.text in ("so", "return")}
+        assert [str(look.bgcolor.name) for look in looks.values() if look and look.bgcolor] == [surface] * 2

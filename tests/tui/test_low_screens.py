@@ -1,0 +1,40 @@
+"""Small terminals: less is shown, and what is shown is whole."""
+
+import re
+
+import pytest
+
+from chatapp.tui.insight.latencies import LatencyScreen
+from chatapp.tui.insight.table import TokenTable
+from support.screen_driver import Driver, running
+from support.scripted_engine import ScriptedEngine
+
+
+async def measured(driver: Driver) -> TokenTable:
+    """The latencies of an answer."""
+    await driver.press("tab", "ctrl+j")
+    await driver.answered()
+    await driver.press("ctrl+l")
+    await driver.until(lambda: isinstance(driver.app.screen, LatencyScreen))
+    await driver.pilot.pause()
+    return driver.app.screen.query_one(TokenTable)
+
+
+@pytest.mark.parametrize("width", [30, 40, 45, 50, 56, 80])
+async def test_no_figure_of_a_token_is_cut(width: int) -> None:
+    async with running(ScriptedEngine("one two three"), size=(width, 24)) as driver:
+        table = await measured(driver)
+        heads = table.render_line(0).text.split()
+        row = table.render_line(2).text
+        assert heads[1:4] == ["#", "token", "latency"]
+        assert len(re.findall(r"[\d.]+ %", row)) == ("probability" in heads)
+        assert len(re.findall(r"[\d.]+ ms", row)) == 1 + ("start" in heads)
+        assert ("probability" in heads) == (width >= 43)
+        assert ("start" in heads) == (width >= 55)
+
+
+async def test_tokens_are_listed_on_a_low_screen() -> None:
+    async with running(ScriptedEngine("one two three"), size=(40, 10)) as driver:
+        table = await measured(driver)
+        assert table.size.height >= 2
+        assert " 1  one" in driver.picture

@@ -1,0 +1,128 @@
+"""The short form of the benchmarks: a tiny checkpoint is built and timed; no time is judged."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODELS = "tiny-gpt2", "tiny-llama"
+
+
+def run(script: str, *arguments: str | Path, home: Path) -> str:
+    """What a script of benchmarks/ prints."""
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *map(str, arguments)]
+    environment = os.environ | {"CHATAPP_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=home)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny checkpoints."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    run("checkpoints.py", folder, "--models", *MODELS, home=folder)
+    return folder
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_checkpoint_is_what_the_store_and_the_tokenizer_read(folder: Path, model: str) -> None:
+    from chatapp.placement.selection import Wish, open_engine
+    from model_store import Store
+
+    engine = open_engine(Store(folder / "models"), str(folder / model), Wish("onnx", precision="f32"))
+    tokens = engine.tokenizer.encode("Hello, world")
+    assert engine.tokenizer.decode(tokens) == "Hello, world"
+    logits = engine.session.forward(np.array([tokens]))
+    assert logits.shape == (1, 1, 1024)
+    assert logits.std() > 0.001
+
+
+def test_the_session_is_timed(folder: Path) -> None:
+    facts: dict[str, Any] = json.loads(
+        run("peers.py", "chatapp", folder, "tiny-llama", "int4", "--repeats", "1", home=folder)
+    )
+    assert facts["version"].startswith("chatapp on onnxruntime")
+    assert all(facts[name] > 0 for name in ("load", "first_token", "disk"))
+    assert {"decode", "decode_5"} <= facts.keys()
+    assert 10 < facts["peak_memory_decode"] < 1000
+
+
+def test_the_comparison_ends_with_a_report(folder: Path) -> None:
+    output = folder / "results.json"
+    options = "--models", "tiny-gpt2", "--engines", "chatapp", "--precisions", "int4", "--short", "--output", output
+    printed = run("compare.py", folder, *options, home=folder)
+    report = json.loads(output.read_text())
+    assert [sample["entry"]["precision"] for sample in report["samples"]] == ["int4", "int4-32"]
+    assert all(len(sample["values"]["decode"]) == 1 for sample in report["samples"])
+    assert report["bandwidth"][0] > 0.1
+    assert len(report["start_seconds"]["onnx"]) == 2
+    assert {kind for speeds in report["crowded"].values() for kind in speeds} >= {"alone", "free neighbour"}
+    assert printed.strip() == output.with_suffix(".md").read_text().strip()
+    assert "tiny-gpt2 int4: chatapp run on onnx, peak memory, MB" in printed
+
+
+def test_overhead_and_sampling_are_measured(folder: Path) -> None:
+    options = "--precision", "int4", "--tokens", "16", "--rounds", "1"
+    printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
+    ways = [line.split("  ")[0].strip() for line in printed.splitlines()]
+    assert ways == ["bare session", "engine", "engine, logprobs=5", "chatapp run"]
+    assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
+
+
+def test_the_choice_is_held_against_the_fastest(folder: Path) -> None:
+    lines = run("choice.py", folder, "--models", "tiny-llama", "--rounds", "1", home=folder).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["tiny-llama chat", "tiny-llama completion"]
+    assert all("behind the fastest" in line and "onnx cpu int8" in line for line in lines)
+
+
+def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path: Path) -> None:
+    document = tmp_path / "table.md"
+    document.write_text("Before.\n<!-- measured -->\nold\n<!-- end -->\nAfter.\n")
+    options = "--models", "tiny-gptj", "--precision", "int4", "--rounds", "1", "--output", document
+    run("load_table.py", folder, *options, home=folder)
+    before, _, row = document.read_text().partition("| tiny-gptj |")
+    assert before.startswith("Before.\n<!-- measured -->") and "old" not in before
+    assert row.endswith("|\n\n<!-- end -->\nAfter.\n")
+    cells = [cell.strip() for cell in row.splitlines()[0].split("|")]
+    assert cells[:3] == ["8", "17", "int4"]
+    assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[3:12])
+    assert not (folder / "tiny-gptj").exists()
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is what it is compared with")
+def test_transfers_are_timed_beside_curl(tmp_path: Path) -> None:
+    report = run("transfer.py", "--size", "2", "--files", "2", "--rounds", "1", home=tmp_path)
+    assert "ours / curl: " in report and "peak memory" in report
+
+
+def test_conversations_are_timed(tmp_path: Path) -> None:
+    options = "--conversations", "3", "--messages", "20", "--repeats", "2"
+    first, _, head, *lines = run("history.py", *options, home=tmp_path).splitlines()
+    assert first.startswith("3 conversations of 20 messages: ")
+    assert head.split() == ["milliseconds", "median", "longest"]
+    assert len(lines) == 15
+    assert all(float(line.split()[-1]) > 0 for line in lines)
+
+
+def test_listing_is_timed(tmp_path: Path) -> None:
+    assert run("listing.py", "20", home=tmp_path).startswith("20 models, each lowered once: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
+def test_the_screen_is_timed_in_a_real_terminal(tmp_path: Path) -> None:
+    options = "--runs", "1", "--conversations", "2", "--messages", "20"
+    *times, ratio = run("first_frame.py", *options, home=tmp_path).splitlines()
+    assert [line.partition(" median")[0].strip() for line in times] == [
+        *("smallest Textual app", "first frame", "last conversation")
+    ]
+    assert ratio.startswith("first frame / smallest Textual app: ")
+    told = run("streaming.py", "--messages", "30", "--keys", "3", home=tmp_path)
+    assert "% of a core" in told and "key to screen: median" in told
