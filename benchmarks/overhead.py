@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 if TYPE_CHECKING:
-    from chatapp.generation import Delta, Engine, Options
+    from chatapp.generation import Delta, Options
+    from chatapp.generation.engine import Engine
 
 PROMPT = "The quick brown fox jumps over the lazy dog"
 GOAL = 5.0

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from chatapp.commands import commands, parameters, parse
 from chatapp.conversation import Setup, Turn, files
 from chatapp.conversation.manner import NO_SWITCH, THINKS, check_thinking, without_thinking
 from chatapp.conversation.talk import Talk
-from chatapp.generation import Engine, Options
+from chatapp.generation import Engine
 from chatapp.history import Message as Kept
 from chatapp.settings import presets, settings
 from chatapp.text.errors import InputError
 
 if TYPE_CHECKING:
-    from backends import Placement
     from chatapp.history import History
     from model_store import Store, StoredModel
 
@@ -165,20 +164,7 @@ class Steering:
         return self.talk.dialogue.conversation
 
 
-class Answering(Protocol):
-    """What is told of an engine."""
-
-    @property
-    def placement(self) -> Placement: ...
-    @property
-    def defaults(self) -> Options: ...
-    @property
-    def context_length(self) -> int: ...
-    @property
-    def can_chat(self) -> bool: ...
-
-
-def describe(setup: Setup, engine: Answering, model: StoredModel, what: commands.What) -> str:
+def describe(setup: Setup, engine: Engine, model: StoredModel, what: commands.What) -> str:
     """What /show shows of a model and of how it is asked."""
     match what:
         case "parameters":

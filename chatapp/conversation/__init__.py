@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chatapp.conversation.conversation import Dialogue
-    from chatapp.conversation.engine import Engine
     from chatapp.conversation.setup import Setup, WhenFull
     from chatapp.conversation.turn import Turn, is_cut_off
 
-__all__ = ["Dialogue", "Engine", "Setup", "Turn", "WhenFull", "is_cut_off"]
+__all__ = ["Dialogue", "Setup", "Turn", "WhenFull", "is_cut_off"]
 
 HOMES = {
     "Dialogue": "conversation",
-    "Engine": "engine",
     "Setup": "setup",
     "Turn": "turn",
     "WhenFull": "setup",

@@ -4,8 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chatapp.conversation.engine import Engine
-from chatapp.generation import GenerationError, Message, Options
+from chatapp.generation import Engine, GenerationError, Message, Options
 from chatapp.history import Message as Kept
 
 PROBE = "You are a probe. " * 30

@@ -6,14 +6,13 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from chatapp.conversation.engine import Engine
 from chatapp.conversation.prompting import Answering
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
 from chatapp.conversation.texts import Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import Growing, Request, Turn, is_cut_off, is_unanswered
-from chatapp.generation import Delta, GenerationError, Options, Timings, Token, Usage
+from chatapp.generation import Delta, Engine, GenerationError, Options, Timings, Token, Usage
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from chatapp.settings import settings
 from chatapp.text.errors import InputError
 
 if TYPE_CHECKING:
     from chatapp.conversation import Setup
+    from chatapp.generation import Engine
 
 NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
 THINKS = {True: "The model thinks before it answers.", False: "The model answers at once."}
@@ -43,14 +44,7 @@ def read(preset: str | None, system: str | None, think: bool | None = None) -> M
     return Manner(options, system or "")
 
 
-class Switchable(Protocol):
-    """A model, perhaps with a switch for its thinking."""
-
-    @property
-    def can_switch_thinking(self) -> bool: ...
-
-
-def check_thinking(engine: Switchable, model: str, options: Mapping[str, Any]) -> None:
+def check_thinking(engine: "Engine", model: str, options: Mapping[str, Any]) -> None:
     """Refuse to switch the thinking of a model whose template has no switch."""
     if options.get("think") is not None and not engine.can_switch_thinking:
         raise InputError(NO_SWITCH.format(model))

@@ -4,11 +4,10 @@ import re
 from collections.abc import Generator, Sequence
 
 from chatapp.conversation import context_window, summarising
-from chatapp.conversation.engine import Engine
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import Request, Turn
-from chatapp.generation import Delta
+from chatapp.generation import Delta, Engine
 from chatapp.history import Message
 from chatapp.history.text import clean
 

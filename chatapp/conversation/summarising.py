@@ -4,8 +4,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from chatapp.conversation.engine import Engine
-from chatapp.generation import Delta, Message, Options
+from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.history import Message as Kept
 
 TASK = """\

@@ -3,8 +3,7 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from chatapp.conversation.engine import Engine
-from chatapp.generation import Delta, FinishReason, Options, Token
+from chatapp.generation import Delta, Engine, FinishReason, Options, Token
 from chatapp.history import Message
 from chatapp.history.text import clean
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from backends import BackendError, Placement
 from chatapp.evaluation.timing import Decode, Prefill, time_decode, time_prefill
-from chatapp.generation import Engine
+from chatapp.generation.engine import Engine
 from chatapp.generation.memory import peak_memory
 from chatapp.text.printable import printable
 from chatapp.text.units import bars, milliseconds, size, table

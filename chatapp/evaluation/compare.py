@@ -10,38 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from chatapp.generation import Delta, FinishReason, Message, Options, Usage
+from backends import Placement
+from chatapp.generation import Delta, Engine, FinishReason, Message, Usage
 from chatapp.text.errors import one_line
 from chatapp.text.units import milliseconds, table
 
 TIE = 0.03
 """Difference of speed below which two count as equally fast."""
-
-
-class Placement(Protocol):
-    """Where a model runs, as the runtime reports it."""
-
-    @property
-    def backend(self) -> str: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def precision(self) -> str: ...
-
-
-class Engine(Protocol):
-    """What comparing needs of `chatapp.generation.Engine`."""
-
-    @property
-    def placement(self) -> Placement: ...
-    @property
-    def defaults(self) -> Options: ...
-    @property
-    def can_chat(self) -> bool: ...
-    def chat(self, messages: Sequence[Message], options: Options) -> Iterator[Delta]: ...
-    def complete(self, text: str, options: Options) -> Iterator[Delta]: ...
 
 
 @dataclass(frozen=True)
@@ -180,7 +156,7 @@ def drawn(deltas: Iterator[Delta]) -> Iterator[Iterator[Delta]]:
             deltas.close()
 
 
-def describe(placement: Placement) -> str:
+def describe(placement: Placement | Usage) -> str:
     """Backend, device and precision."""
     return f"{placement.backend} · {placement.device} · {placement.precision}"
 

@@ -15,7 +15,7 @@ import numpy as np
 import backends
 from backends import BackendError, Session
 from backends.processor import processor
-from chatapp.generation import Engine
+from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession
 from chatapp.generation.load import load_engine
 from chatapp.placement.calibration import Candidate, Measured, calibrate, read_measured

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chatapp.tui.engine import Engine
+    from chatapp.generation import Engine
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from backends.coreml.prebuilt import PrebuiltSession, inspect, open_session, val
 from backends.coreml.stored import rounded_constants
 from backends.coreml.tools import Model_pb2
 from backends.prebuilt import Prebuilt, write
-from chatapp.generation import Engine, Options
+from chatapp.generation import Options
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, StoreError, UnsupportedCheckpoint
 from model_store.local import imports

@@ -14,8 +14,9 @@ from backends.reference import Session as ReferenceSession
 from backends.rereading import PART, RereadingSession, parts
 from chatapp.evaluation.verify.prompts import prompts_for
 from chatapp.evaluation.verify.verdict import verify
-from chatapp.generation import Engine, Options
+from chatapp.generation import Options
 from chatapp.generation.decoding.generate import parts as prompt_parts
+from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, StoredModel

@@ -15,7 +15,8 @@ import pytest
 
 from backends import BackendError
 from chatapp.conversation import Dialogue, Setup
-from chatapp.generation import Delta, Engine, Message, Options
+from chatapp.generation import Delta, Message, Options
+from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.placement.selection import Wish, open_engine
 from chatapp.settings import settings

@@ -16,7 +16,8 @@ from chatapp.commands.steering import Outside, Steering
 from chatapp.conversation import Setup, Turn
 from chatapp.conversation.files import free_name
 from chatapp.conversation.talk import Talk
-from chatapp.generation import Engine, Options
+from chatapp.generation import Options
+from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.text.errors import InputError
 from chatapp.workspace import open_store
@@ -181,7 +182,7 @@ class Desk:
     def __init__(self, history: History | None, model: str, *, can_chat: bool = True) -> None:
         self.engine = ScriptedEngine("Whales sing.", can_chat=can_chat)
         self.said: list[str] = []
-        talk = Talk(self.engine, Setup(model=open_store().get(model).name))  # type: ignore[arg-type]  # it meets the contract
+        talk = Talk(self.engine, Setup(model=open_store().get(model).name))
         talk.history = history
         talk.begin_anew()
         self.steering = Steering(talk, Outside(self.open, self.store, history), say=self.said.append)

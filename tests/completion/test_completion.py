@@ -7,7 +7,7 @@ import pytest
 
 from chatapp.cli.printing import Form
 from chatapp.completion.complete import Request, complete, from_file
-from chatapp.generation import Engine
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, saying, write_tokenizer
 

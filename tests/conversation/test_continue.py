@@ -81,7 +81,7 @@ def test_the_loop_goes_on_with_slash_continue(begin: Begin) -> None:
     from chatapp.commands.parse import parse
 
     engine, told = chatty(WHOLE), list[str]()
-    talk = Talk(engine, begin(options={"max_tokens": 3}).setup)  # type: ignore[arg-type]  # the stand-in
+    talk = Talk(engine, begin(options={"max_tokens": 3}).setup)
     steering = Steering(talk, Outside(None, None, None), say=told.append)  # type: ignore[arg-type]  # not asked
     heard(talk.ask("hello"))
     talk.dialogue.change(begin().setup)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from chatapp.conversation import Dialogue, Setup
-from chatapp.generation import Engine, GenerationError, Message, Options
+from chatapp.generation import GenerationError, Message, Options
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History

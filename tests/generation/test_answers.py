@@ -14,8 +14,9 @@ from tokenizers import Tokenizer as Vocabulary
 import backends
 from backends import Session
 from backends.reference import Session as ReferenceSession
-from chatapp.generation import Engine, GenerationError, Options, PromptTooLong
+from chatapp.generation import GenerationError, Options, PromptTooLong
 from chatapp.generation.decoding.generate import PREFILL
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.infill import find_gap
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store.checkpoint.convert import open_checkpoint

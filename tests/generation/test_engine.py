@@ -10,8 +10,9 @@ import pytest
 from tokenizers import Tokenizer as Vocabulary
 from tokenizers import decoders, models, pre_tokenizers
 
-from chatapp.generation import Engine, GenerationError, Message, Options, PromptTooLong
+from chatapp.generation import GenerationError, Message, Options, PromptTooLong
 from chatapp.generation.delta import percentile
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import (

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from backends import BackendError, ContextExceeded, Placement, Session
-from chatapp.generation import Engine, Options
+from chatapp.generation import Options
+from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession, Opener
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import StoreError

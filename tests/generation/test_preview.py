@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chatapp.generation import Engine, GenerationError, Message, OptionError, Options, PromptTooLong
+from chatapp.generation import GenerationError, Message, OptionError, Options, PromptTooLong
 from chatapp.generation.decoding.preview import SHOWN, Distribution, Preview
 from chatapp.generation.decoding.sampling import Sampler
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import CHATML, ScriptedSession, hashed, make_engine, text_of, write_tokenizer

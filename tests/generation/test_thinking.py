@@ -15,7 +15,8 @@ from chatapp.commands.steering import Outside, Steering
 from chatapp.conversation import Setup
 from chatapp.conversation.manner import NO_SWITCH
 from chatapp.conversation.talk import Talk
-from chatapp.generation import Delta, Engine, GenerationError, Message, Options
+from chatapp.generation import Delta, GenerationError, Message, Options
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.thinking import Channels, Parts, opening, split, switch_of
 from chatapp.history import History, exports, imported, pages
@@ -146,7 +147,7 @@ def test_what_was_thought_is_kept_with_its_length_and_time_and_exported_apart(hi
 def test_the_answer_goes_to_standard_output_and_the_thinking_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(form: Form) -> tuple[str, str]:
         engine = chatty(REPLY)
-        print_answer(engine, engine.chat([Message("user", "hi")], Options()), 1, form)  # type: ignore[arg-type]
+        print_answer(engine, engine.chat([Message("user", "hi")], Options()), 1, form)
         return tuple(capsys.readouterr())  # type: ignore[return-value]
 
     assert printed(Form()) == ("Good day to you\n", "")
@@ -162,7 +163,7 @@ def test_the_answer_goes_to_standard_output_and_the_thinking_elsewhere(capsys: p
 
 def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin: Begin) -> None:
     engine, told = chatty(REPLY, can_switch_thinking=True), list[str]()
-    talk = Talk(engine, begin().setup)  # type: ignore[arg-type]  # the stand-in
+    talk = Talk(engine, begin().setup)
     steering = Steering(talk, Outside(None, None, None), say=told.append)  # type: ignore[arg-type]  # not asked
     for line, on in (("/set nothink", False), ("/set think", True)):
         command = parse.parse(line)

@@ -13,7 +13,8 @@ from tokenizers import Tokenizer as Vocabulary
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from backends import Placement, check_call, check_parents, check_rewind
-from chatapp.generation import Delta, Engine, Usage
+from chatapp.generation import Delta, Usage
+from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 
 SPECIAL = ["<|endoftext|>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<|im_start|>", "<|im_end|>"]

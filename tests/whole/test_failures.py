@@ -9,7 +9,8 @@ from test_selection import ONNX
 import backends.openvino
 from backends import BackendError
 from chatapp.cli import list as listings
-from chatapp.generation import Engine, Options
+from chatapp.generation import Options
+from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession
 from chatapp.placement.calibration import Candidate
 from chatapp.placement.selection import Wish, add, machine, measured, open_engine

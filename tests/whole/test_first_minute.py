@@ -10,8 +10,8 @@ from textual.color import Color
 
 from chatapp.cli import main
 from chatapp.completion.complete import Request, from_model
-from chatapp.generation import Engine
 from chatapp.generation.decoding.stop import StopStrings
+from chatapp.generation.engine import Engine
 from chatapp.models.suggestion import Offer
 from chatapp.placement.selection import Wish, open_engine
 from chatapp.tui.chat.completion_page import EXAMPLE

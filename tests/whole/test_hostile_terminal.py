@@ -16,7 +16,7 @@ from chatapp.cli.printing import Form, note
 from chatapp.commands.steering import Outside, Steering
 from chatapp.conversation import Setup
 from chatapp.conversation.talk import Talk
-from chatapp.generation import Engine
+from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.workspace import open_store
 from support.checkpoints import MakeCheckpoint

@@ -8,19 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from threading import Event as Flag
 from threading import Thread
-from typing import Protocol
 
 from chatapp.evaluation import compare
+from chatapp.generation import Engine
+from chatapp.tui.opened import Opened
 
 Progress = Callable[[str, float], None]
 Warn = Callable[[str], None]
-
-
-class Opened(Protocol):
-    """A model that has been opened."""
-
-    @property
-    def engine(self) -> compare.Engine: ...
 
 
 OpenModel = Callable[[str, str | None, Progress, Warn], Opened]
@@ -70,7 +64,7 @@ class Run(Thread):
         self.events = draw(runners, question)
         self.start()
 
-    def opener(self, index: int, way: Way) -> Callable[[], compare.Engine]:
+    def opener(self, index: int, way: Way) -> Callable[[], Engine]:
         """What opens one of the models, in the thread."""
 
         def report(step: str, share: float) -> None:
