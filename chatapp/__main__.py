@@ -2,11 +2,12 @@
 
 import sys
 
-if sys.argv[1:] == ["--render-templates"]:  # a program without a Python beside it starts itself, as rendering.FLAG says
-    from chatapp.generation.text.sandbox import serve
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--render-templates"]:  # a program without a Python beside it starts itself: rendering.FLAG
+        from chatapp.generation.text.sandbox import serve
 
-    serve(sys.stdin.buffer)
-else:
-    from chatapp.cli.main import main
+        serve(sys.stdin.buffer)
+    else:
+        from chatapp.cli.main import main
 
-    sys.exit(main())
+        sys.exit(main())
