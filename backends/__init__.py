@@ -6,6 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from backends.errors import BackendError as BackendError
+from backends.errors import ContextExceeded as ContextExceeded
+
 if TYPE_CHECKING:  # numpy takes 70 ms to import, and the command line only needs the names
     import numpy as np
 
@@ -17,18 +20,6 @@ NAMES = ("onnx", "openvino", "coreml")
 
 Progress = Callable[[str, float], None]
 """Told what is being done, and what share of it is."""
-
-
-class BackendError(Exception):
-    """A backend cannot do what was asked; the message is for the user.
-
-    BackendError
-    └── ContextExceeded
-    """
-
-
-class ContextExceeded(BackendError):
-    """More tokens than the context holds."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 import json
 
+from backends.errors import UserError
 
-class StoreError(Exception):
+
+class StoreError(UserError):
     """The model store cannot do what was asked.
 
     StoreError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.cli import arguments
 from chatapp.settings import offline
+from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         from chatapp.generation import OptionError
-        from chatapp.text.errors import one_line
 
         if not (message := one_line(error)):
             raise

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from chatapp.cli.printing import Form, note, print_answer
 from chatapp.commands import commands, parse
-from chatapp.commands.parse import FENCE, SlashError
+from chatapp.commands.parse import FENCE
 from chatapp.commands.steering import Steering
 from chatapp.conversation import Turn, shell
 from chatapp.generation import Usage
-from chatapp.text.errors import InputError, one_line
+from chatapp.text.errors import InputError, UserError, one_line
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 
@@ -61,7 +61,7 @@ def loop(steering: Steering, manner: Manner, form: Form) -> int:
                 text = "\n\n".join([line if typed else parse.text_of(line), *outputs])
                 outputs.clear()
                 respond(steering, lambda text=text: steering.talk.ask(text), manner, form)  # type: ignore[misc]
-        except (SlashError, InputError) as error:
+        except UserError as error:
             note(f"Error: {error}")
         except EOFError:
             print()

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from backends.errors import UserError
 
-class ParameterError(Exception):
-    """An option or a value that there is not; the message is for the user."""
+
+class ParameterError(UserError):
+    """An option or a value that does not exist."""
 
 
 def read(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks

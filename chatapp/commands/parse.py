@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import get_args
 
+from backends.errors import UserError
 from chatapp.commands import parameters
 from chatapp.commands.commands import (
     FORMS,
@@ -39,8 +40,8 @@ FENCE = '"""'
 """Begins and ends a text of several lines."""
 
 
-class SlashError(Exception):
-    """A line that is no command; the message is for the user."""
+class SlashError(UserError):
+    """A line that is no command."""
 
 
 Parse = Callable[[str], Command]

@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from backends.errors import UserError
 from chatapp.generation.delta import Alternative, Token, Usage, percentile
 
 Form = Literal["csv", "json"]
@@ -24,7 +25,7 @@ BEYOND = 1e20
 """More than anything that is measured or counted here, seeds included."""
 
 
-class MeasurementsError(Exception):
+class MeasurementsError(UserError):
     """Measurements could not be written to a file."""
 
 

@@ -4,8 +4,10 @@ GenerationError
 └── PromptTooLong
 """
 
+from backends.errors import UserError
 
-class GenerationError(Exception):
+
+class GenerationError(UserError):
     """A reply that cannot be made; the message says why and what to do."""
 
 

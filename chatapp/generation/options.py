@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from backends.errors import UserError
 
-class OptionError(ValueError):
+
+class OptionError(UserError):
     """An option outside its range; the message names it, its value and what is allowed."""
 
 

@@ -6,9 +6,11 @@ HistoryError
   NotUnderstood           a file to import is not what we know
 """
 
+from backends.errors import UserError
 
-class HistoryError(Exception):
-    """Conversations cannot be kept or found; the message is for the user."""
+
+class HistoryError(UserError):
+    """Conversations cannot be kept or found."""
 
 
 class ConversationNotFound(HistoryError):

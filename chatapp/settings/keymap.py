@@ -36,7 +36,7 @@ class Keymap:
 
 
 class _Unusable(Exception):
-    """A key that cannot be bound; the message is for the user."""
+    """A key that cannot be bound."""
 
 
 def read(path: Path, actions: Iterable[Action]) -> Keymap:

@@ -4,12 +4,14 @@ import os
 import sys
 from typing import Any
 
+from backends.errors import UserError
+
 VARIABLE = "CHATAPP_OFFLINE"
 EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg")
 
 
-class Offline(Exception):
-    """The network was asked for, and must not be used; the message is for the user."""
+class Offline(UserError):
+    """The network was asked for, and must not be used."""
 
 
 def wanted() -> bool:

@@ -31,7 +31,7 @@ REPLACED = frozenset(
 
 
 class PresetError(InputError):
-    """A preset that cannot be used, or the file of them; the message is for the user."""
+    """A preset that cannot be used, or the file of them."""
 
 
 @dataclass(frozen=True)

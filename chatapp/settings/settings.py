@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from backends import NAMES
+from backends.errors import UserError
 from chatapp.settings import toml_files
 from chatapp.text.files import write_whole
 
@@ -23,8 +24,8 @@ OBJECTIVES = ("chat", "completion", "battery")
 """What a model's place can be best for."""
 
 
-class SettingsError(Exception):
-    """The settings cannot be read; the message is for the user."""
+class SettingsError(UserError):
+    """The settings cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ BUILT_IN = {
 
 
 class SystemPromptError(InputError):
-    """A system prompt that cannot be read or kept; the message is for the user."""
+    """A system prompt that cannot be read or kept."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+from backends.errors import UserError
 from chatapp.generation.memory import resident_memory
 
 FLAG = "--render-templates"
@@ -30,7 +31,7 @@ PACE = 2_000_000
 """Characters of a conversation for which there is a second more."""
 
 
-class RenderingError(Exception):
+class RenderingError(UserError):
     """A conversation that was not rendered; the message says what its template does instead."""
 
 

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from chatapp.text.errors import one_line
 from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.conversations import Conversations
 from chatapp.tui.chat.pane import Pane
@@ -85,7 +86,6 @@ class ChatScreen(Conversations):
     @work(thread=True, group="offer")
     def look_for_offer(self) -> None:
         """Offer, quietly, what would help; nothing that goes wrong here matters."""
-        from chatapp.text.errors import one_line
         from chatapp.tui.models import controller
 
         try:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from textual.message import Message
 from textual.screen import Screen
 
+from chatapp.text.errors import one_line
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 Result = TypeVar("Result")
@@ -44,8 +45,6 @@ class Reading(EndsOnce, Screen[Result]):
             try:
                 found = get()
             except Exception as error:  # told if its message is for the user
-                from chatapp.text.errors import one_line
-
                 if not (text := one_line(error)):
                     raise
                 self.post_message(self.Came(partial(self.tell, what, text)))
