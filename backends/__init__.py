@@ -24,11 +24,14 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a session runs, as the runtime reports it."""
+    """Where a model runs: of a session, as the runtime reports it."""
 
     backend: str
     device: str
     precision: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} {self.device} {self.precision}"
 
 
 @dataclass(frozen=True)

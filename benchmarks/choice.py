@@ -18,11 +18,12 @@ def once(folder: str, backend: str, device: str, precision: str) -> dict[str, fl
     """Seconds that each objective's prompt and answer take, loaded and warm."""
     import numpy as np
 
-    from chatapp.placement.selection import WORKLOADS, Wish, open_engine
+    from chatapp.placement.opening import open_engine
+    from chatapp.placement.selection import WORKLOADS, PlacementOptions
     from chatapp.settings import settings
     from model_store import Store
 
-    engine = open_engine(Store(settings.models()), folder, Wish(backend, device, precision))
+    engine = open_engine(Store(settings.models()), folder, PlacementOptions(backend, device, precision))
     session, random, seconds = engine.session, np.random.default_rng(0), {}
     for name in (*TIMED, *TIMED):  # the first of each warms up
         prompt, answer = WORKLOADS[name]
@@ -45,20 +46,19 @@ def again(arguments: argparse.Namespace, *candidate: str) -> dict[str, float]:
 
 def compare(arguments: argparse.Namespace, model: str) -> None:
     """Let chatapp choose, then time every candidate in turn, and print how far the choice is from the fastest."""
-    from chatapp.placement.selection import Wish, measured, ranked
+    from chatapp.placement.measuring import measure_all
+    from chatapp.placement.selection import PlacementOptions, rank
     from chatapp.settings import settings
     from model_store import Store
 
     store = Store(settings.models())
     stored = store.get(str(arguments.folder / model))
-    found, _ = measured(store, stored, Wish(), anew=True)
+    found, _ = measure_all(store, stored, PlacementOptions(), anew=True)
     arguments.model = model
-    candidates = [
-        (one.candidate.backend, one.candidate.device, one.candidate.precision) for one in ranked(found, "chat")
-    ]
+    candidates = [(one.placement.backend, one.placement.device, one.placement.precision) for one in rank(found, "chat")]
     rounds = [{way: again(arguments, *way) for way in candidates} for _ in range(arguments.rounds)]
     for name in TIMED:
-        choice = ranked(found, name)[0].candidate
+        choice = rank(found, name)[0].placement
         chosen = choice.backend, choice.device, choice.precision
         medians = {way: statistics.median(one[way][name] for one in rounds) for way in candidates}
         slower = [100 * (one[chosen][name] / min(times[name] for times in one.values()) - 1) for one in rounds]

@@ -112,11 +112,13 @@ WAYS: dict[str, Way] = {
 
 def in_turns(arguments: argparse.Namespace) -> list[dict[str, float]]:
     """Every way once in each turn, after one that is not counted; the order changes."""
-    from chatapp.placement.selection import Wish, open_engine
+    from chatapp.placement.opening import open_engine
+    from chatapp.placement.selection import PlacementOptions
     from chatapp.settings import settings
     from model_store import Store
 
-    engine = open_engine(Store(settings.models()), arguments.model, Wish("onnx", precision=arguments.precision))
+    where = PlacementOptions("onnx", precision=arguments.precision)
+    engine = open_engine(Store(settings.models()), arguments.model, where)
     names = list(WAYS)
     turns = []
     for turn in range(arguments.turns + 1):

@@ -12,7 +12,7 @@ from chatapp.text.errors import InputError
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
 
 DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
 
@@ -45,7 +45,7 @@ def talk(model: str, manner: Manner) -> int:
     from chatapp.commands.steering import Outside, Steering
     from chatapp.conversation import Setup
     from chatapp.conversation.talk import Talk
-    from chatapp.placement.measuring import measuring
+    from chatapp.placement.measuring import measure_quietly
     from chatapp.workspace import open_store
 
     engine = open_engine(model)
@@ -55,7 +55,7 @@ def talk(model: str, manner: Manner) -> int:
     history = talk.history = run.open_history() if settings.read().history else None
     talk.begin_anew()
     try:
-        outside = Outside(open_engine, open_store, history, partial(measuring, open_store(), wish=wanted()))
+        outside = Outside(open_engine, open_store, history, partial(measure_quietly, open_store(), options=wanted()))
         return plain.loop(Steering(talk, outside, say=note), plain.PLAIN, Form())
     finally:
         if history:
@@ -63,18 +63,18 @@ def talk(model: str, manner: Manner) -> int:
             history.close()
 
 
-def wanted() -> "Wish":
+def wanted() -> "PlacementOptions":
     """What the settings say about where a model runs."""
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
 
     chosen = settings.read()
-    return Wish(chosen.backend or None, objective=chosen.objective)
+    return PlacementOptions(chosen.backend or None, objective=chosen.objective)
 
 
 def open_engine(name: str) -> "Engine":
     """Open a model where the settings say, telling each step in a line."""
     from chatapp.cli.printing import note, warn
-    from chatapp.placement.selection import open_engine
+    from chatapp.placement.opening import open_engine
     from chatapp.workspace import open_store
 
     told = ""

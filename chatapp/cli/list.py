@@ -15,7 +15,7 @@ from chatapp import __version__
 from chatapp.evaluation.verify import ORIGINAL, telling
 from chatapp.generation import Options
 from chatapp.generation.published_options import published_options
-from chatapp.placement.calibration import Measured
+from chatapp.placement.record import Measurement
 from chatapp.text.printable import printable
 from chatapp.text.units import count, milliseconds, size, table
 from model_store import Store, StoredModel, StoreError, Variant
@@ -196,7 +196,7 @@ def print_devices(*, as_json: bool) -> None:
 
 
 def print_choice(
-    model: StoredModel, ranking: Sequence[Measured], every: Sequence[Measured], objective: str, *, as_json: bool
+    model: StoredModel, ranking: Sequence[Measurement], every: Sequence[Measurement], objective: str, *, as_json: bool
 ) -> None:
     """What was measured of the ways of running a model, the chosen one first, then those that were rejected."""
     rejected = [one for one in every if one.failure]
@@ -206,9 +206,9 @@ def print_choice(
     lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token] if ranking else []
     rows = [
         (
-            one.candidate.backend,
-            one.candidate.device,
-            one.candidate.precision,
+            one.placement.backend,
+            one.placement.device,
+            one.placement.precision,
             *(milliseconds(seconds) for _, seconds in one.first_token),
             *map(milliseconds, (one.p50, one.p95, one.load, one.lowering)),
             size(one.peak_memory),
@@ -222,7 +222,7 @@ def print_choice(
         print(f"{name} for {objective}, best first: time to the first token, of a decode step, to load\n")
         print(table(columns, rows))
     for one in rejected:
-        print(printable(f"\n{one.candidate} is not chosen: {one.failure}"))
+        print(printable(f"\n{one.placement} is not chosen: {one.failure}"))
 
 
 def print_versions() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backends import Placement
     from chatapp.cli.printing import Form
     from chatapp.generation import Engine
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
     from model_store import Progress, Store
 
 ENOUGH = 256
@@ -203,12 +203,13 @@ def bench(given: Namespace) -> int:
     from chatapp.cli import progress as steps
     from chatapp.evaluation import bench
     from chatapp.placement import selection
+    from chatapp.placement.opening import open_engine
 
     tokens = 0 if given.load else given.tokens
     if given.all_backends:
         rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
-        figures = bench.measure_each(given.model, selection.places(), rest)
+        figures = bench.measure_each(given.model, selection.list_devices(), rest)
     else:
         models = store()
 
@@ -216,7 +217,7 @@ def bench(given: Namespace) -> int:
             return models.lowered(models.get(given.model), place.backend, place.precision).folder
 
         with steps.json_steps() if given.steps else progress(given.model) as on_progress:
-            open_one = partial(selection.open_engine, models, given.model, wish_of(given), on_fallback=warn)
+            open_one = partial(open_engine, models, given.model, wish_of(given), on_fallback=warn)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
     return 0
@@ -225,13 +226,13 @@ def bench(given: Namespace) -> int:
 def why(given: Namespace) -> int:
     """Tell why a model runs where it does."""
     from chatapp.cli import list
-    from chatapp.placement import selection
+    from chatapp.placement import measuring, selection
 
     models, wish = store(), wish_of(given)
     model = models.get(given.model)
     with progress(model.name) as on_progress:
-        found, _ = selection.measured(models, model, wish, anew=given.again, on_progress=on_progress)
-    list.print_choice(model, selection.ranked(found, wish.objective), found, wish.objective, as_json=given.json)
+        found, _ = measuring.measure_all(models, model, wish, anew=given.again, on_progress=on_progress)
+    list.print_choice(model, selection.rank(found, wish.objective), found, wish.objective, as_json=given.json)
     return 0
 
 
@@ -248,7 +249,7 @@ def verify(given: Namespace) -> int:
     model = models.get(given.model)
     destination = reference_file.destination(given.write) if given.write else None
     with json_steps() if given.steps else progress(model.name) as on_progress:
-        way = selection.expected(models, model, wish)
+        way = selection.expect(models, model, wish)
         reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
         if destination:
             reference_file.write(reference, model, destination)
@@ -308,20 +309,20 @@ def store() -> "Store":
 
 def open_model(given: Namespace, name: str) -> "Engine":
     """Load a model where and how the arguments say, telling how far it is if that takes long."""
-    from chatapp.placement import selection
+    from chatapp.placement.opening import open_engine
 
     with progress(name) as on_progress:
-        return selection.open_engine(store(), name, wish_of(given), on_progress=on_progress, on_fallback=warn)
+        return open_engine(store(), name, wish_of(given), on_progress=on_progress, on_fallback=warn)
 
 
-def wish_of(given: Namespace) -> "Wish":
+def wish_of(given: Namespace) -> "PlacementOptions":
     """What the arguments and the settings say about where a model runs."""
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
     from chatapp.settings import settings
 
     chosen = settings.read()
     objective = given.objective or ("completion" if given.command == "complete" else chosen.objective)
-    return Wish(given.backend or chosen.backend or None, given.device, given.precision, objective)
+    return PlacementOptions(given.backend or chosen.backend or None, given.device, given.precision, objective)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import TextIO
 
 import backends
 from chatapp.cli.progress import json_steps, note_waiting, tell, waiting
-from chatapp.placement import selection
-from chatapp.placement.selection import Wish
+from chatapp.placement import measuring, selection
+from chatapp.placement.selection import PlacementOptions
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
@@ -38,7 +38,7 @@ class Manner:
     as_json: bool = False
 
 
-def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps) -> None:
+def pull_model(store: Store, name: str, wish: PlacementOptions, manner: Manner, steps: Steps) -> None:
     """Plan, fetch, lower and time a model, so that it is ready to run; `steps` shows the latter two."""
     offline.require_network("pull")
     as_json = manner.as_json
@@ -74,19 +74,19 @@ def pull_model(store: Store, name: str, wish: Wish, manner: Manner, steps: Steps
         print(printable(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}"))
 
 
-def prepare(store: Store, name: str, wish: Wish, on_progress: Progress | None) -> str:
+def prepare(store: Store, name: str, wish: PlacementOptions, on_progress: Progress | None) -> str:
     """Lower the model for where it will run, after timing it if the user has not decided that; the place."""
     model = store.get(name)
     if wish.backend:
-        chosen = selection.wished(store, model, wish, wish.backend)
+        chosen = selection.choose_on_backend(store, model, wish, wish.backend)
         store.lowered(model, chosen.backend, chosen.precision, on_progress)
         return str(chosen)
-    found, _ = selection.measured(store, model, wish, on_progress=on_progress)
-    ranking = selection.ranked(found, wish.objective)
+    found, _ = measuring.measure_all(store, model, wish, on_progress=on_progress)
+    ranking = selection.rank(found, wish.objective)
     if not ranking:
-        failed = selection.failures(found)
+        failed = selection.explain_failures(found)
         raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
-    return str(ranking[0].candidate)
+    return str(ranking[0].placement)
 
 
 def described(plan: Plan) -> str:

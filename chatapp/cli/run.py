@@ -15,7 +15,7 @@ from chatapp.text.errors import InputError
 if TYPE_CHECKING:
     from chatapp.generation import Engine
     from chatapp.history import History
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
 
 
 Open = Callable[[str], "Engine"]
@@ -68,7 +68,14 @@ def fitting(engine: "Engine", model: str, system: str) -> str:
 
 
 def run(
-    talk: Talk, open_model: Open, prompt: str | None, *, wish: "Wish", past: Past | None, keeping: bool, form: Form
+    talk: Talk,
+    open_model: Open,
+    prompt: str | None,
+    *,
+    wish: "PlacementOptions",
+    past: Past | None,
+    keeping: bool,
+    form: Form,
 ) -> int:
     """Answer one prompt, or talk line by line, where that was left; return the exit code.
 
@@ -94,15 +101,15 @@ def run(
             history.close()
 
 
-def _loop(talk: Talk, open_model: Open, wish: "Wish", past: Past | None, form: Form) -> int:
+def _loop(talk: Talk, open_model: Open, wish: "PlacementOptions", past: Past | None, form: Form) -> int:
     from chatapp.cli import repl
     from chatapp.commands.steering import Outside, Steering
-    from chatapp.placement.measuring import measuring
+    from chatapp.placement.measuring import measure_quietly
     from chatapp.workspace import open_store
 
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
-    outside = Outside(open_model, open_store, talk.history, partial(measuring, open_store(), wish=wish))
+    outside = Outside(open_model, open_store, talk.history, partial(measure_quietly, open_store(), options=wish))
     return repl.loop(Steering(talk, outside, say=note), repl.RUN, form)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import backends
-from chatapp.placement import selection
-from chatapp.placement.calibration import Measured
+from chatapp.placement import record, selection
+from chatapp.placement.record import Measurement
 from model_store import Store, StoredModel, StoreError, Variant, fit
 from model_store.bandwidth import REACHED, speed
 from model_store.hub import pulled
@@ -104,7 +104,7 @@ def machine(store: Store) -> Machine:
         disk_free=shutil.disk_usage(existing(store.root)).free,
         bandwidth=known.bandwidth,
         backends=sum(bool(backends.get(name).devices()) for name in backends.NAMES),
-        versions=selection.machine(),
+        versions=record.conditions(),
         share=known.share,
     )
 
@@ -144,10 +144,10 @@ def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -
         return Row(name, "broken", "base", name, note=str(error))
     entry = catalog().get(name)
     ways = judged(f"{root}/{name}", model, this)
-    best = next(iter(selection.ranked(ways, objective)), None)
+    best = next(iter(selection.rank(ways, objective)), None)
     variant, device = chosen(model, best)
     verdict = variant.verdicts.get(device) if variant else None
-    precision = best.candidate.precision if best else variant.precision if variant else model.precision
+    precision = best.placement.precision if best else variant.precision if variant else model.precision
     memory = best.peak_memory if best and best.peak_memory else memory_about(model.family, model.parameters, precision)
     fits, problem = fitting(this, memory, disk=0)
     return Row(
@@ -163,7 +163,7 @@ def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -
         problem=problem,
         tokens_per_second=1 / best.p50 if best and best.p50 else speed_about(this, model.parameters, precision),
         measured=bool(best and best.p50),
-        place=f"{variant.backend} · {device}" if variant else f"{best.candidate.backend} · {device}" if best else "",
+        place=f"{variant.backend} · {device}" if variant else f"{best.placement.backend} · {device}" if best else "",
         badge="unverified" if verdict is None else "verified" if verdict["passed"] else "failed",
         against=str(verdict.get("reference", "")) if verdict else "",
         licence=str(facts.get("licence") or (entry.licence if entry else "")),
@@ -171,19 +171,19 @@ def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -
     )
 
 
-def judged(folder: Path | str, model: StoredModel, this: Machine) -> list[Measured]:
+def judged(folder: Path | str, model: StoredModel, this: Machine) -> list[Measurement]:
     """What was measured on this machine, but for what failed verification since."""
-    found = selection.recorded(f"{folder}/calibration.json", this.versions)
+    found = record.read(folder, this.versions)
     wrong = {
         (one.backend, one.precision, device) for one in model.variants for device in one.verdicts if one.failed(device)
     }
-    return [one for one in found if (one.candidate.backend, one.candidate.precision, one.candidate.device) not in wrong]
+    return [one for one in found if (one.placement.backend, one.placement.precision, one.placement.device) not in wrong]
 
 
-def chosen(model: StoredModel, best: Measured | None) -> tuple[Variant | None, str]:
+def chosen(model: StoredModel, best: Measurement | None) -> tuple[Variant | None, str]:
     """The variant that runs, as far as that is known, and its device."""
     if best:
-        way = best.candidate
+        way = best.placement
         same = (one for one in model.variants if (one.backend, one.precision) == (way.backend, way.precision))
         return next(same, None), way.device
     of_choice = sorted(model.variants, key=lambda one: (one.precision != model.precision, not one.verdicts))

@@ -8,7 +8,7 @@ from typing import Any
 from chatapp.evaluation.verify import telling
 from chatapp.models.catalogue import Machine, Row, judged
 from chatapp.placement import selection
-from chatapp.placement.calibration import Measured
+from chatapp.placement.record import Measurement
 from model_store import Store, StoreError, Variant
 from model_store.hub import pulled
 from model_store.hub.card import introduction
@@ -24,7 +24,7 @@ class Details:
 
     facts: tuple[tuple[str, str], ...]
     """Each with its name."""
-    ways: tuple[Measured, ...] = ()
+    ways: tuple[Measurement, ...] = ()
     """How it can run here, the best first, then what was rejected."""
     card: str = ""
     """How its publisher introduces it."""
@@ -40,7 +40,7 @@ def details(store: Store, row: Row, this: Machine, objective: str = "chat") -> D
         return Details((*told(row), ("problem", str(error))))
     facts = pulled.source(model.folder) if row.name != "builtin" else {}
     found = judged(store.folder(row.name), model, this)
-    ranking = selection.ranked(found, objective)
+    ranking = selection.rank(found, objective)
     own: Sequence[tuple[str, str]] = [
         ("family", f"{model.family}, {model.context_length:,} tokens of context"),
         ("precision", f"{model.precision}: {model.precision_reason}"),

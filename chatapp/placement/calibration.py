@@ -1,4 +1,4 @@
-"""Time and verify one way of running a model, in a process of its own: what crashes or hangs does so there."""
+"""Time and verify one placement of a model, in a process of its own: what crashes or hangs does so there."""
 
 import contextlib
 import json
@@ -11,10 +11,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from backends import Placement
+from chatapp.placement.record import Measurement, read_measurement
 from chatapp.settings import offline
 from chatapp.text.child import apart
 from model_store import Progress, Store, StoredModel, Variant
@@ -32,41 +34,6 @@ COMMAND = (sys.executable, "-P", "-m", "chatapp.placement.calibration")
 """Without the folder where the user is: what lies there is not ours to import."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One way of running a model."""
-
-    backend: str
-    device: str
-    precision: str
-
-    def __str__(self) -> str:
-        return f"{self.backend} {self.device} {self.precision}"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one way of running a model takes; durations in seconds, memory in bytes."""
-
-    candidate: Candidate
-    failure: str | None = None
-    """Why it must not be chosen; the figures are then incomplete."""
-    verdict: str = ""
-    """What the comparison of its logits with the reference found."""
-    lowering: float = 0.0
-    load: float = 0.0
-    first_token: tuple[tuple[int, float], ...] = ()
-    """For each prompt length in tokens, the time to the logits of the first token."""
-    p50: float = 0.0
-    p95: float = 0.0
-    """Of a decode step."""
-    prefill_work: float = 0.0
-    """Processor seconds, all cores together, of a token of a prompt."""
-    step_work: float = 0.0
-    """Processor seconds of a decode step."""
-    peak_memory: int = 0
-
-
 class Stopped(Exception):
     """A calibration was given up, because somebody waits for an answer."""
 
@@ -74,21 +41,21 @@ class Stopped(Exception):
 def calibrate(
     store: Store,
     model: str,
-    candidate: Candidate,
+    placement: Placement,
     *,
     reference: Path | None = None,
     on_progress: Progress | None = None,
     command: Sequence[str] = COMMAND,
     patience: float = PATIENCE,
     stop: threading.Event | None = None,
-) -> Measured:
-    """Measure and verify a candidate in a child process; whatever goes wrong there is the result's `failure`.
+) -> Measurement:
+    """Measure and verify a placement in a child process; whatever goes wrong there is the result's `failure`.
 
-    What its logits are compared with is kept in the file `reference`, for the next candidate. Once `stop` is set,
+    What its logits are compared with is kept in the file `reference`, for the next placement. Once `stop` is set,
     the process is ended, and Stopped raised; a calibration that can be stopped gives way to all other processes.
     """
     roots = [str(root) for root in store.roots]
-    request: dict[str, object] = {"roots": roots, "model": model, "candidate": asdict(candidate)}
+    request: dict[str, object] = {"roots": roots, "model": model, "placement": asdict(placement)}
     request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
 
     def next_line(lines: "queue.Queue[str | None]") -> str | None:
@@ -99,7 +66,7 @@ def calibrate(
                 return lines.get(timeout=min(TICK, patience))
         raise queue.Empty
 
-    def answer() -> Measured:
+    def answer() -> Measurement:
         with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
             assert process.stdin
             with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
@@ -110,22 +77,22 @@ def calibrate(
                 try:
                     line = next_line(lines)
                 except queue.Empty:
-                    return Measured(candidate, failure=f"it gave no sign of life for {patience:.0f} seconds")
+                    return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
                 if line is None:
-                    return Measured(candidate, failure=ending(process.wait(), complaints))
+                    return Measurement(placement, failure=ending(process.wait(), complaints))
                 message = json.loads(line)
                 if "measured" in message:
-                    return read_measured(message["measured"])
+                    return read_measurement(message["measured"])
                 if "failure" in message:
-                    return Measured(candidate, failure=message["failure"])
+                    return Measurement(placement, failure=message["failure"])
                 if on_progress:
-                    on_progress(f"trying {candidate}: {message['step']}", message["share"])
+                    on_progress(f"trying {placement}: {message['step']}", message["share"])
 
     found = answer()
     if found.lowering and not found.failure:  # the memory that this took must not count as the model's
         lowering, found = found.lowering, answer()
         if found.lowering and not found.failure:
-            return Measured(candidate, failure="another process lowers the model over and over", lowering=lowering)
+            return Measurement(placement, failure="another process lowers the model over and over", lowering=lowering)
         found = replace(found, lowering=lowering)
     return found
 
@@ -176,48 +143,35 @@ def ending(code: int, complaints: IO[str]) -> str:
     return f"it ended with exit code {code}" + (f": {last}" if last else "")
 
 
-def read_measured(facts: dict[str, Any]) -> Measured:  # Any: parsed JSON
-    """What `asdict` made of a result; raises KeyError or TypeError when it is something else."""
-    pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
-    found = Measured(**{**facts, "candidate": Candidate(**facts["candidate"]), "first_token": pairs})
-    for field in fields(Measured):
-        kind = (int, float) if isinstance(field.default, int | float) else type(field.default)
-        if field.name not in ("candidate", "failure") and not isinstance(getattr(found, field.name), kind):
-            raise TypeError(f"its {field.name}")
-    if not isinstance(found.failure, str | None) or not all(
-        isinstance(x, str) for x in asdict(found.candidate).values()
-    ):
-        raise TypeError("its failure, or its candidate")
-    return found
-
-
 # In the child process
 
 
-def measure(store: Store, name: str, candidate: Candidate, reference: Path | None, on_progress: Progress) -> Measured:
+def measure(
+    store: Store, name: str, placement: Placement, reference: Path | None, on_progress: Progress
+) -> Measurement:
     """Lower, if that has not been done, or else load, time and verify, in this process."""
     import backends
     from chatapp.evaluation.timing import CONTEXT, ENOUGH, time_decode, time_prefill
     from chatapp.generation.memory import peak_memory
 
-    model, backend = store.get(name), backends.get(candidate.backend)
-    variant = store.lowered(model, candidate.backend, candidate.precision, on_progress)
+    model, backend = store.get(name), backends.get(placement.backend)
+    variant = store.lowered(model, placement.backend, placement.precision, on_progress)
     if variant.seconds:
-        return Measured(candidate, lowering=variant.seconds)
-    backends.prepare(candidate.backend, variant.folder, device=candidate.device, on_progress=on_progress)
+        return Measurement(placement, lowering=variant.seconds)
+    backends.prepare(placement.backend, variant.folder, device=placement.device, on_progress=on_progress)
     on_progress("loading", 0.0)
     start = time.perf_counter()
-    session = backend.load(variant.folder, device=candidate.device)
-    found = Measured(candidate, load=time.perf_counter() - start)
+    session = backend.load(variant.folder, device=placement.device)
+    found = Measurement(placement, load=time.perf_counter() - start)
     on_progress("timing", 0.0)
     lengths = sorted({min(length, session.context_length // 2) for length in PROMPTS})
     first_token, work = [], 0.0
-    for place, length in enumerate(lengths, 1):
+    for number, length in enumerate(lengths, 1):
         begun = time.process_time()
         prefill = time_prefill(session, length, enough=ENOUGH)
         work = (time.process_time() - begun) / prefill.reads / length
         first_token.append((length, prefill.time_to_first_token))
-        on_progress("timing", place / (len(lengths) + 1))
+        on_progress("timing", number / (len(lengths) + 1))
     begun = time.process_time()
     decode = time_decode(session, 1, STEPS, enough=ENOUGH)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
@@ -233,7 +187,7 @@ def measure(store: Store, name: str, candidate: Candidate, reference: Path | Non
     del session  # before another is loaded for the comparison
     if model.export:
         return replace(found, verdict="nothing to compare with")
-    passed = check(store, model, variant, candidate.device, reference, on_progress)
+    passed = check(store, model, variant, placement.device, reference, on_progress)
     return replace(found, verdict="passed" if passed else "failed")
 
 
@@ -280,7 +234,7 @@ def main() -> None:
         found = measure(
             Store(roots[0], more=roots[1:]),
             request["model"],
-            Candidate(**request["candidate"]),
+            Placement(**request["placement"]),
             Path(request["reference"]) if request["reference"] else None,
             lambda step, share: tell({"step": step, "share": share}),
         )

@@ -1,22 +1,95 @@
-"""Time and verify what nobody has tried yet of a model's backends, while nobody waits for an answer."""
+"""Time and verify the placements of a model that nobody has tried yet, while somebody waits for it or nobody does."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
-from backends import BackendError
-from chatapp.placement.calibration import Measured, Stopped, calibrate
-from chatapp.placement.selection import Wish, measured, ranked, unmeasured
-from model_store import Store, StoredModel, StoreError, fit
+from backends import BackendError, Placement
+from chatapp.placement import record
+from chatapp.placement.calibration import Stopped, calibrate
+from chatapp.placement.record import Measurement
+from chatapp.placement.selection import (
+    PlacementOptions,
+    find_rejection,
+    list_placements,
+    list_precisions,
+    list_suitable,
+    rank,
+    rank_runnable,
+)
+from model_store import Progress, Store, StoredModel, StoreError, fit
 from model_store.bandwidth import speed
 
+Calibrate = Callable[..., Measurement]
 QUIET = 5.0
 """Seconds without an answer after which nobody is taken to wait for one."""
 
 
+def measure_all(
+    store: Store,
+    model: StoredModel,
+    options: PlacementOptions,
+    *,
+    anew: bool = False,
+    on_progress: Progress | None = None,
+    calibrate: Calibrate = calibrate,
+) -> tuple[list[Measurement], float]:
+    """The measurements of the placements that the options leave, and the seconds that lowering took just now.
+
+    What was not measured with these versions on this machine is measured now, and recorded one by one.
+    """
+    list_suitable(model, model.precision, options.device)  # raises before anything is measured in vain
+    if anew:
+        record.forget(store, model)
+    known = record.read(store.folder(model.name))
+    lowering = 0.0
+    fresh: list[Measurement] = []
+    judged: list[Measurement] = []
+    # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
+    for precision in list_precisions(model, options):
+        placements = list_placements(precision)
+        every = [one for one in known if one.placement in placements]
+        with TemporaryDirectory() as folder:
+            reference = Path(folder) / "reference.npz"
+            for number, placement in enumerate(placements, 1):
+                if placement not in {one.placement for one in every}:
+                    report = number_stage(on_progress, number, len(placements))
+                    fresh.append(calibrate(store, model.name, placement, reference=reference, on_progress=report))
+                    every.append(fresh[-1])
+                    lowering += fresh[-1].lowering
+                    if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends
+                        record.add(store, model, fresh)
+        found = [one for one in every if options.device in (None, one.placement.device)]
+        if options.precision:  # who names a precision gets it, right or wrong
+            return found, lowering
+        judged = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
+        if any(not one.failure for one in judged):
+            break
+    return judged, lowering
+
+
+def number_stage(on_progress: Progress | None, number: int, count: int) -> Progress | None:
+    """Progress through one of several placements."""
+    if not on_progress:
+        return None
+    return lambda step, share: on_progress(f"finding the fastest backend ({number} of {count}): {step}", share)
+
+
+def list_unmeasured(store: Store, model: StoredModel, options: PlacementOptions) -> list[Placement]:
+    """The placements, at the precision that would be chosen, that were neither timed nor verified yet."""
+    if options.backend:
+        return []
+    done = {one.placement for one in record.read(store.folder(model.name))}
+    precision = rank_runnable(store, model, options)[0].precision
+    return [one for one in list_suitable(model, precision) if one not in done]
+
+
 class Measuring(Thread):
-    """Measures a model's backends once all is quiet, in processes that give way to others, until `stopping` is set.
+    """Measures a model's placements once all is quiet, in processes that give way to others, until `stopping` is set.
 
     What has been measured by then is kept. At its end `on_end` is told the ranking, the best first, if it got there.
     """
@@ -25,13 +98,13 @@ class Measuring(Thread):
         self,
         store: Store,
         name: str,
-        wish: Wish,
+        options: PlacementOptions,
         *,
         after: float = QUIET,
-        on_end: Callable[[list[Measured]], object] = lambda ranking: None,
+        on_end: Callable[[list[Measurement]], object] = lambda ranking: None,
     ) -> None:
         super().__init__(name="measuring", daemon=True)
-        self.store, self.model, self.wish, self.after, self.on_end = store, name, wish, after, on_end
+        self.store, self.model, self.options, self.after, self.on_end = store, name, options, after, on_end
         self.stopping = Event()
 
     def run(self) -> None:
@@ -39,12 +112,13 @@ class Measuring(Thread):
             return
         with suppress(Stopped, BackendError, StoreError, OSError):  # nobody waits for it: whoever asks `why` is told
             model = self.store.get(self.model)
-            if self.wish.backend or not room_for_another(model):
+            if self.options.backend or not room_for_another(model):
                 return
             speed(self.store.root, again=True)
-            if unmeasured(self.store, model, self.wish):
-                found, _ = measured(self.store, model, self.wish, calibrate=partial(calibrate, stop=self.stopping))
-                self.on_end(ranked(found, self.wish.objective))
+            if list_unmeasured(self.store, model, self.options):
+                stoppable = partial(calibrate, stop=self.stopping)
+                found, _ = measure_all(self.store, model, self.options, calibrate=stoppable)
+                self.on_end(rank(found, self.options.objective))
 
 
 def room_for_another(model: StoredModel) -> bool:
@@ -53,9 +127,9 @@ def room_for_another(model: StoredModel) -> bool:
 
 
 @contextmanager
-def measuring(store: Store, name: str, wish: Wish) -> Iterator[None]:
-    """Inside, a model's backends are measured once it has been quiet."""
-    thread = Measuring(store, name, wish)
+def measure_quietly(store: Store, name: str, options: PlacementOptions) -> Iterator[None]:
+    """Measure a model's placements inside, once it has been quiet."""
+    thread = Measuring(store, name, options)
     thread.daemon = False  # leaving waits until its process is gone; the next answer, or Ctrl+C, does not
     thread.start()
     try:

@@ -12,8 +12,8 @@ from chatapp.tui.engines import Choice, Open
 
 if TYPE_CHECKING:
     from chatapp.history import History
-    from chatapp.placement.calibration import Measured
     from chatapp.placement.measuring import Measuring
+    from chatapp.placement.record import Measurement
     from model_store import Store
 
 
@@ -33,7 +33,7 @@ class Start:
     """Keeps a theme for the next start; raises SettingsError."""
     memory: Callable[[], int]
     """Bytes that this process has taken at most."""
-    measure: Callable[[Choice, Callable[[list[Measured]], object]], Measuring] | None = None
+    measure: Callable[[Choice, Callable[[list[Measurement]], object]], Measuring] | None = None
     """What measures a model's backends while nobody waits, and tells the ranking; None: nothing does."""
     manner: Manner = Manner()
     """How answers in new conversations are to be."""

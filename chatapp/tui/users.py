@@ -14,8 +14,8 @@ from chatapp.tui.start import Start
 
 if TYPE_CHECKING:
     from chatapp.history import History
-    from chatapp.placement.calibration import Measured
     from chatapp.placement.measuring import Measuring
+    from chatapp.placement.record import Measurement
     from model_store import Store
 
 PATIENCE = 0.5
@@ -48,11 +48,12 @@ def from_store(choice: Choice) -> Open:
 
     def open_model(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
         start = time.perf_counter()
-        from chatapp.placement.selection import Wish, open_engine
+        from chatapp.placement.opening import open_engine
+        from chatapp.placement.selection import PlacementOptions
 
         store = open_store()
         chosen = settings.read()
-        wish = Wish(choice.backend or chosen.backend or None, objective=chosen.objective)
+        wish = PlacementOptions(choice.backend or chosen.backend or None, objective=chosen.objective)
         engine = open_engine(store, choice.model, wish, on_progress=on_progress, on_fallback=warn)
         stored = store.get(choice.model)
         return Opened(engine, stored.name, stored.parameters, time.perf_counter() - start)
@@ -60,13 +61,13 @@ def from_store(choice: Choice) -> Open:
     return open_model
 
 
-def measure(choice: Choice, on_end: Callable[[list[Measured]], object]) -> Measuring:
+def measure(choice: Choice, on_end: Callable[[list[Measurement]], object]) -> Measuring:
     """What measures the backends of a model of the user's store, once all is quiet."""
     from chatapp.placement.measuring import Measuring
-    from chatapp.placement.selection import Wish
+    from chatapp.placement.selection import PlacementOptions
 
     chosen = settings.read()
-    wish = Wish(choice.backend or chosen.backend or None, objective=chosen.objective)
+    wish = PlacementOptions(choice.backend or chosen.backend or None, objective=chosen.objective)
     return Measuring(open_store(), choice.model, wish, on_end=on_end)
 
 

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from chatapp.completion.complete import LONG_MATCH, SURE
 from chatapp.generation import Options
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 
 Completer = Callable[[str, str], tuple[str, float]]
@@ -139,7 +140,7 @@ class Product:
     """Completes as `chatapp complete` does, at the precision it chooses; confidence is the mean probability."""
 
     def __init__(self, folder: Path, store: Path) -> None:
-        self.engine = open_engine(Store(store), str(folder), Wish("onnx"))
+        self.engine = open_engine(Store(store), str(folder), PlacementOptions("onnx"))
 
     def __call__(self, prefix: str, suffix: str) -> tuple[str, float]:
         """Completes the line greedily."""

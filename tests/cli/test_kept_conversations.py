@@ -18,7 +18,8 @@ from chatapp.conversation import Dialogue, Setup
 from chatapp.generation import Delta, Message, Options
 from chatapp.generation.engine import Engine
 from chatapp.history import History
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from chatapp.settings import settings
 from model_store import Store
 from support.checkpoints import ENDLESS, ROOT, MakeCheckpoint, Run
@@ -179,7 +180,7 @@ def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_
     checkpoint: MakeCheckpoint, database: Path
 ) -> None:
     tiny = str(checkpoint(chats=True, max_position_embeddings=32768))
-    engine = open_engine(Store(settings.models()), tiny, Wish("onnx"))
+    engine = open_engine(Store(settings.models()), tiny, PlacementOptions("onnx"))
     warnings: list[str] = []
     with History(database) as history:
         setup = Setup(tiny, {"max_tokens": 3})
@@ -218,7 +219,7 @@ class Breaking(Engine):
 
 @pytest.mark.usefixtures("one_by_one")
 def test_when_the_model_fails_its_partial_answer_stays(tiny: str, database: Path) -> None:
-    whole = open_engine(Store(settings.models()), tiny, Wish("onnx"))
+    whole = open_engine(Store(settings.models()), tiny, PlacementOptions("onnx"))
     breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template)
     with History(database) as history:
         setup = Setup(tiny, {"max_tokens": 9, "logit_bias": {0: -math.inf}})

@@ -18,7 +18,9 @@ from chatapp.evaluation.verify.errors import VerifyError
 from chatapp.evaluation.verify.reference import from_numpy
 from chatapp.evaluation.verify.reference_file import from_file, write
 from chatapp.evaluation.verify.verdict import verify
-from chatapp.placement.selection import Wish, expected, measured, open_engine, wished
+from chatapp.placement.measuring import measure_all
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions, choose_on_backend, expect
 from model_store import Store, StoredModel, StoreError
 from support.checkpoints import MakeCheckpoint, Run
 
@@ -234,7 +236,7 @@ def fail(store: Store, model: StoredModel, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setattr(backends, "NAMES", ("onnx",))
 
     def do(precision: str) -> None:
-        measured(store, model, Wish(precision=precision))
+        measure_all(store, model, PlacementOptions(precision=precision))
         variant = store.lowered(model, "onnx", precision)
         store.keep_verdict(variant, "cpu", {"passed": False, "failures": ["decode: far off"]})
 
@@ -246,11 +248,11 @@ def test_what_failed_is_not_chosen_and_the_user_is_told(
 ) -> None:
     fail("int8")
     told: list[str] = []
-    for wish in Wish("onnx"), Wish():
+    for wish in PlacementOptions("onnx"), PlacementOptions():
         engine = open_engine(store, "tiny", wish, on_fallback=told.append)
         assert engine.placement.precision == "int8-128"
     fail("int8-128")
-    assert open_engine(store, "tiny", Wish("onnx"), on_fallback=told.append).placement.precision == "f32"
+    assert open_engine(store, "tiny", PlacementOptions("onnx"), on_fallback=told.append).placement.precision == "f32"
     other, last = (
         f"tiny fails at int8 here and runs at {name} (see: chatapp show tiny)" for name in ("int8-128", "f32")
     )
@@ -259,7 +261,7 @@ def test_what_failed_is_not_chosen_and_the_user_is_told(
 
 def test_who_names_the_precision_gets_it(store: Store, model: StoredModel, fail: Callable[[str], None]) -> None:
     fail("int8")
-    for wish in Wish("onnx", precision="int8"), Wish(precision="int8"):
+    for wish in PlacementOptions("onnx", precision="int8"), PlacementOptions(precision="int8"):
         assert open_engine(store, "tiny", wish).placement.precision == "int8"
 
 
@@ -269,23 +271,23 @@ def test_where_everything_failed_nothing_is_chosen(
     for precision in "int8", "int8-128", "f32":
         fail(precision)
     with pytest.raises(BackendError, match="failed verification on onnx cpu at int8, int8-128, f32; chatapp show tiny"):
-        wished(store, model, Wish(), "onnx")
+        choose_on_backend(store, model, PlacementOptions(), "onnx")
     with pytest.raises(BackendError, match="it failed verification: decode: far off"):
-        open_engine(store, "tiny", Wish())
+        open_engine(store, "tiny", PlacementOptions())
 
 
 def test_another_device_is_another_verdict(store: Store, model: StoredModel) -> None:
     store.keep_verdict(store.lowered(model, "onnx", "int8"), "npu", {"passed": False, "failures": []})
-    assert wished(store, model, Wish(), "onnx").precision == "int8"
+    assert choose_on_backend(store, model, PlacementOptions(), "onnx").precision == "int8"
 
 
 def test_what_will_run_is_what_is_verified(store: Store, model: StoredModel, fail: Callable[[str], None]) -> None:
     fail("int8")
-    assert str(expected(store, model, Wish())) == "onnx cpu int8"  # once more: it may be right by now
-    assert str(expected(store, model, Wish(precision="int4"))) == "onnx cpu int4"
-    assert str(expected(store, model, Wish("onnx", "cpu"))) == "onnx cpu int8"
+    assert str(expect(store, model, PlacementOptions())) == "onnx cpu int8"  # once more: it may be right by now
+    assert str(expect(store, model, PlacementOptions(precision="int4"))) == "onnx cpu int4"
+    assert str(expect(store, model, PlacementOptions("onnx", "cpu"))) == "onnx cpu int8"
     with pytest.raises(BackendError, match="no backend has a device 'tpu'"):
-        expected(store, model, Wish(device="tpu"))
+        expect(store, model, PlacementOptions(device="tpu"))
 
 
 def test_lowering_anew_forgets_the_verdict(store: Store, model: StoredModel, fail: Callable[[str], None]) -> None:

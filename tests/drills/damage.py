@@ -31,7 +31,7 @@ from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History
 from chatapp.models import suggestion
 from chatapp.models.jobs.jobs import waiting
-from chatapp.placement.selection import first_uses, recorded
+from chatapp.placement import record
 from chatapp.settings import keymap, settings
 from chatapp.text.errors import one_line
 from chatapp.workspace import open_store
@@ -297,7 +297,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     store = open_store()
     main(["import", str(model), "--name", "mine"])
     made = store.root / "mine"
-    measured = {"machine": {}, "measured": [{"candidate": {"backend": "onnx", "device": "cpu", "precision": "int8"},
+    measured = {"machine": {}, "measured": [{"placement": {"backend": "onnx", "device": "cpu", "precision": "int8"},
                 "first_token": [[8, 0.1]], "p50": 0.1}]}  # fmt: skip
     pulled = {"repository": "org/x", "commit": "0" * 40, "files": {"config.json": {"size": 3, "digest": "a" * 64}}}
     manifest = (made / "model.json").read_bytes()
@@ -321,13 +321,13 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     yield (
         "calibration.json",
         json.dumps(measured).encode(),
-        own(calibration, lambda: str(recorded(calibration, {})) and None),
+        own(calibration, lambda: str(record.read(made, {})) and None),
     )
-    use = json.dumps({"candidate": measured["measured"][0]["candidate"], "times": 1})  # type: ignore[index]
+    use = json.dumps({"placement": measured["measured"][0]["placement"], "times": 1})  # type: ignore[index]
     yield (
         "first_use.json",
         use.encode(),
-        own(made / "first_use.json", lambda: str(first_uses(made / "first_use.json")) and None),
+        own(made / "first_use.json", lambda: str(record.read_first_use(made)) and None),
     )
     yield "jobs.json", b'{"pulls": ["a"]}', own(home / "jobs.json", lambda: str(waiting(home / "jobs.json")) and None)
     yield (

@@ -20,7 +20,8 @@ from chatapp.evaluation.compare import (
     one_after_another,
 )
 from chatapp.generation import Delta, Options
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from chatapp.workspace import open_store
 from model_store import StoreError
 from support.checkpoints import HERE
@@ -193,7 +194,9 @@ def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
 
     def on(backend: str) -> Runner:
         return Runner(
-            f"builtin on {backend}", "builtin", lambda: open_engine(store, "builtin", Wish(backend, precision="f32"))
+            f"builtin on {backend}",
+            "builtin",
+            lambda: open_engine(store, "builtin", PlacementOptions(backend, precision="f32")),
         )
 
     question = Question("def fibonacci(n):", max_tokens=24)

@@ -8,7 +8,8 @@ import pytest
 
 from chatapp.generation import GenerationError, Options
 from chatapp.generation.published_options import published_options
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 from support.checkpoints import MakeCheckpoint, Run
 
@@ -47,7 +48,7 @@ def test_a_wrong_value_is_refused_by_file_and_name(tmp_path: Path) -> None:
 
 def test_an_engine_starts_from_them(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     folder = publish(checkpoint(), do_sample=True, temperature=0.5, top_k=7)
-    assert open_engine(Store(tmp_path / "store"), str(folder), Wish("onnx")).defaults == Options(
+    assert open_engine(Store(tmp_path / "store"), str(folder), PlacementOptions("onnx")).defaults == Options(
         temperature=0.5, top_k=7
     )
 

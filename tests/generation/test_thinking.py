@@ -20,7 +20,8 @@ from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.thinking import Channels, Parts, opening, split, switch_of
 from chatapp.history import History, exports, imported, pages
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from chatapp.text.errors import InputError
 from chatapp.tui.chat.message import Answer
 from model_store import Store
@@ -96,7 +97,7 @@ def thinker(checkpoint: MakeCheckpoint, tmp_path: Path) -> Iterator[Engine]:
     config = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": ALWAYS}))
-    yield open_engine(Store(tmp_path / "store"), str(folder), Wish("onnx"))
+    yield open_engine(Store(tmp_path / "store"), str(folder), PlacementOptions("onnx"))
 
 
 def test_a_reply_whose_prompt_opens_the_thinking_says_so_itself(thinker: Engine) -> None:

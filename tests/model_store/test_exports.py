@@ -15,8 +15,8 @@ import backends
 from backends import BackendError, Session
 from backends.openvino.prebuilt import PrebuiltSession
 from backends.prebuilt import Prebuilt, write
-from chatapp.placement import selection
-from chatapp.placement.selection import Wish
+from chatapp.placement import measuring, selection
+from chatapp.placement.selection import PlacementOptions
 from model_store import Store, StoreError, UnsupportedCheckpoint
 from model_store.checkpoint.convert import open_checkpoint
 from model_store.local import imports
@@ -124,11 +124,11 @@ def test_of_the_ways_to_run_an_export_only_its_own_is_left(
 def test_what_is_expected_of_an_export_is_its_own_backend(
     export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "usual_order", lambda: ["openvino", "onnx"])
+    monkeypatch.setattr(selection, "order_backends", lambda: ["openvino", "onnx"])
     store = Store(tmp_path / "store")
     model = store.get(str(export))
-    assert str(selection.expected(store, model, Wish())) == "onnx cpu exported"
-    assert {way.backend for way in selection.unmeasured(store, model, Wish())} == {"onnx"}
+    assert str(selection.expect(store, model, PlacementOptions())) == "onnx cpu exported"
+    assert {way.backend for way in measuring.list_unmeasured(store, model, PlacementOptions())} == {"onnx"}
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)

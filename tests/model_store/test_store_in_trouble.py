@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from backends import Placement
 from chatapp.cli.main import main
-from chatapp.placement import selection
-from chatapp.placement.calibration import Candidate, Measured, check
-from chatapp.placement.selection import Wish
+from chatapp.placement import measuring
+from chatapp.placement.calibration import check
+from chatapp.placement.record import Measurement
+from chatapp.placement.selection import PlacementOptions
 from chatapp.workspace import open_store
 from model_store import ModelNotFound, Progress, Store, StoreError
 from model_store.hub import pulled
@@ -140,12 +142,12 @@ def test_measuring_and_verifying_work_in_a_store_that_can_only_be_read(
     read_only()
 
     def measure(
-        store: Store, name: str, way: Candidate, *, reference: Path, on_progress: Progress | None = None
-    ) -> Measured:
+        store: Store, name: str, way: Placement, *, reference: Path, on_progress: Progress | None = None
+    ) -> Measurement:
         passed = check(store, model, variant, way.device, reference, lambda step, share: None)
-        return Measured(way, verdict="passed" if passed else "failed")
+        return Measurement(way, verdict="passed" if passed else "failed")
 
-    found, _ = selection.measured(store, model, Wish(precision="f32"), calibrate=measure)
+    found, _ = measuring.measure_all(store, model, PlacementOptions(precision="f32"), calibrate=measure)
     assert [one.verdict for one in found] == ["passed"] * len(found) and found
     assert main(["verify", "tiny", "--precision", "f32"]) == 0
     assert "this verdict was not kept: cannot write to the model store" in " ".join(capsys.readouterr().out.split())

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from backends import Placement
 from backends.decoder import Decoder
 from chatapp.models import catalogue, details, suggestion
 from chatapp.models.catalogue import Machine, Row
-from chatapp.placement import selection
-from chatapp.placement.calibration import Candidate, Measured
+from chatapp.placement import record
+from chatapp.placement.record import Measurement
 from chatapp.tui.models.sections import KINDS, sections
 from model_store import Store, bandwidth, families, fit
 from model_store.hub.catalog import catalog
@@ -36,16 +37,16 @@ def store(home: Path) -> Store:
 
 
 def machine(memory: int = 16 * GB, disk_free: int = 200 * GB, bandwidth: float = 20 * GB) -> Machine:
-    return Machine(memory, disk_free, bandwidth, backends=2, versions=selection.machine())
+    return Machine(memory, disk_free, bandwidth, backends=2, versions=record.conditions())
 
 
 def row_of(store: Store, name: str, this: Machine | None = None) -> Row:
     return next(row for row in catalogue.read(store, this or machine()) if row.name == name)
 
 
-def measured(p50: float, device: str = "cpu") -> Measured:
-    return Measured(
-        Candidate("onnx", device, "int8"),
+def measured(p50: float, device: str = "cpu") -> Measurement:
+    return Measurement(
+        Placement("onnx", device, "int8"),
         verdict="passed",
         first_token=((32, 0.1),),
         p50=p50,
@@ -54,8 +55,8 @@ def measured(p50: float, device: str = "cpu") -> Measured:
     )
 
 
-def keep_measured(store: Store, name: str, *found: Measured) -> None:
-    selection.add(store, store.get(name), list(found))
+def keep_measured(store: Store, name: str, *found: Measurement) -> None:
+    record.add(store, store.get(name), list(found))
 
 
 # What is here

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import backends
+from backends import Placement
 from chatapp.evaluation.timing import REPEATS, time_decode, time_prefill
-from chatapp.placement.calibration import Candidate, calibrate, check
+from chatapp.placement.calibration import calibrate, check
 from model_store import Store
 from model_store.models import LARGE
 from support.checkpoints import ROOT, MakeCheckpoint
@@ -32,7 +33,7 @@ def from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_is_measured_with_visible_progress(store: Store, model: str) -> None:
     steps: list[str] = []
     found = calibrate(
-        store, model, Candidate("onnx", "cpu", "int8"), on_progress=lambda step, share: steps.append(f"{step} {share}")
+        store, model, Placement("onnx", "cpu", "int8"), on_progress=lambda step, share: steps.append(f"{step} {share}")
     )
     assert found.failure is None
     assert [length for length, _ in found.first_token] == [32, 256]
@@ -42,7 +43,7 @@ def test_everything_is_measured_with_visible_progress(store: Store, model: str) 
     assert steps[0].startswith("trying onnx cpu int8: lowering")
     assert any("timing" in step for step in steps)
     assert found.verdict == "passed"
-    assert calibrate(store, model, Candidate("onnx", "cpu", "int8")).lowering == 0
+    assert calibrate(store, model, Placement("onnx", "cpu", "int8")).lowering == 0
     verdict = store.get(model).variants[0].verdicts["cpu"]
     assert verdict["passed"] and verdict["reference"] == "NumPy decoder"
 
@@ -52,27 +53,27 @@ def test_what_lies_where_the_user_is_does_not_run(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
-    assert calibrate(store, model, Candidate("onnx", "cpu", "f32")).failure is None
+    assert calibrate(store, model, Placement("onnx", "cpu", "f32")).failure is None
 
 
 @UNIX
 def test_a_ctrl_c_at_the_prompt_does_not_reach_a_process_that_measures(store: Store, model: str) -> None:
     command = (sys.executable, "-c", "import json, os; print(json.dumps({'failure': str(os.getpgrp())}))")
-    group = calibrate(store, model, Candidate("onnx", "cpu", "f32"), command=command).failure
+    group = calibrate(store, model, Placement("onnx", "cpu", "f32"), command=command).failure
     assert group and group.isdecimal() and int(group) != os.getpgrp()
 
 
 def test_a_model_that_is_lowered_anew_each_time_is_not_taken_as_timed(store: Store, model: str) -> None:
-    found = calibrate(store, model, Candidate("restless", "cpu", "f32"), command=DRILL)
+    found = calibrate(store, model, Placement("restless", "cpu", "f32"), command=DRILL)
     assert found.failure == "another process lowers the model over and over"
 
 
 def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> None:
     reference = store.root / model / "reference.npz"
-    right = calibrate(store, model, Candidate("onnx", "cpu", "f32"), reference=reference)
+    right = calibrate(store, model, Placement("onnx", "cpu", "f32"), reference=reference)
     assert right.verdict == "passed"
     assert reference.exists()
-    wrong = calibrate(store, model, Candidate("drill", "lies", "f32"), reference=reference, command=DRILL)
+    wrong = calibrate(store, model, Placement("drill", "lies", "f32"), reference=reference, command=DRILL)
     assert (wrong.failure, wrong.verdict) == (None, "failed")
     verdicts = next(variant.verdicts for variant in store.get(model).variants if variant.backend == "drill")
     assert not verdicts["lies"]["passed"]
@@ -90,14 +91,14 @@ def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> No
     ],
 )
 def test_what_goes_wrong_is_told_and_does_no_harm(store: Store, model: str, device: str, failure: str) -> None:
-    candidate = Candidate("drill", device, "f32")
-    found = calibrate(store, model, candidate, command=DRILL, patience=3)
-    assert found.candidate == candidate
+    placement = Placement("drill", device, "f32")
+    found = calibrate(store, model, placement, command=DRILL, patience=3)
+    assert found.placement == placement
     assert found.failure == failure
 
 
 def test_what_a_runtime_prints_is_not_taken_for_a_result(store: Store, model: str) -> None:
-    assert calibrate(store, model, Candidate("drill", "prints", "f32"), command=DRILL).failure is None
+    assert calibrate(store, model, Placement("drill", "prints", "f32"), command=DRILL).failure is None
 
 
 def test_a_large_model_is_compared_in_part_and_not_again(store: Store, model: str) -> None:

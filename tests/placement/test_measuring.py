@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from chatapp.placement import selection
-from chatapp.placement.measuring import Measuring, measuring
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement import measuring, record
+from chatapp.placement.measuring import Measuring, measure_quietly
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from model_store import Store, bandwidth, fit
 from support.checkpoints import HERE, MakeCheckpoint
 
@@ -18,19 +19,19 @@ def name(store: Store, checkpoint: MakeCheckpoint) -> str:
 
 def test_all_ways_are_measured_once_it_is_quiet_and_the_best_is_told(store: Store, name: str) -> None:
     told: list[str] = []
-    open_engine(store, name, Wish())
-    thread = Measuring(store, name, Wish(), after=0.0, on_end=lambda best: told.extend(map(str, best)))
+    open_engine(store, name, PlacementOptions())
+    thread = Measuring(store, name, PlacementOptions(), after=0.0, on_end=lambda best: told.extend(map(str, best)))
     thread.start()
     thread.join(120)
     assert len(told) == len(HERE)
     model = store.get(name)
-    assert selection.unmeasured(store, model, Wish()) == []
-    assert all(one.verdict == "passed" for one in selection.recorded(store.folder(name) / selection.RECORD))
+    assert measuring.list_unmeasured(store, model, PlacementOptions()) == []
+    assert all(one.verdict == "passed" for one in record.read(store.folder(name)))
     assert bandwidth.read(store.root).bandwidth > 0
 
 
 def test_whoever_waits_ends_it_at_once_and_no_process_is_left(store: Store, name: str) -> None:
-    thread = Measuring(store, name, Wish(), after=0.0)
+    thread = Measuring(store, name, PlacementOptions(), after=0.0)
     thread.start()
     end = time.monotonic() + 60
     while not list(store.folder(name).glob("*")) and time.monotonic() < end:  # the process has begun to lower
@@ -38,26 +39,26 @@ def test_whoever_waits_ends_it_at_once_and_no_process_is_left(store: Store, name
     thread.stopping.set()
     thread.join(10)
     assert not thread.is_alive()
-    assert selection.unmeasured(store, store.get(name), Wish())
+    assert measuring.list_unmeasured(store, store.get(name), PlacementOptions())
 
 
 def test_nothing_begins_before_it_is_quiet_or_where_the_user_has_chosen(store: Store, name: str) -> None:
-    with measuring(store, name, Wish()):
+    with measure_quietly(store, name, PlacementOptions()):
         pass
-    chosen = Measuring(store, name, Wish("onnx"), after=0.0)
+    chosen = Measuring(store, name, PlacementOptions("onnx"), after=0.0)
     chosen.start()
     chosen.join(30)
-    assert not (store.folder(name) / selection.RECORD).exists()
+    assert not (store.folder(name) / record.RECORD).exists()
 
 
 def test_what_does_not_fit_into_the_memory_a_second_time_is_not_measured(
     store: Store, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fit, "memory", lambda: 400_000_000)
-    thread = Measuring(store, name, Wish(), after=0.0)
+    thread = Measuring(store, name, PlacementOptions(), after=0.0)
     thread.start()
     thread.join(30)
-    assert not (store.folder(name) / selection.RECORD).exists()
+    assert not (store.folder(name) / record.RECORD).exists()
 
 
 def test_a_speed_is_kept_learns_from_models_and_does_not_follow_the_load(

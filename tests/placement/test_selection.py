@@ -7,46 +7,49 @@ from dataclasses import replace
 import pytest
 
 import backends
-from backends import BackendError, Session
-from chatapp.placement import selection
-from chatapp.placement.calibration import Candidate, Measured, Stopped
-from chatapp.placement.selection import Wish, cost, measured, open_engine, ranked
+from backends import BackendError, Placement, Session
+from chatapp.placement import measuring, opening, record, selection
+from chatapp.placement.calibration import Stopped
+from chatapp.placement.measuring import measure_all
+from chatapp.placement.opening import open_engine
+from chatapp.placement.record import Measurement
+from chatapp.placement.selection import PlacementOptions, estimate_cost, rank
 from model_store import Store, StoredModel
 from support.checkpoints import MakeCheckpoint
 
-ONNX = Measured(
-    Candidate("onnx", "cpu", "int8"),
+ONNX = Measurement(
+    Placement("onnx", "cpu", "int8"),
     first_token=((32, 0.02), (256, 0.1)),
     p50=0.010,
     p95=0.012,
     prefill_work=0.001,
     step_work=0.02,
 )
-OTHER = replace(ONNX, candidate=Candidate("other", "npu", "int8"), first_token=((32, 0.1), (256, 0.8)), p50=0.006)
+OTHER = replace(ONNX, placement=Placement("other", "npu", "int8"), first_token=((32, 0.1), (256, 0.8)), p50=0.006)
 
 
 @pytest.fixture(autouse=True)
 def two_backends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "NAMES", ("onnx", "other"))
-    monkeypatch.setattr(selection, "usual_order", lambda: ["onnx", "other"])
+    monkeypatch.setattr(selection, "order_backends", lambda: ["onnx", "other"])
 
 
-def order(found: list[Measured], objective: str) -> list[str]:
-    return [one.candidate.backend for one in ranked(found, objective)]
+def order(found: list[Measurement], objective: str) -> list[str]:
+    return [one.placement.backend for one in rank(found, objective)]
 
 
 def test_each_objective_has_its_own_best() -> None:
-    assert cost(ONNX, "chat") == pytest.approx(0.1 + 128 * 0.010)
-    assert cost(OTHER, "completion") == pytest.approx(0.8 + 16 * 0.006)
+    assert estimate_cost(ONNX, "chat") == pytest.approx(0.1 + 128 * 0.010)
+    assert estimate_cost(OTHER, "completion") == pytest.approx(0.8 + 16 * 0.006)
     assert order([ONNX, replace(OTHER, p50=0.002)], "chat") == ["other", "onnx"]
     assert order([ONNX, replace(OTHER, p50=0.002)], "completion") == ["onnx", "other"]
     assert order([ONNX, replace(OTHER, step_work=0.001)], "battery") == ["other", "onnx"]
 
 
 def test_the_usual_one_wins_what_is_nearly_a_tie(monkeypatch: pytest.MonkeyPatch) -> None:
-    near = replace(ONNX, candidate=OTHER.candidate, p50=ONNX.p50 * 0.98)
+    near = replace(ONNX, placement=OTHER.placement, p50=ONNX.p50 * 0.98)
     assert order([ONNX, near], "chat") == order([near, ONNX], "chat") == ["onnx", "other"]
-    monkeypatch.setattr(selection, "usual_order", lambda: ["other", "onnx"])
+    monkeypatch.setattr(selection, "order_backends", lambda: ["other", "onnx"])
     assert order([ONNX, near], "chat") == ["other", "onnx"]
     assert order([ONNX, replace(near, p50=ONNX.p50 * 1.1)], "chat") == ["onnx", "other"]
 
@@ -57,18 +60,18 @@ def test_what_failed_is_never_chosen() -> None:
 
 
 def test_a_shorter_context_is_reckoned_up_to_the_objective_s_prompt() -> None:
-    assert cost(replace(ONNX, first_token=((64, 0.02),)), "completion") == pytest.approx(0.08 + 16 * 0.010)
+    assert estimate_cost(replace(ONNX, first_token=((64, 0.02),)), "completion") == pytest.approx(0.08 + 16 * 0.010)
 
 
 class Calibrations:
     """Stands in for the child processes: results by backend and precision, and what was asked for."""
 
-    def __init__(self, failing: Callable[[Candidate], str | None] = lambda candidate: None):
-        self.failing, self.asked = failing, list[Candidate]()
+    def __init__(self, failing: Callable[[Placement], str | None] = lambda placement: None):
+        self.failing, self.asked = failing, list[Placement]()
 
-    def __call__(self, store: Store, model: str, candidate: Candidate, **rest: object) -> Measured:
-        self.asked.append(candidate)
-        return replace(ONNX, candidate=candidate, failure=self.failing(candidate), lowering=0.5)
+    def __call__(self, store: Store, model: str, placement: Placement, **rest: object) -> Measurement:
+        self.asked.append(placement)
+        return replace(ONNX, placement=placement, failure=self.failing(placement), lowering=0.5)
 
 
 @pytest.fixture
@@ -80,23 +83,23 @@ def model(store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPa
 
 def test_a_model_is_measured_once(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations()
-    found, lowering = measured(store, model, Wish(), calibrate=calibrate)
+    found, lowering = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
     assert lowering == 1.0
-    again, lowering = measured(store, model, Wish(), calibrate=calibrate)
+    again, lowering = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert (again, lowering, len(calibrate.asked)) == (found, 0.0, 2)
-    measured(store, model, Wish(precision="f32"), calibrate=calibrate)
+    measure_all(store, model, PlacementOptions(precision="f32"), calibrate=calibrate)
     assert [one.precision for one in calibrate.asked] == ["int8", "int8", "f32", "f32"]
-    measured(store, model, Wish(), anew=True, calibrate=calibrate)
+    measure_all(store, model, PlacementOptions(), anew=True, calibrate=calibrate)
     assert len(calibrate.asked) == 6
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"machine": {}}'])
 def test_a_damaged_or_foreign_record_is_measured_anew(store: Store, model: StoredModel, damage: str) -> None:
-    measured(store, model, Wish(), calibrate=Calibrations())
+    measure_all(store, model, PlacementOptions(), calibrate=Calibrations())
     (store.root / model.name / "calibration.json").write_text(damage)
     calibrate = Calibrations()
-    measured(store, model, Wish(), calibrate=calibrate)
+    measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert len(calibrate.asked) == 2
 
 
@@ -104,71 +107,74 @@ def test_another_version_of_a_runtime_is_measured_anew(
     store: Store, model: StoredModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calibrate = Calibrations()
-    measured(store, model, Wish(), calibrate=calibrate)
-    monkeypatch.setattr(selection, "machine", lambda: {"onnx": "onnxruntime 99"})
-    measured(store, model, Wish(), calibrate=calibrate)
+    measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    monkeypatch.setattr(record, "conditions", lambda: {"onnx": "onnxruntime 99"})
+    measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert len(calibrate.asked) == 4
 
 
 def test_where_the_usual_precision_fails_everywhere_a_finer_one_is_taken(store: Store, model: StoredModel) -> None:
-    calibrate = Calibrations(lambda candidate: None if candidate.precision == "f32" else "its logits are wrong")
-    found, _ = measured(store, model, Wish(), calibrate=calibrate)
-    assert {one.candidate.precision for one in found} == {"f32"}
+    calibrate = Calibrations(lambda placement: None if placement.precision == "f32" else "its logits are wrong")
+    found, _ = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    assert {one.placement.precision for one in found} == {"f32"}
     record = json.loads((store.root / model.name / "calibration.json").read_text())
-    assert {one["candidate"]["precision"] for one in record["measured"]} == {"int8", "int8-128", "f32"}
+    assert {one["placement"]["precision"] for one in record["measured"]} == {"int8", "int8-128", "f32"}
     assert list(dict.fromkeys(one.precision for one in calibrate.asked)) == ["int8", "int8-128", "f32"]
 
 
 def test_what_fails_everywhere_is_tried_again_next_time(store: Store, model: StoredModel) -> None:
-    calibrate = Calibrations(lambda candidate: "the disk is full")
+    calibrate = Calibrations(lambda placement: "the disk is full")
     for _ in range(2):
-        found, _ = measured(store, model, Wish(precision="int8"), calibrate=calibrate)
+        found, _ = measure_all(store, model, PlacementOptions(precision="int8"), calibrate=calibrate)
         assert [one.failure for one in found] == ["the disk is full"] * 2
     assert len(calibrate.asked) == 4
 
 
 def test_a_device_that_is_not_there_is_refused(store: Store, model: StoredModel) -> None:
     with pytest.raises(BackendError, match="no backend has a device 'gpu'"):
-        measured(store, model, Wish(device="gpu"), calibrate=Calibrations())
+        measure_all(store, model, PlacementOptions(device="gpu"), calibrate=Calibrations())
     with pytest.raises(BackendError, match="onnx has no device 'gpu' here; choose from cpu"):
-        open_engine(store, model.name, Wish("onnx", "gpu"))
+        open_engine(store, model.name, PlacementOptions("onnx", "gpu"))
 
 
 # What runs before anything was measured
 
 
 def test_an_answer_waits_for_no_measurement(store: Store, model: StoredModel) -> None:
-    def never(*given: object, **rest: object) -> Measured:
+    def never(*given: object, **rest: object) -> Measurement:
         raise AssertionError("somebody waits")
 
-    assert [str(way) for way in selection.runnable(store, model, Wish())] == ["onnx cpu int8", "other cpu int8"]
-    engine = open_engine(store, model.name, Wish(), on_fallback=never)
+    assert [str(way) for way in selection.rank_runnable(store, model, PlacementOptions())] == [
+        "onnx cpu int8",
+        "other cpu int8",
+    ]
+    engine = open_engine(store, model.name, PlacementOptions(), on_fallback=never)
     assert engine.placement.backend == "onnx"
-    assert not (store.folder(model.name) / selection.RECORD).exists()
+    assert not (store.folder(model.name) / record.RECORD).exists()
 
 
 def test_what_was_measured_comes_before_what_nobody_tried(store: Store, model: StoredModel) -> None:
-    other = replace(OTHER, candidate=Candidate("other", "cpu", "int8"))
-    selection.add(store, model, [other])
-    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other", "onnx"]
-    selection.add(store, model, [replace(other, failure="its logits are wrong")])
-    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["onnx"]
-    assert [way.backend for way in selection.unmeasured(store, model, Wish())] == ["onnx"]
+    other = replace(OTHER, placement=Placement("other", "cpu", "int8"))
+    record.add(store, model, [other])
+    assert [way.backend for way in selection.rank_runnable(store, model, PlacementOptions())] == ["other", "onnx"]
+    record.add(store, model, [replace(other, failure="its logits are wrong")])
+    assert [way.backend for way in selection.rank_runnable(store, model, PlacementOptions())] == ["onnx"]
+    assert [way.backend for way in measuring.list_unmeasured(store, model, PlacementOptions())] == ["onnx"]
 
 
 def test_a_measurement_goes_on_where_it_was_stopped(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations()
 
-    def stopped_at_the_second(*given: object, **rest: object) -> Measured:
+    def stopped_at_the_second(*given: object, **rest: object) -> Measurement:
         if calibrate.asked:
             raise Stopped
-        return calibrate(store, model.name, Candidate("onnx", "cpu", "int8"))
+        return calibrate(store, model.name, Placement("onnx", "cpu", "int8"))
 
     with pytest.raises(Stopped):
-        measured(store, model, Wish(), calibrate=stopped_at_the_second)
-    measured(store, model, Wish(), calibrate=calibrate)
+        measure_all(store, model, PlacementOptions(), calibrate=stopped_at_the_second)
+    measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
-    assert selection.unmeasured(store, model, Wish()) == []
+    assert measuring.list_unmeasured(store, model, PlacementOptions()) == []
 
 
 def test_what_fails_when_it_is_first_used_gives_way_and_is_not_tried_again(
@@ -188,9 +194,9 @@ def test_what_fails_when_it_is_first_used_gives_way_and_is_not_tried_again(
 
     monkeypatch.setattr(backends, "get", lambda name: Broken() if name == "onnx" else real)
     for _ in range(2):
-        assert open_engine(store, model.name, Wish(), on_fallback=told.append).placement.device == "cpu"
+        assert open_engine(store, model.name, PlacementOptions(), on_fallback=told.append).placement.device == "cpu"
     assert told == ["no such instruction"]
-    assert [way.backend for way in selection.runnable(store, model, Wish())] == ["other"]
+    assert [way.backend for way in selection.rank_runnable(store, model, PlacementOptions())] == ["other"]
 
 
 def test_what_ended_the_program_twice_is_not_chosen_again(store: Store, model: StoredModel) -> None:
@@ -201,12 +207,12 @@ def test_what_ended_the_program_twice_is_not_chosen_again(store: Store, model: S
         note.rename(kept)  # what a dead process leaves
         raise Death
 
-    note, kept = store.folder(model.name) / selection.FIRST_USE, store.root / "kept"
-    onnx = Candidate("onnx", "cpu", "int8")
+    note, kept = store.folder(model.name) / record.FIRST_USE, store.root / "kept"
+    onnx = Placement("onnx", "cpu", "int8")
     for backend in ("onnx", "onnx", "other"):
-        assert selection.runnable(store, model, Wish())[0].backend == backend
+        assert selection.rank_runnable(store, model, PlacementOptions())[0].backend == backend
         with pytest.raises(Death):
-            selection.first_use(store, model, onnx, dies)
+            opening.use_first(store, model, onnx, dies)
         kept.rename(note)
-    selection.forget(store, model)
-    assert selection.runnable(store, model, Wish())[0] == onnx
+    record.forget(store, model)
+    assert selection.rank_runnable(store, model, PlacementOptions())[0] == onnx

@@ -10,7 +10,8 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen, Kept
 from chatapp.tui.answers.running import Progress, Warn, Way
@@ -232,7 +233,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
 @pytest.mark.skipif("openvino" not in HERE, reason="OpenVINO is not for this machine")
 async def test_the_builtin_model_is_compared_on_two_backends() -> None:
     def open_real(model: str, backend: str | None, on_progress: Progress, warn: Warn) -> Opened:
-        wish = Wish(backend or "onnx")
+        wish = PlacementOptions(backend or "onnx")
         engine = open_engine(open_store(), model, wish, on_progress=on_progress, on_fallback=warn)
         return Opened(engine, model, 1, engine.load_seconds)
 

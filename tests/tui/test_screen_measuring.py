@@ -4,16 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from chatapp.placement.calibration import Candidate, Measured
+from backends import Placement
 from chatapp.placement.measuring import Measuring
-from chatapp.placement.selection import Wish
+from chatapp.placement.record import Measurement
+from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.engines import Choice
 from model_store import Store
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
 
-ONNX = Measured(Candidate("onnx", "cpu", "int8"), p50=0.02)
-OPENVINO = Measured(Candidate("openvino", "cpu", "int8"), p50=0.01)
+ONNX = Measurement(Placement("onnx", "cpu", "int8"), p50=0.02)
+OPENVINO = Measurement(Placement("openvino", "cpu", "int8"), p50=0.01)
 
 
 class Measurements:
@@ -21,11 +22,11 @@ class Measurements:
 
     def __init__(self, folder: Path) -> None:
         self.store, self.begun = Store(folder), list[Measuring]()
-        self.tell: Callable[[list[Measured]], object] = lambda ranking: None
+        self.tell: Callable[[list[Measurement]], object] = lambda ranking: None
 
-    def __call__(self, choice: Choice, on_end: Callable[[list[Measured]], object]) -> Measuring:
+    def __call__(self, choice: Choice, on_end: Callable[[list[Measurement]], object]) -> Measuring:
         self.tell = on_end
-        self.begun.append(Measuring(self.store, choice.model, Wish(), after=600.0))
+        self.begun.append(Measuring(self.store, choice.model, PlacementOptions(), after=600.0))
         return self.begun[-1]
 
 

@@ -34,10 +34,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_checkpoint_is_what_the_store_and_the_tokenizer_read(folder: Path, model: str) -> None:
-    from chatapp.placement.selection import Wish, open_engine
+    from chatapp.placement.opening import open_engine
+    from chatapp.placement.selection import PlacementOptions
     from model_store import Store
 
-    engine = open_engine(Store(folder / "models"), str(folder / model), Wish("onnx", precision="f32"))
+    engine = open_engine(Store(folder / "models"), str(folder / model), PlacementOptions("onnx", precision="f32"))
     tokens = engine.tokenizer.encode("Hello, world")
     assert engine.tokenizer.decode(tokens) == "Hello, world"
     logits = engine.session.forward(np.array([tokens]))

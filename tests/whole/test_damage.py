@@ -14,7 +14,7 @@ from chatapp.cli.main import main
 from chatapp.history import History
 from chatapp.models import suggestion
 from chatapp.models.jobs.jobs import waiting
-from chatapp.placement.selection import first_uses, recorded
+from chatapp.placement import record
 from chatapp.settings import keymap, presets, settings
 from model_store import UnsupportedCheckpoint
 from model_store.gguf import open_gguf
@@ -65,15 +65,15 @@ def test_a_conversation_of_chatgpt_that_ends_nowhere_ends_with_its_last_message(
 READERS: dict[str, Callable[[Path], object]] = {
     "jobs": waiting,
     "offer": suggestion.declined,
-    "first use": first_uses,
-    "calibration": lambda path: recorded(path, {}),
+    "first use": lambda path: record.read_first_use(path.rename(path.with_name(record.FIRST_USE)).parent),
+    "calibration": lambda path: record.read(path.rename(path.with_name(record.RECORD)).parent, {}),
 }
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff\xfe", b"[" * 100_000, b"5", b"[1]", b'{"pulls": 5, "answered": 1e999, "times": [], "candidate": {}}']
-    + [b'{"pulls": "abc", "machine": {}, "measured": [{"candidate": 5}], "candidate": [], "answered": {}}'],
+    [b"", b"\xff\xfe", b"[" * 100_000, b"5", b"[1]", b'{"pulls": 5, "answered": 1e999, "times": [], "placement": {}}']
+    + [b'{"pulls": "abc", "machine": {}, "measured": [{"placement": 5}], "placement": [], "answered": {}}'],
 )
 @pytest.mark.parametrize("reader", READERS)
 def test_a_damaged_note_of_our_own_counts_as_none(tmp_path: Path, reader: str, content: bytes) -> None:

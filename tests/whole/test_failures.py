@@ -7,13 +7,15 @@ import pytest
 from test_selection import ONNX
 
 import backends.openvino
-from backends import BackendError
+from backends import BackendError, Placement
 from chatapp.cli import list as listings
 from chatapp.generation import Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession
-from chatapp.placement.calibration import Candidate
-from chatapp.placement.selection import Wish, add, machine, measured, open_engine
+from chatapp.placement import record
+from chatapp.placement.measuring import measure_all
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
 
@@ -26,10 +28,10 @@ def model(store: Store, checkpoint: MakeCheckpoint) -> str:
     """A model for which OpenVINO was found best, then ONNX Runtime."""
     model = store.get(str(checkpoint()))
     found = [
-        replace(ONNX, candidate=Candidate(backend, "cpu", "f32"), p50=seconds)
+        replace(ONNX, placement=Placement(backend, "cpu", "f32"), p50=seconds)
         for backend, seconds in (("openvino", 0.001), ("onnx", 0.1))
     ]
-    add(store, model, found)
+    record.add(store, model, found)
     return model.name
 
 
@@ -40,40 +42,40 @@ def text(engine: Engine) -> str:
 def test_a_runtime_that_is_not_installed_is_told_and_done_without(
     store: Store, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = machine()
+    before = record.conditions()
     backends.openvino.devices.cache_clear()
     monkeypatch.setattr(backends.openvino, "find_spec", lambda name: None)
     monkeypatch.setattr(backends.openvino, "version", lambda name: backends.get("onnx").signature() + " no openvino")
-    assert machine() != before  # what was measured with it does not count
+    assert record.conditions() != before  # what was measured with it does not count
     listings.print_devices(as_json=False)
     assert "openvino is not installed; run: pip install openvino" in capsys.readouterr().out
     with pytest.raises(BackendError, match="openvino cannot run here: openvino is not installed"):
-        open_engine(store, model, Wish("openvino"))
-    found, _ = measured(store, store.get(model), Wish(precision="f32"))
-    assert [one.candidate.backend for one in found] == ["onnx"]
+        open_engine(store, model, PlacementOptions("openvino"))
+    found, _ = measure_all(store, store.get(model), PlacementOptions(precision="f32"))
+    assert [one.placement.backend for one in found] == ["onnx"]
     backends.openvino.devices.cache_clear()
 
 
 def test_one_that_raises_while_compiling_gives_way(store: Store, model: str) -> None:
-    expected = text(open_engine(store, model, Wish("onnx", precision="f32")))
+    expected = text(open_engine(store, model, PlacementOptions("onnx", precision="f32")))
     variant = store.lowered(store.get(model), "openvino", "f32")
     graph = variant.folder / "model.xml"
     graph.write_bytes(b" " * graph.stat().st_size)
     told: list[str] = []
-    engine = open_engine(store, model, Wish(precision="f32"), on_fallback=told.append)
+    engine = open_engine(store, model, PlacementOptions(precision="f32"), on_fallback=told.append)
     assert engine.placement.backend == "onnx"
     assert text(engine) == expected
     assert len(told) == 1 and told[0].startswith("OpenVINO cannot load")
     with pytest.raises(BackendError, match="OpenVINO cannot load"):
-        open_engine(store, model, Wish("openvino", precision="f32"))  # asked for by name: nothing else is tried
+        open_engine(store, model, PlacementOptions("openvino", precision="f32"))  # named: nothing else is tried
 
 
 def test_one_that_dies_in_mid_answer_gives_way_and_the_text_goes_on(
     store: Store, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = text(open_engine(store, model, Wish("onnx", precision="f32")))
+    expected = text(open_engine(store, model, PlacementOptions("onnx", precision="f32")))
     told: list[str] = []
-    engine = open_engine(store, model, Wish(precision="f32"), on_fallback=told.append)
+    engine = open_engine(store, model, PlacementOptions(precision="f32"), on_fallback=told.append)
     assert engine.placement.backend == "openvino"
     assert isinstance(engine.session, FallbackSession)
     inner, calls = engine.session.session, []

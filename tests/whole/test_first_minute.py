@@ -13,7 +13,8 @@ from chatapp.completion.complete import Request, from_model
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.engine import Engine
 from chatapp.models.suggestion import Offer
-from chatapp.placement.selection import Wish, open_engine
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.chat.completion_page import EXAMPLE
 from chatapp.tui.widgets.python_syntax import LONGEST, looks_like_python, parse
 from model_store import Store
@@ -26,7 +27,7 @@ RIGHT = "self.name = name\n        self.balance = balance"
 
 @pytest.fixture(scope="module")
 def builtin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    yield open_engine(Store(tmp_path_factory.mktemp("models")), "builtin", Wish("onnx"))
+    yield open_engine(Store(tmp_path_factory.mktemp("models")), "builtin", PlacementOptions("onnx"))
 
 
 def continued(engine: Engine, text: str, seed: int) -> str:

@@ -25,8 +25,8 @@ from chatapp.tui.start import Start
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
     from chatapp.history import Conversation, History, Kind
-    from chatapp.placement.calibration import Measured
     from chatapp.placement.measuring import Measuring
+    from chatapp.placement.record import Measurement
     from chatapp.tui.chat.sidebar import Sidebar
 
 KEPT = 8
@@ -52,7 +52,7 @@ class Conversations(Screen[None]):
         """The backends of a model have been measured, while nobody waited for an answer."""
 
         choice: Choice
-        ranking: list[Measured]
+        ranking: list[Measurement]
         """The best first."""
 
     @dataclass
@@ -230,8 +230,8 @@ class Conversations(Screen[None]):
         if not used or not message.ranking:
             return
         here = used.engine.placement
-        times = {(one.candidate.backend, one.candidate.device): one.p50 for one in message.ranking}
-        best, now = message.ranking[0].candidate, (here.backend, here.device)
+        times = {(one.placement.backend, one.placement.device): one.p50 for one in message.ranking}
+        best, now = message.ranking[0].placement, (here.backend, here.device)
         if now == (best.backend, best.device):
             return
         self.engines.forget(message.choice.model)

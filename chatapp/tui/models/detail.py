@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chatapp.models.catalogue import Row
     from chatapp.models.details import Details
     from chatapp.models.jobs.job import Job
-    from chatapp.placement.calibration import Measured
+    from chatapp.placement.record import Measurement
 
 FITTING = {"well": "well", "tight": "tightly", "no": "not"}
 STATES = {
@@ -107,13 +107,13 @@ def figures(row: Row, width: int) -> Iterator[Part]:
         yield from labelled("logits", f"{mark} {row.badge}{against}", width, tone)
 
 
-def way_of(way: Measured, place: int) -> str:
+def way_of(way: Measurement, place: int) -> str:
     """A way of running a model: its figures, or why it is not taken."""
     if way.failure:
-        return f"✗ {way.candidate}: {way.failure}"
+        return f"✗ {way.placement}: {way.failure}"
     first = f", first token of {way.first_token[-1][0]} after {milliseconds(way.first_token[-1][1])}"
     checked = f", {way.verdict}" if way.verdict else ""
     return (
-        f"{place}. {way.candidate}: {1 / way.p50:,.0f} tokens/s{first}, "
+        f"{place}. {way.placement}: {1 / way.p50:,.0f} tokens/s{first}, "
         f"loads in {milliseconds(way.load)}, {size(way.peak_memory)}{checked}"
     )
