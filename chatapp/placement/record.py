@@ -11,7 +11,7 @@ from typing import Any
 import backends
 from backends import BackendError, Placement
 from backends.processor import processor
-from model_store import Store, StoredModel, bandwidth, fit, write_json
+from model_store import Store, StoredModel, write_json
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """What a file of our own raises that is not there, or that a disk or somebody changed."""
@@ -71,6 +71,8 @@ def read(folder: Path | str, here: Mapping[str, object] | None = None) -> list[M
 
 def add(store: Store, model: StoredModel, found: Sequence[Measurement]) -> list[Measurement]:
     """Record measurements, where that can be written; all that are known now."""
+    from model_store import bandwidth, fit
+
     folder = store.folder(model.name)
     new, before = {one.placement for one in found}, read(folder)
     for one in found:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix
 def jobs(tmp_path: Path, code: str, told: list[Job]) -> Jobs:
     """Jobs whose process runs this code."""
     script = tmp_path / "process.py"
-    script.write_text(f"import os, pathlib, sys, time\nhere = pathlib.Path(__file__).parents[1]\n{code}\n")
+    script.write_text(f"import os, pathlib, sys, time\nhere = pathlib.Path(__file__).parent\n{code}\n")
     return Jobs(told.append, path=tmp_path / "queue.json", command=(sys.executable, str(script)))
 
 
