@@ -5,21 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chatapp.cli.printing import stoppable
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory, resident_memory
-from chatapp.generation.text import rendering
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
 from model_store import UnsupportedCheckpoint
+from support.checkpoints import ROOT
 from support.scripted_session import write_tokenizer
 
 TALK = [Message("user", " Hello, world! "), Message("assistant", "hello</think>fox"), Message("user", "x" * 1000)]
@@ -359,22 +356,39 @@ def test_chatapp_itself_can_be_the_process_that_renders() -> None:
     renderer.close()
 
 
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from chatapp.cli.printing import stoppable
+from chatapp.generation.text.rendering import RENDERER, Limits
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+RENDERER.limits = Limits(seconds=100, patience=100)
+if sys.argv[2] == "a process that waits":
+    RENDERER.render("warm", [[]], {})
+
+def press():
+    while not RENDERER._busy:
+        pass
+    time.sleep(float(sys.argv[3]))
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+try:
+    with stoppable():
+        RENDERER.render(sys.argv[1], [[]], {})
+except KeyboardInterrupt:
+    print(*RENDERER.render("still here", [[]], {}))
+"""
+"""A program whose user presses Ctrl+C some seconds after a rendering has begun, which by itself would end with an error."""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
-def test_the_first_ctrl_c_ends_a_rendering_at_once() -> None:
-    renderer = rendering.RENDERER
-    renderer.render("warm", [[]], {})
-
-    def press() -> None:
-        while not renderer._busy:
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    pressing = threading.Thread(target=press)
-    with pytest.raises(KeyboardInterrupt), stoppable():
-        pressing.start()
-        renderer.render(LOOP % "", [[]], {})  # which would end with what its limits say
-    pressing.join()
-    assert renderer.render("still here", [[]], {}) == ["still here"]
+@pytest.mark.parametrize("later", ["0", "0.3"])
+@pytest.mark.parametrize("by", ["a process that waits", "a process that is started for it"])
+def test_the_first_ctrl_c_ends_a_rendering_at_once(by: str, later: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, LOOP % "", by, later]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "still here\n", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process of Unix ends itself")

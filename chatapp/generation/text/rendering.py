@@ -100,8 +100,8 @@ class Renderer:
 
     def interrupt(self) -> None:
         """Let the rendering that runs now end with KeyboardInterrupt; may be called in a signal handler."""
+        self._interrupted = self._busy
         if self._busy and self._process:
-            self._interrupted = True
             self._process.kill()
 
     def close(self) -> None:
@@ -131,6 +131,8 @@ class Renderer:
 
     def _exchange(self, line: bytes, seconds: float, memory: int) -> dict[str, Any]:
         process = self._ready()
+        if self._interrupted:  # before there was a process to end
+            raise KeyboardInterrupt
         watch = Watch(process, seconds + self.limits.patience, memory)
         try:
             said = exchange(process.stdin, process.stdout, line)
