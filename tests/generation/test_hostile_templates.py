@@ -379,7 +379,7 @@ try:
 except KeyboardInterrupt:
     print(*RENDERER.render("still here", [[]], {}))
 """
-"""A program whose user presses Ctrl+C some seconds after a rendering has begun, which by itself would end with an error."""
+"""A program whose user presses Ctrl+C some seconds after a rendering has begun that would otherwise be an error."""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
