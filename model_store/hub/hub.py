@@ -1,13 +1,13 @@
-"""Ask the Hugging Face Hub: what a repository holds, for the bytes of its files, for models by name."""
+"""The Hugging Face Hub: its repositories, the bytes of their files, its search, and the token for it."""
 
+import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
-
-import httpx2
 
 from model_store.errors import StoreError
 from model_store.hub import file_selection, web
@@ -19,20 +19,19 @@ web.check_endpoint(
     os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 )  # huggingface_hub cannot be imported with what is no address
 
-import huggingface_hub  # noqa: E402
-from huggingface_hub import HfApi, ModelInfo, constants, errors, get_session, get_token  # noqa: E402
-from huggingface_hub.utils import (  # type: ignore[attr-defined]  # noqa: E402  # documented, not in __all__
-    build_hf_headers,
-    hf_raise_for_status,
-)
+from huggingface_hub import constants, get_token  # noqa: E402
 
 API_LIMIT = 1 << 25
 """Bytes of an answer that lists files or models."""
 MOST_FILES = 20_000
 EXPIRED = (400, 401, 403, 410)
 """What storage answers where the signature of an address is no longer valid."""
+WRONG_TOKEN = "Invalid credentials in Authorization header"
+"""How the Hub says that it does not know a token."""
+Value = TypeVar("Value")
 OnWait = Callable[[str, float], None]
 """Told what went wrong, and how many seconds pass before it is tried again."""
+COMMIT = set("0123456789abcdef")
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Repository:
                 answer.close()
             if not again or answer.status not in EXPIRED or self.site.owns(urlsplit(answer.url)):
                 break  # else the Hub is asked once more for an address of its storage
-        refuse(answer, content, self.id, self.site)
+        raise refusal(answer, content, self.site, self.id)
 
     def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
         """A small file, or the first `limit` bytes of a large one."""
@@ -117,20 +116,22 @@ def with_token(endpoint: str, token: str | None) -> Site:
 
 
 def repository(site: Site, id: str, revision: str | None, *, patience: Patience, on_wait: OnWait) -> Repository:
-    """What a repository holds, at the commit that `revision` means now."""
+    """A repository of the Hub, at the commit that `revision` means now."""
+    path = f"models/{quote(id)}" + (f"/revision/{quote(revision, safe='')}" if revision else "") + "?blobs=true"
 
-    def request() -> Repository:
-        with hub_errors(site, id, revision):
-            found = api(site).model_info(id, revision=revision, files_metadata=True, timeout=patience.stall)
-            if not isinstance(found.sha, str) or len(found.sha) != 40 or not set(found.sha) <= set("0123456789abcdef"):
-                raise ValueError(f"the commit is {found.sha!r}")
-            siblings = found.siblings or []
-            if len(siblings) > MOST_FILES:
-                raise StoreError(f"{id} lists {len(siblings):,} files, too many for a model")
-            listed = Listing((one.rfilename, one.size, one.lfs.sha256 if one.lfs else one.blob_id) for one in siblings)
-            return Repository(site, id, found.sha, licence(found.tags), bool(found.gated), listed)
+    def read(facts: Any) -> Repository:  # Any: parsed JSON
+        commit, files = facts["sha"], facts.get("siblings") or []
+        if not isinstance(commit, str) or len(commit) != 40 or not set(commit) <= COMMIT:
+            raise ValueError(f"the commit is {commit!r}")
+        if len(files) > MOST_FILES:
+            raise StoreError(f"{id} lists {len(files):,} files, too many for a model")
+        listed = Listing(
+            (one["rfilename"], one.get("size"), one["lfs"]["sha256"] if one.get("lfs") else one.get("blobId"))
+            for one in files
+        )
+        return Repository(site, id, commit, licence(facts.get("tags")), bool(facts.get("gated")), listed)
 
-    return web.patiently(request, patience, on_wait=on_wait)
+    return ask(site, path, read, patience=patience, on_wait=on_wait, id=id, revision=revision)
 
 
 @dataclass(frozen=True)
@@ -147,48 +148,48 @@ class Found:
 
 
 EXPANDED = ["downloads", "gated", "safetensors", "tags"]
-"""What the Hub tells about each repository that it finds."""
+"""The facts that the Hub tells about each repository that it finds."""
 REPACKED = {"gguf", "gptq", "awq", "bitsandbytes", "mlx", "exl2", "4-bit", "8-bit", "compressed-tensors", "adapter"}
 """Tags of repositories whose weights we do not read."""
 
 
 def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, limit: int = 20) -> list[Found]:
     """The most downloaded models with `text` in their name, of the families that run here."""
+    query = urlencode({"search": text, "sort": "downloads", "limit": 10 * limit, "expand": EXPANDED}, doseq=True)
 
-    def request() -> list[Found]:
-        with hub_errors(site, text, None):
-            found: list[Found] = []
-            # HfApi.list_models would ask again and again by itself, at length, with a client of its own making.
-            session = client(site)
-            headers = build_hf_headers(token=site.token or False, library_name="chatapp")
-            query = urlencode(
-                {"search": text, "sort": "downloads", "limit": 10 * limit, "expand": EXPANDED}, doseq=True
-            )
-            answer = session.get(f"{site.endpoint}/api/models?{query}", headers=headers)
-            hf_raise_for_status(answer)
-            for facts in answer.json():
-                one = ModelInfo(**facts)  # type: ignore[no-untyped-call]
-                tags = set(one.tags or ())
-                if (known := sorted(tags & families)) and not tags & REPACKED and len(found) < limit:
-                    told = licence(one.tags), bool(one.gated), parameters(one)
-                    found.append(Found(one.id, known[0], one.downloads or 0, *told))
-            return found
+    def read(models: Any) -> list[Found]:  # Any: parsed JSON
+        found: list[Found] = []
+        for facts in models:
+            if not isinstance(tags := facts.get("tags") or [], list):
+                raise TypeError("its tags are no list")
+            known = sorted(families.intersection(tags))
+            if known and not REPACKED.intersection(tags) and len(found) < limit:
+                told = licence(tags), bool(facts.get("gated")), parameters(facts)
+                found.append(Found(str(facts["id"]), known[0], int(facts.get("downloads") or 0), *told))
+        return found
 
-    return web.patiently(request, Patience(), on_wait=on_wait)
+    return ask(site, f"models?{query}", read, on_wait=on_wait, id=text)
 
 
-def parameters(model: ModelInfo) -> int:
+def parameters(facts: Mapping[str, Any]) -> int:
     """How many parameters a repository has, as the Hub has counted them."""
-    total = model.safetensors.total if model.safetensors else 0
+    total = (facts.get("safetensors") or {}).get("total")
     return total if isinstance(total, int) and 0 < total < file_selection.LIMIT else 0
 
 
 def login(token: str) -> str:
     """Keep a token where huggingface_hub looks for it, once the Hub has accepted it; the user's name."""
-    place = site()
-    with hub_errors(with_token(place.endpoint, token), "", None):
-        name = str(api(place).whoami(token=token)["name"])
-        huggingface_hub.login(token=token)
+    trusted = with_token(site().endpoint, token)
+    name = ask(trusted, "whoami-v2", lambda facts: str(facts["name"]))
+    path = Path(constants.HF_TOKEN_PATH)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(token)
+    except OSError as error:
+        raise StoreError(
+            f"the token cannot be kept in {path} ({error.strerror}); set HF_HOME to another folder"
+        ) from error
     return name
 
 
@@ -197,129 +198,68 @@ def licence(tags: list[str] | None) -> str:
     return next((tag.partition(":")[2] for tag in tags or () if tag.startswith("license:")), "not stated")
 
 
-def api(site: Site) -> HfApi:
-    """huggingface_hub, asking through `client`."""
-    client(site)
-    return HfApi(endpoint=site.endpoint, token=site.token or False, library_name="chatapp")
+def ask(
+    site: Site,
+    path: str,
+    read: Callable[[Any], Value],  # Any: parsed JSON
+    *,
+    patience: Patience | None = None,
+    on_wait: OnWait = lambda reason, pause: None,
+    id: str = "",
+    revision: str | None = None,
+) -> Value:
+    """What `read` makes of the JSON that the Hub answers; `id` and `revision` are what the question is about."""
+    patience = patience or Patience()
 
-
-def client(site: Site) -> httpx2.Client:
-    """huggingface_hub's client, made to refuse what is too large and redirects into the own network."""
-    web.proxy_for(urlsplit(site.endpoint))  # these two say what is wrong with the environment, if anything is
-    web.trust()
-    constants.HF_HUB_DISABLE_TELEMETRY = True  # it would ask the Hub which programs to look for here, and report them
-    session = get_session()
-    session.timeout = Patience.stall
-    session.headers["Accept-Encoding"] = "identity"  # so that what is counted is what must be held
-
-    def guard(request: httpx2.Request) -> None:
-        there = urlsplit(str(request.url))
-        host = there.hostname or ""
-        web.refuse_plain(there, site)
-        if not web.HOST.fullmatch(host):
-            raise ValueError(f"it leads to {host!r}, which is no host")
-        if not site.owns(there) and not site.private and web.is_private(host, resolving=not web.proxy_for(there)):
-            raise web.forbidden(host)
-
-    def limit(response: httpx2.Response) -> None:
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise ValueError("it is compressed, which was not asked for")
-        if isinstance(response.stream, httpx2.SyncByteStream):
-            response.stream = Limited(response.stream)
-
-    session.event_hooks = {"request": [guard], "response": [limit]}
-    return session
-
-
-class Limited(httpx2.SyncByteStream):
-    """The body of an answer, which must not be endless."""
-
-    def __init__(self, stream: httpx2.SyncByteStream):
-        self.stream = stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        size, pace = 0, web.Pace(Patience.stall)
-        for chunk in self.stream:
-            pace.check()
-            pace.arrived += len(chunk)
-            size += len(chunk)
-            if size > API_LIMIT:
+    def request() -> Value:
+        answer = web.get(f"{site.endpoint}/api/{path}", site, stall=patience.stall)
+        try:
+            content = answer.whole(API_LIMIT)
+        finally:
+            answer.close()
+        if answer.status >= 400:
+            raise refusal(answer, content or b"", site, id, revision)
+        try:
+            if answer.status != 200:
+                raise ValueError(f"its answer is {answer.status}")
+            if content is None:
                 raise ValueError(f"it has more than {API_LIMIT:,} bytes")
-            yield chunk
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise ValueError("it is compressed, which was not asked for")
+            return read(json.loads(content))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise StoreError(
+                f"{site.endpoint} does not answer as the Hub would ({web.plain(error)[:200]}); "
+                "is there a network that wants you to log in, or is HF_ENDPOINT wrong?"
+            ) from error
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self.stream.close()
-
-
-@contextmanager
-def hub_errors(site: Site, id: str, revision: str | None) -> Iterator[None]:
-    """Turn what huggingface_hub raises into StoreError, or into TryAgain where it may pass."""
-    try:
-        yield
-    except errors.HfHubHTTPError as error:
-        response = error.response
-        if response is not None and (response.status_code in web.BUSY or response.status_code >= 500):
-            host = urlsplit(site.endpoint).hostname
-            raise TryAgain(f"{host} answers {response.status_code}", web.retry_after(response.headers)) from error
-        raise explained(error, id, site, revision) from error
-    except errors.OfflineModeIsEnabled as error:
-        raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network") from error
-    except errors.HFValidationError as error:
-        raise StoreError(f"{id!r} is no name of a repository; write ORGANISATION/NAME") from error
-    except (httpx2.TransportError, ConnectionError, TimeoutError) as error:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            raise web.untrusted(urlsplit(site.endpoint).hostname, str(error)) from error
-        raise web.unreached(urlsplit(site.endpoint).hostname, error) from error
-    except ImportError as error:  # httpx2 without what it needs for the proxy that the environment sets
-        raise web.other_proxy("socks://") from error
-    except (
-        httpx2.HTTPError,
-        httpx2.InvalidURL,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ) as error:
-        raise StoreError(
-            f"{site.endpoint} does not answer as the Hub would ({web.plain(error)[:200]}); "
-            "is there a network that wants you to log in, or is HF_ENDPOINT wrong?"
-        ) from error
+    return web.patiently(request, patience, on_wait=on_wait)
 
 
-def refuse(answer: Answer, content: bytes, id: str, site: Site) -> NoReturn:
-    """Raise what an answer means that is neither the file nor a passing trouble, as huggingface_hub understands it."""
-    if site.owns(urlsplit(answer.url)):  # else it is storage, which knows nothing of repositories
-        headers = {
-            name: value for name, value in answer.headers.items() if not name.lower().startswith(("content", "trans"))
-        }
-        with hub_errors(site, id, None):
-            request = httpx2.Request("GET", answer.url)
-            hf_raise_for_status(httpx2.Response(answer.status, headers=headers, content=content, request=request))
-    host = urlsplit(answer.url).hostname
-    raise StoreError(f"{host} answers {answer.status} to a request for a file of {id}; try again later")
-
-
-def explained(error: Exception, id: str, site: Site, revision: str | None) -> StoreError:
-    """What an error of the Hub means for the user, and which page to visit."""
+def refusal(answer: Answer, content: bytes, site: Site, id: str, revision: str | None = None) -> StoreError:
+    """The error for an answer that is neither what was asked for nor a passing trouble, and which page to visit."""
+    status, there = answer.status, urlsplit(answer.url)
+    if not site.owns(there):  # storage, which knows nothing of repositories
+        return StoreError(f"{there.hostname} answers {status} to a request for a file of {id}; try again later")
     page = f"{site.endpoint}/{id}"
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, errors.GatedRepoError):
+    code, said = answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", "")
+    if code == "GatedRepo":
         return gated(page, id, known=site.token is not None)
-    if isinstance(error, errors.DisabledRepoError):
+    if said == "Access to this resource is disabled.":
         return StoreError(f"{id} has been disabled by the Hub; see {page}")
-    if isinstance(error, errors.RepositoryNotFoundError):
+    if code == "RevisionNotFound":
+        return StoreError(f"{id} has no revision {revision!r}; see {page}/refs")
+    if code == "EntryNotFound":
+        return StoreError(f"a file that {id} lists is not there; pull again, it may have just been changed")
+    # To who may not read a repository the Hub says of it what it says of one that is not there.
+    hidden = status == 401 and said != WRONG_TOKEN and ("/api/models/" in there.path or f"/{id}/resolve/" in there.path)
+    if code == "RepoNotFound" or hidden:
         if site.token:
             return StoreError(f"there is no {id} at {site.endpoint}, or your token may not read it; see {page}")
         return StoreError(
             f"there is no public repository {id} at {site.endpoint}; check the name at {page}, "
             "or if it is private: chatapp login"
         )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return StoreError(f"{id} has no revision {revision!r}; see {page}/refs")
-    if isinstance(error, errors.EntryNotFoundError):
-        return StoreError(f"a file that {id} lists is not there; pull again, it may have just been changed")
     if status == 401:
         return StoreError(
             f"{site.endpoint} does not accept your token; make a new one at {site.endpoint}/settings/tokens, "
@@ -327,7 +267,10 @@ def explained(error: Exception, id: str, site: Site, revision: str | None) -> St
         )
     if status == 403:
         return StoreError(f"{site.endpoint} does not let you read {id}; see {page}")
-    return StoreError(f"{site.endpoint} refuses what was asked about {id}: {web.plain(error)[:300]}")
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        said = said or str(json.loads(content)["error"])
+    why = web.plain_text(f"{status} {said or answer.reason}")
+    return StoreError(f"{site.endpoint} refuses what was asked about {id}: {why[:300]}")
 
 
 def gated(page: str, id: str, *, known: bool) -> StoreError:

@@ -1,4 +1,4 @@
-"""One HTTP GET: through proxies, along the redirects that are allowed, and no token for a host that is not the Hub."""
+"""HTTP GET: through proxies, along the redirects that are allowed, and no token for a host that is not the Hub."""
 
 import base64
 import email.utils
@@ -14,11 +14,10 @@ import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from email.message import Message
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
-
-import httpx2
 
 from model_store.errors import HubUnreachable, StoreError
 
@@ -43,12 +42,6 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Value = TypeVar("Value")
 
 
-class Headers(Protocol):
-    """Headers of an answer, in whichever library's words."""
-
-    def get(self, name: str, default: str, /) -> str: ...
-
-
 class TryAgain(Exception):
     """The network or the server failed in a way that may pass; `after` is in how many seconds, if it was said."""
 
@@ -58,7 +51,7 @@ class TryAgain(Exception):
 
 
 class Unreached(TryAgain):
-    """A host could not be asked."""
+    """A host could not be asked, or did not answer to the end."""
 
 
 class NoNetwork(Unreached):
@@ -120,12 +113,12 @@ class Pace:
 
 
 class Answer:
-    """What a server answered; the body is read in chunks."""
+    """The answer of a server; its body is read in chunks."""
 
     def __init__(self, connection: http.client.HTTPConnection, url: str, stall: float):
         self.socket: socket.socket = connection.sock  # the connection forgets it when the server wants to close it
         self.connection, self.response, self.url = connection, final_response(connection), url
-        self.status, self.headers = self.response.status, self.response.headers
+        self.status, self.reason, self.headers = self.response.status, self.response.reason, self.response.headers
         self.pace = Pace(stall)
 
     def read(self) -> bytes:
@@ -134,7 +127,7 @@ class Answer:
         try:
             chunk = self.response.read1(CHUNK)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:  # the last two: it was closed
-            raise TryAgain(f"the connection broke ({plain(error)})") from error
+            raise Unreached(f"the connection to {urlsplit(self.url).hostname} broke ({plain(error)})") from error
         self.pace.arrived += len(chunk)
         return chunk
 
@@ -147,7 +140,7 @@ class Answer:
                 return None
         length = self.headers["Content-Length"] or ""
         if length.isdecimal() and int(length) != len(content):
-            raise TryAgain(f"{len(content):,} of {int(length):,} bytes came")
+            raise Unreached(f"{len(content):,} of {int(length):,} bytes came")
         return bytes(content)
 
     def close(self) -> None:
@@ -188,9 +181,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         raise StoreError(f"{home.hostname} redirects in a circle, lastly to {plain_url(url)}; try again later")
     if answer.status in BUSY or answer.status >= 500:
         answer.close()
-        raise TryAgain(
-            f"{urlsplit(url).hostname} answers {answer.status} {answer.response.reason}", retry_after(answer.headers)
-        )
+        raise TryAgain(f"{urlsplit(url).hostname} answers {answer.status} {answer.reason}", retry_after(answer.headers))
     return answer
 
 
@@ -213,7 +204,7 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
     if there.scheme not in PORTS or not there.hostname:
         raise StoreError(f"{plain_url(url)!r} is no web address; check HF_ENDPOINT")
     proxy = proxy_for(there)
-    if not private and is_private(there.hostname, resolving=not proxy):
+    if not private and is_private(there.hostname, resolving=False):  # addresses are looked at when it is connected
         raise forbidden(there.hostname)
     target = (
         url if proxy and there.scheme == "http" else f"{there.path or '/'}{'?' if there.query else ''}{there.query}"
@@ -242,38 +233,27 @@ def connect(
     there: SplitResult, proxy: SplitResult | None, *, stall: float, private: bool
 ) -> http.client.HTTPConnection:
     """A connection to a host, straight or through a proxy, that has not been opened yet."""
-    host, port = there.hostname or "", there.port or PORTS[there.scheme]  # or http.client takes IPv6's end for a port
     if not proxy:
-        kind = Secure if there.scheme == "https" else Direct
-        return kind(host, port, stall=stall, private=private)
+        return Direct(there, stall=stall, private=private)
     if there.scheme == "http":
         return http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=stall)
     tunnel = http.client.HTTPSConnection(proxy.hostname or "", proxy.port or 80, timeout=stall, context=trust())
-    tunnel.set_tunnel(host, port, authorization(proxy))
+    tunnel.set_tunnel(there.hostname or "", there.port or PORTS[there.scheme], authorization(proxy))
     return tunnel
 
 
 class Direct(http.client.HTTPConnection):
-    """A connection that refuses private addresses, unless they are allowed."""
+    """A connection without a proxy, encrypted or not, that refuses private addresses unless they are allowed."""
 
-    def __init__(self, host: str, port: int, *, stall: float, private: bool):
-        super().__init__(host, port, timeout=stall)
-        self.private = private
+    def __init__(self, there: SplitResult, *, stall: float, private: bool):
+        self.default_port = PORTS[there.scheme]  # else http.client takes the end of an IPv6 address for a port
+        super().__init__(there.hostname or "", there.port or self.default_port, timeout=stall)
+        self.encrypted, self.private = there.scheme == "https", private
 
     def connect(self) -> None:
         self.sock = open_socket(self.host, self.port, self.timeout or 0.0, self.private)
-
-
-class Secure(http.client.HTTPSConnection):
-    """The same, encrypted."""
-
-    def __init__(self, host: str, port: int, *, stall: float, private: bool):
-        super().__init__(host, port, timeout=stall, context=trust())
-        self.private = private
-
-    def connect(self) -> None:
-        plain = open_socket(self.host, self.port, self.timeout or 0.0, self.private)
-        self.sock = trust().wrap_socket(plain, server_hostname=self.host)
+        if self.encrypted:
+            self.sock = trust().wrap_socket(self.sock, server_hostname=self.host)
 
 
 def open_socket(host: str, port: int, timeout: float, private: bool) -> socket.socket:
@@ -360,13 +340,8 @@ def proxy_for(there: SplitResult) -> SplitResult | None:
     except ValueError as error:
         raise StoreError(f"the proxy that the environment sets has no usable address ({error})") from error
     if proxy.scheme != "http":
-        raise other_proxy(f"{proxy.scheme}://")
+        raise StoreError(f"proxies of the kind {proxy.scheme}:// are not supported; set HTTPS_PROXY to an http:// one")
     return proxy
-
-
-def other_proxy(kind: str) -> StoreError:
-    """The error for a proxy of a kind that we do not speak to."""
-    return StoreError(f"proxies of the kind {kind} are not supported; set HTTPS_PROXY to an http:// one")
 
 
 def authorization(proxy: SplitResult) -> dict[str, str]:
@@ -380,6 +355,8 @@ def authorization(proxy: SplitResult) -> dict[str, str]:
 @cache
 def trust() -> ssl.SSLContext:
     """The certificates that huggingface_hub's own requests trust."""
+    import httpx2  # for its choice of certificates alone: the system's, whichever that is
+
     try:
         return httpx2.create_ssl_context()
     except OSError as error:  # ssl.SSLError is one
@@ -390,7 +367,7 @@ def trust() -> ssl.SSLContext:
         ) from error
 
 
-def retry_after(headers: Headers) -> float | None:
+def retry_after(headers: Message) -> float | None:
     """The seconds to wait that a server asks for: as such, or as a date, which is compared with its own clock."""
     asked = headers.get("Retry-After", "")
     if asked.strip().isdecimal():
@@ -436,11 +413,8 @@ def given_up(reason: str, pause: float, failures: int, patience: Patience) -> St
 
 def unreached(host: str | None, error: BaseException) -> Unreached:
     """What to raise for a host that could not be asked."""
-    cause: BaseException | None = error
-    while cause:  # httpx2 wraps what the system says
-        if isinstance(cause, socket.gaierror) or (isinstance(cause, OSError) and cause.errno in NO_NETWORK):
-            return NoNetwork(f"no network: {host} cannot be reached ({plain(error)})")
-        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in NO_NETWORK):
+        return NoNetwork(f"no network: {host} cannot be reached ({plain(error)})")
     return Unreached(f"{host} cannot be reached ({plain(error)})")
 
 
@@ -449,7 +423,12 @@ def plain(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     said = getattr(error, "strerror", None) or NUMBER.sub("", str(error)) or type(error).__name__
-    return SIGNATURE.sub(r"\1", said)
+    return plain_text(said)
+
+
+def plain_text(text: str) -> str:
+    """A text without the signatures of the addresses in it."""
+    return SIGNATURE.sub(r"\1", text)
 
 
 def plain_url(url: str) -> str:

@@ -284,7 +284,7 @@ def test_a_variable_forbids_the_network_as_well(
 def test_offline_refuses_other_machines_whatever_asks_for_them() -> None:
     code = """
 import socket
-from chatapp import offline
+from chatapp.settings import offline
 offline.enforce()
 for ask in (
     lambda: socket.create_connection(("192.0.2.1", 80), 0.1),

@@ -125,7 +125,7 @@ def test_another_host_may_answer_for_the_api_and_is_not_told_the_token(
     """Which `site` would not send over http:// to another machine at all."""
     moved = {"Location": "http://mirror.example/api/models/org/tiny?blobs=true"}
     loopback.fault("/api/models", status=307, headers=moved, body=b"")
-    code = "from pathlib import Path\nfrom model_store import pull, web\n"
+    code = "from pathlib import Path\nfrom model_store.hub import pull, web\n"
     code += f"pull.plan(Path('nowhere'), 'org/tiny', site=web.Site({PUBLIC!r}, 'secret'))"
     environment = {**os.environ, "http_proxy": loopback.url, "no_proxy": ""}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)

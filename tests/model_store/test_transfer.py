@@ -234,7 +234,7 @@ def test_a_full_disk_is_told_and_what_has_come_is_kept(
     code = f"""
 import resource, signal, sys
 from pathlib import Path
-from model_store import hub, transfer
+from model_store.hub import hub, transfer
 from model_store.hub.web import Patience, Site
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 source = hub.repository(Site({loopback.url!r}), "org/name", None, patience=Patience(), on_wait=print)
@@ -260,7 +260,7 @@ def test_memory_does_not_grow_with_the_files(loopback: LoopbackHub, tmp_path: Pa
     loopback.publish("org/large", folder)
     code = f"""
 from pathlib import Path
-from model_store import hub, transfer
+from model_store.hub import hub, transfer
 from model_store.hub.web import Patience, Site
 source = hub.repository(Site({loopback.url!r}), "org/large", None, patience=Patience(), on_wait=print)
 transfer.fetch(list(source.files.values()), Path({str(tmp_path)!r}), source.open, on_transfer=lambda now: None)

@@ -73,7 +73,7 @@ def test_a_redirect_into_one_s_own_network_is_refused_by_its_host(loopback: Loop
     loopback.publish("org/name", tmp_path / "source")
     code = (
         "import sys; sys.path.insert(0, 'tests')\n"
-        "from model_store import web\n"
+        "from model_store.hub import web\n"
         "site = web.Site('http://hub.example')\n"
         f"answer = web.get('http://hub.example/org/name/resolve/main/{WEIGHTS}', site, stall=5)\n"
         "print(answer.status, len(answer.whole(1000)))"

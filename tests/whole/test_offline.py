@@ -274,7 +274,7 @@ def test_the_note_is_made_where_the_network_is_touched(
 ) -> None:
     monkeypatch.setenv("NETWORK_NOTES", str(tmp_path / "notes"))
     assert chatapp("search", "tiny").returncode == 1
-    assert "import httpx2" in (tmp_path / "notes").read_text()
+    assert "import huggingface_hub" in (tmp_path / "notes").read_text()
 
 
 def test_what_a_runtime_does_that_is_not_silenced_is_seen_in_its_calls() -> None:
