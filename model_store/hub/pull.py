@@ -121,7 +121,7 @@ def plan(
     config = json_of(found.files["config.json"], CONFIG_LIMIT)
     exported = [] if file_selection.has_weights(found.files) else file_selection.exported(found.files, found.id)
     if exported:
-        needs = of_export(file_selection.exported(found.files, found.id), config, found.id, precision)
+        needs = of_export(exported, config, found.id, precision)
     else:
         decoder = describe(config, found.id)
         index, files = file_selection.weight_index(found.files, found.id)

@@ -98,7 +98,7 @@ def describe(folder: Path, graph: Path) -> StoredModel:
 
 def inspect(backend: str, found: Prebuilt) -> Facts:
     """What an export tells about itself."""
-    facts: Facts = import_module(f"backends.{backend}.exported").inspect(found)
+    facts: Facts = import_module(f"backends.{backend}.prebuilt").inspect(found)
     return facts
 
 
