@@ -32,7 +32,9 @@ def main() -> None:
         folder = Path(temporary)
         names = write_files(folder / "hub" / REPOSITORY, given.size, given.files)
         hub = subprocess.Popen(
-            [sys.executable, ROOT / "tests" / "support" / "loopback_hub.py", folder / "hub"], stdout=subprocess.PIPE, text=True
+            [sys.executable, ROOT / "tests" / "support" / "loopback_hub.py", folder / "hub"],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             assert hub.stdout
