@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import backends
 from model_store import variants
 from model_store.checkpoint.fingerprints import fingerprint
-from model_store.errors import ModelNotFound, StoreError
+from model_store.errors import ModelNotFound, StoreError, suggest
 from model_store.local import imported
 from model_store.local.other_apps import Places
 from model_store.models import BUILTIN, StoredModel, Variant, is_name, is_new_name
@@ -125,8 +124,7 @@ class Store:
             return self.register(found, pulled.checkpoint(self.root_of(found), found))
         if name and (source := imports.find(name, self.places)):
             return imports.adopt(self, source)
-        near = get_close_matches(name, [BUILTIN, *self.names()], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "chatapp list shows the models that are here"
+        hint = suggest(name, [BUILTIN, *self.names()], "chatapp list shows the models that are here")
         if pulled.can_be_pulled(name):
             hint = f"to fetch it: chatapp pull {name}"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")

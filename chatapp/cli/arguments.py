@@ -3,13 +3,13 @@
 import argparse
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import NoReturn
 
 from chatapp import __version__
 from chatapp.cli import session_arguments, store_arguments
 from chatapp.settings.settings import OBJECTIVES
 from chatapp.text.printable import printable
+from chatapp.text.suggest import suggest
 
 EPILOG = """\
 Everything runs on this machine; only pull, search and login use the network.
@@ -303,8 +303,8 @@ def add_output(parser: Parser) -> None:
 
 
 def _did_you_mean(word: str, known: Sequence[str] | dict[str, Parser]) -> str:
-    near = get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = suggest(word, known)
+    return f"; {near}" if near else ""
 
 
 def _place(text: str) -> tuple[int, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from backends.errors import UserError
+from chatapp.text.suggest import suggest
 
 
 class ParameterError(UserError):
@@ -21,8 +21,7 @@ def read(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its 
         raise ParameterError(f"there is no parameter {name!r}: {ABSENT[name]}")
     own = OLLAMA.get(name, name.replace("-", "_"))
     if own not in PARAMETERS:
-        near = get_close_matches(name, [*PARAMETERS, *OLLAMA], 1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(PARAMETERS)}"
+        hint = suggest(name, [*PARAMETERS, *OLLAMA], f"known are {', '.join(PARAMETERS)}")
         raise ParameterError(f"there is no parameter {name!r}; {hint}")
     from chatapp.generation import OptionError, Options
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import get_args
 
 from backends.errors import UserError
@@ -35,6 +34,7 @@ from chatapp.commands.commands import (
     Show,
     What,
 )
+from chatapp.text.suggest import suggest
 
 FENCE = '"""'
 """Begins and ends a text of several lines."""
@@ -215,8 +215,8 @@ def unquoted(text: str) -> str:
 
 
 def _hint(word: str, known: list[str], otherwise: str = "") -> str:
-    near = get_close_matches(word.lower(), [one for one in known if len(one) > 2], 1)
-    return f"did you mean {near[0]}?" if near else otherwise or f"known are {', '.join(known)}"
+    long = [one for one in known if len(one) > 2]
+    return suggest(word.lower(), long, otherwise or f"known are {', '.join(known)}")
 
 
 COMMANDS: tuple[Entry, ...] = (

@@ -6,10 +6,10 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from chatapp.settings import toml_files
+from chatapp.text.suggest import suggest
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def read(path: Path, actions: Iterable[Action]) -> Keymap:
         complaints.append(f"vim must be true or false, not {vim!r}")
     for name, value in _flat(entries):
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "the help screen (F1) shows the ids"
+            hint = suggest(name, known, "the help screen (F1) shows the ids")
             complaints.append(f"there is nothing called {name} to bind a key to; {hint}")
             continue
         try:
@@ -169,8 +168,8 @@ def _named(name: str, text: str) -> str:
         return next((ours for ours, theirs in UNICODE.items() if theirs == long), long)
     if name in UNICODE or _is_character(name):
         return name
-    near = get_close_matches(name, [*NAMED, *ALSO], 1)
-    raise _Unusable(f"there is no key {text!r}" + (f"; did you mean {near[0]}?" if near else ""))
+    near = suggest(name, [*NAMED, *ALSO])
+    raise _Unusable(f"there is no key {text!r}" + (f"; {near}" if near else ""))
 
 
 def _is_character(name: str) -> bool:

@@ -1,6 +1,5 @@
 """Sampling options under a name: those that come along, and the user's own in one TOML file."""
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from chatapp.generation.options import OptionError, Options
 from chatapp.settings import toml_files
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
+from chatapp.text.suggest import suggest
 
 LONGEST_NAME = 30
 NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
@@ -100,8 +100,7 @@ def find(path: Path, name: str) -> Preset:
     known = read(path)
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+    hint = suggest(name, known, f"choose from {', '.join(known)}")
     raise PresetError(f"there is no preset {name!r}; {hint}")
 
 
@@ -147,8 +146,7 @@ def _checked(name: str, options: Mapping[str, Any]) -> Preset:
     known = [field.name for field in fields(Options) if field.name not in NOT_IN_PRESETS]
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            hint = suggest(option, known, f"known are {', '.join(known)}")
             raise PresetError(f"unknown option {option!r} in the preset {name!r}; {hint}")
     try:
         checked = Options(**options)

@@ -1,6 +1,5 @@
 """Where things live on this machine, and what the user chose."""
 
-import difflib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from backends import NAMES
 from backends.errors import UserError
 from chatapp.settings import toml_files
 from chatapp.text.files import write_whole
+from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:  # the help needs the settings, and no store
     from model_store import Places
@@ -100,8 +100,7 @@ def read() -> Settings:
     known = [field.name for field in fields(Settings)]
     for name, value in found.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            hint = suggest(name, known, f"known are {', '.join(known)}")
             raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
         if name == "stores":
             if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):

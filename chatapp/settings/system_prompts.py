@@ -1,6 +1,5 @@
 """System prompts under a name: those that come along, and text files in a folder, which people edit as they like."""
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
+from chatapp.text.suggest import suggest
 
 ENDING = ".md"
 LIMIT = 1 << 18
@@ -70,8 +70,7 @@ def read(folder: Path, name: str) -> str:
         if name in BUILT_IN:
             return BUILT_IN[name]
         names = [entry.name for entry in entries(folder)]
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
+        hint = suggest(name, names, f"choose from {', '.join(names)}")
         raise SystemPromptError(f"there is no system prompt {name!r}; {hint}") from None
     except UnicodeDecodeError as error:
         raise SystemPromptError(f"the system prompt {path} is not UTF-8 text; save it as such") from error

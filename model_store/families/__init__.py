@@ -1,7 +1,6 @@
 """One module per `model_type` of config.json: its decoder, and where its weights are."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, cast
@@ -10,7 +9,7 @@ from backends.decoder import Activation
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.refusals import OTHERS, refuse, refuse_type
 from model_store.checkpoint.weights import Family
-from model_store.errors import UnsupportedCheckpoint, cut
+from model_store.errors import UnsupportedCheckpoint, cut, suggest
 
 VARIANTS = {
     ("gpt2", "attention_head_type", "multiquery"): "santacoder",
@@ -46,8 +45,8 @@ def find(config: Config) -> Family:
         name = variants[0] if variants else wanted
         return cast(Family, import_module(f"{__name__}.{name}"))  # a module that meets the protocol
     refuse_type(config)
-    near = [] if wanted in OTHERS else get_close_matches(str(wanted), known, 1, SLIP)
-    hint = f"; did the publisher mean {near[0]!r}?" if near else ""
+    near = "" if wanted in OTHERS else suggest(wanted, known, who="the publisher", near=SLIP)
+    hint = f"; {near}" if near else ""
     raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported{hint} (known: {', '.join(known)})")
 
 

@@ -6,7 +6,6 @@ https://github.com/ggml-org/llama.cpp.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from backends.decoder import Attention, Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
-from model_store.errors import UnsupportedCheckpoint
+from model_store.errors import UnsupportedCheckpoint, suggest
 
 Fields = dict[str, Any]  # Any: config.json's
 
@@ -127,8 +126,8 @@ def find(name: object) -> Architecture:
     """The architecture called `name`."""
     if isinstance(name, str) and name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    near = get_close_matches(str(name), ARCHITECTURES, 1)
-    hint = f"; did its maker mean {near[0]!r}?" if near else ""
+    near = suggest(name, ARCHITECTURES, who="its maker")
+    hint = f"; {near}" if near else ""
     known = ", ".join(ARCHITECTURES)
     raise UnsupportedCheckpoint(f"GGUF files of the architecture {name!r} are not supported{hint} (known: {known})")
 

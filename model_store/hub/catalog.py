@@ -4,11 +4,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from model_store.errors import ModelNotFound
+from model_store.errors import ModelNotFound, suggest
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
@@ -54,8 +53,7 @@ def refer(text: str) -> Reference:
         return Reference(entry.name, entry.repository, entry.revision)
     found = REPOSITORY.fullmatch(text)
     if not found or ".." in text or "--" in found[1] or text.endswith((".git", "/")):
-        near = get_close_matches(text.lower(), catalog(), 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see chatapp search, or write ORGANISATION/NAME[@REVISION]"
+        hint = suggest(text.lower(), catalog(), "see chatapp search, or write ORGANISATION/NAME[@REVISION]")
         raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")
     repository, revision = found[1], found[2]
     for entry in catalog().values():

@@ -57,8 +57,8 @@ def test_one_answer_keeps_to_them_and_what_is_said_in_full_counts_more(chatapp: 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--preset", "creativ"), "there is no preset 'creativ'; did you mean 'creative'?"),
-        (("--system", "@concice"), "there is no system prompt 'concice'; did you mean 'concise'?"),
+        (("--preset", "creativ"), "there is no preset 'creativ'; did you mean creative?"),
+        (("--system", "@concice"), "there is no system prompt 'concice'; did you mean concise?"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_before_a_model_is_opened(

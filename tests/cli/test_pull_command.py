@@ -173,7 +173,7 @@ def in_a_terminal(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gtp2", "did you mean 'gpt2'"),
+        ("gtp2", "did you mean gpt2"),
         ("org/none", "no public repository org/none"),
         ("../x", "no model '../x'"),
         ("org/tiny@no", "no revision 'no'"),

@@ -42,7 +42,7 @@ def test_a_repository_of_the_catalogue_has_the_catalogue_s_name() -> None:
     assert refer("GPT2-Medium").name == refer("openai-community/gpt2-medium").name == "gpt2-medium"
     assert refer("openai-community/gpt2@main").name == "openai-community--gpt2@main"
     assert refer("org/name@refs/pr/1").name == "org--name@refs--pr--1"
-    with pytest.raises(ModelNotFound, match="did you mean 'gpt2-medium'"):
+    with pytest.raises(ModelNotFound, match="did you mean gpt2-medium"):
         refer("gpt2-medum")
 
 

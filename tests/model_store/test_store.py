@@ -142,7 +142,7 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
 
 @pytest.mark.parametrize("name", ["buildin", "no-such-model", "../outside", "", "a\0b"])
 def test_an_unknown_name_is_refused_with_what_to_do(store: Store, name: str) -> None:
-    with pytest.raises(ModelNotFound, match="did you mean 'builtin'" if name == "buildin" else "chatapp list"):
+    with pytest.raises(ModelNotFound, match="did you mean builtin" if name == "buildin" else "chatapp list"):
         store.get(name)
 
 

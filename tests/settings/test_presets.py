@@ -116,7 +116,7 @@ def test_applying_a_preset_keeps_what_it_does_not_speak_of(path: Path) -> None:
 
 
 def test_an_unknown_preset_is_told_with_the_nearest(path: Path) -> None:
-    with pytest.raises(PresetError, match="there is no preset 'creativ'; did you mean 'creative'"):
+    with pytest.raises(PresetError, match="there is no preset 'creativ'; did you mean creative"):
         presets.find(path, "creativ")
     with pytest.raises(PresetError, match="there is no preset 'xyz'; choose from default, precise"):
         presets.find(path, "xyz")
@@ -128,7 +128,7 @@ def test_an_unknown_preset_is_told_with_the_nearest(path: Path) -> None:
     ("content", "message"),
     [
         ("[a]\ntemperature = hot", "mend or delete the file"),
-        ("[a]\ntemprature = 1.0", "unknown option 'temprature' in the preset 'a'; did you mean 'temperature'"),
+        ("[a]\ntemprature = 1.0", "unknown option 'temprature' in the preset 'a'; did you mean temperature"),
         ("[a]\nn = 2", "unknown option 'n' in the preset 'a'"),
         ("[a]\ntemperature = -1", "'a' has a wrong value: temperature must be 0 \\(greedy\\) or from"),
         ("[a]\ntop_k = true", "top_k must be a whole number"),
@@ -295,5 +295,5 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_a_name_behind_an_at_sign_is_looked_up(tmp_path: Path) -> None:
     assert system_prompts.resolve(tmp_path, "Be kind.") == "Be kind."
     assert system_prompts.resolve(tmp_path, "@concise") == system_prompts.BUILT_IN["concise"]
-    with pytest.raises(SystemPromptError, match="did you mean 'teacher'"):
+    with pytest.raises(SystemPromptError, match="did you mean teacher"):
         system_prompts.resolve(tmp_path, "@techer")

@@ -54,7 +54,7 @@ def test_what_the_user_chose_is_read(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('modle = "tiny"', "unknown setting 'modle'.*did you mean 'model'"),
+        ('modle = "tiny"', "unknown setting 'modle'.*did you mean model"),
         ("colour = 1", "unknown setting 'colour'.*known are model, theme"),
         ("theme = 3", "the setting 'theme'.*must be a text in quotes, not 3"),
         ('history = "no"', "the setting 'history'.*must be true or false, not 'no'"),

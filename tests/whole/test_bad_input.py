@@ -24,7 +24,7 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", code: int, *says: s
 
 
 def test_a_missing_model_is_named_with_the_nearest(chatapp: Run) -> None:
-    assert_refused(chatapp("run", "bultin", "x"), 1, "'bultin'", "did you mean 'builtin'")
+    assert_refused(chatapp("run", "bultin", "x"), 1, "'bultin'", "did you mean builtin")
     assert_refused(chatapp("show", "./nothing"), 1, "./nothing")
     assert_refused(chatapp("rm", "nothing"), 1, "'nothing'")
 
@@ -126,7 +126,7 @@ def test_a_home_that_cannot_be_written_is_refused(
 def test_settings_that_mean_nothing_are_refused(chatapp: Run, home: Path) -> None:
     home.mkdir()
     (home / "settings.toml").write_text("modle = 'x'")
-    assert_refused(chatapp("complete", stdin="x"), 1, "unknown setting 'modle'", "'model'")
+    assert_refused(chatapp("complete", stdin="x"), 1, "unknown setting 'modle'", "mean model?")
 
 
 @pytest.mark.parametrize(
