@@ -104,14 +104,15 @@ def run(given: Namespace) -> int:
 
 def complete(given: Namespace) -> int:
     """Fill in code at a place in a file."""
+    from chatapp.cli import complete as completing
     from chatapp.cli import inputs
-    from chatapp.completion import complete as completion
+    from chatapp.completion.offers import Request
     from chatapp.settings import settings
 
     chosen = chosen_options(given)
     name = "standard input" if given.file == "-" else given.file
-    prefix, suffix = completion.split_at(inputs.read_text(given.file), given.at, name)
-    request = completion.Request(
+    prefix, suffix = completing.split_at(inputs.read_text(given.file), given.at, name)
+    request = Request(
         prefix,
         suffix,
         chosen,
@@ -120,7 +121,7 @@ def complete(given: Namespace) -> int:
         pick_temperature=given.temperature is None,
     )
     model = given.model or settings.read().model
-    return completion.complete(request, lambda: open_model(given, model), form_of(given))
+    return completing.complete(request, lambda: open_model(given, model), form_of(given))
 
 
 def pull(given: Namespace) -> int:

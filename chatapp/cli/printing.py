@@ -7,39 +7,19 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from threading import Event
 from types import FrameType
 from typing import cast
 
 from chatapp.cli.statistics import print_logprobs, print_stats
-from chatapp.generation import Delta, Engine, FinishReason, Token
+from chatapp.generation import Delta, Engine, Reply
 from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
 
 PAUSE = 0.01
 """Seconds between two outputs of an answer: each wakes its reader, who takes a core from the model."""
-
-
-@dataclass
-class Completion:
-    """One of n completions, as far as it has come."""
-
-    text: str = ""
-    thinking: str = ""
-    """What the model thought before that, with its marks."""
-    tokens: list[Token] = field(default_factory=list)
-    finish_reason: FinishReason = "cancelled"
-
-
-@dataclass
-class Answer:
-    """All that came."""
-
-    completions: list[Completion]
-    interrupted: bool = False
-    """Whether Ctrl+C ended it."""
 
 
 @dataclass(frozen=True)
@@ -78,32 +58,27 @@ def stoppable() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def collect(deltas: Iterator[Delta], count: int, until: Callable[[Delta, Answer], object] | None = None) -> Answer:
-    """Everything the model says in `count` completions, told to `until` as it comes, whose True is enough."""
-    answer = Answer([Completion() for _ in range(count)])
+def collect(
+    deltas: Iterator[Delta], count: int, until: Callable[[Delta], object] | None = None
+) -> tuple[list[Reply], bool]:
+    """The `count` replies of a turn, told to `until` as they come, and whether Ctrl+C ended them."""
+    replies = [Reply() for _ in range(count)]
     stream = cast(Generator[Delta], deltas)  # it can be closed: that is how a turn is cancelled
     with stoppable() as stop, closing(stream):
         for delta in stream:
-            completion = answer.completions[delta.index]
-            if delta.channel == "thinking":
-                completion.thinking += delta.text
-            else:
-                completion.text += delta.text
-            completion.tokens += delta.tokens
-            completion.finish_reason = delta.finish_reason or completion.finish_reason
-            if until and until(delta, answer) is True:
-                break
+            replies[delta.index].add(delta)
+            if until:
+                until(delta)
             if stop.is_set():
-                answer.interrupted = True
-                break
-    return answer
+                return replies, True
+    return replies, False
 
 
-def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form) -> Answer:
-    """Print `count` completions one after the other, the first as it arrives."""
+def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form) -> bool:
+    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
     due, waiting, thinking = 0.0, list[str](), Thinking(form)
 
-    def first(delta: Delta, answer: Answer) -> None:
+    def first(delta: Delta) -> None:
         nonlocal due
         if delta.channel == "thinking":
             thinking.tell(delta)
@@ -121,29 +96,29 @@ def print_answer(engine: Engine, deltas: Iterator[Delta], count: int, form: Form
     if count > 1 and not form.json:
         note(f"completion 1 of {count}")
     try:
-        answer = collect(deltas, count, None if form.json else first)
+        replies, interrupted = collect(deltas, count, None if form.json else first)
     finally:
         thinking.end()
         print_waiting()
-    for index, completion in enumerate(answer.completions):
+    for index, reply in enumerate(replies):
         if form.json:
-            print(as_json(index, completion, logprobs=form.logprobs), flush=True)
+            print(as_json(index, reply, logprobs=form.logprobs), flush=True)
             continue
         if index:
             note(f"completion {index + 1} of {count}")
-            write(completion.text, form)
-        end_line(completion.text, form)
+            write(reply.text, form)
+        end_line(reply.text, form)
         if form.logprobs:
-            print_logprobs(completion.tokens)
-    if answer.interrupted:
+            print_logprobs(reply.tokens)
+    if interrupted:
         note("Interrupted.")
     if form.stats and engine.last_usage:
         print_stats(engine.last_usage, form.stats)
-    return answer
+    return interrupted
 
 
 class Thinking:
-    """Prints what the first of the completions thinks, on standard error: dim in a terminal, elsewhere if asked for."""
+    """Prints what the first of the replies thinks, on standard error: dim in a terminal, elsewhere if asked for."""
 
     def __init__(self, form: Form) -> None:
         self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
@@ -164,12 +139,12 @@ class Thinking:
         self.told = False
 
 
-def as_json(index: int, completion: Completion, *, logprobs: bool = False) -> str:
-    """A completion as one line of JSON."""
-    facts = {"index": index, "text": completion.text, "finish_reason": completion.finish_reason}
-    if completion.thinking:
-        facts["thinking"] = split(completion.thinking).thinking
-    return json.dumps(facts | ({"tokens": [asdict(token) for token in completion.tokens]} if logprobs else {}))
+def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:
+    """A reply as one line of JSON."""
+    facts = {"index": index, "text": reply.text, "finish_reason": reply.finish_reason}
+    if reply.thinking:
+        facts["thinking"] = split(reply.thinking).thinking
+    return json.dumps(facts | ({"tokens": [asdict(token) for token in reply.tokens]} if logprobs else {}))
 
 
 def write(text: str, form: Form) -> None:

@@ -95,10 +95,10 @@ def respond(steering: Steering, act: Callable[[], Turn | None], manner: Manner, 
             return
         if manner.labels:
             sys.stdout.write(f"{printable(talk.setup.model)}: ")
-        answer = print_answer(talk.engine, turn.deltas, len(turn.replies), form)
+        interrupted = print_answer(talk.engine, turn.deltas, len(turn.replies), form)
         if turn.left_out:
             note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
-        if manner.figures and talk.engine.last_usage and not answer.interrupted:
+        if manner.figures and talk.engine.last_usage and not interrupted:
             note(in_words(talk.engine.last_usage, talk.engine.context_length))
     except Exception as error:
         if not (message := one_line(error)):

@@ -93,7 +93,7 @@ def run(
         talk.begin_anew()
     try:
         if prompt is not None:
-            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form).interrupted else 0
+            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form) else 0
         return _loop(talk, open_model, wish, past, form)
     finally:
         if history:

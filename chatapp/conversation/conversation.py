@@ -11,8 +11,8 @@ from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
 from chatapp.conversation.texts import Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import Growing, Request, Turn, is_cut_off, is_unanswered
-from chatapp.generation import Delta, Engine, GenerationError, Options, Timings, Token, Usage
+from chatapp.conversation.turn import Request, Turn, go_on_from, is_cut_off, is_unanswered
+from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Timings, Token, Usage
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
@@ -327,11 +327,9 @@ class Dialogue:
 
     def _drawn(self, request: Request, turn: Turn, stream: Stream) -> Generator[Delta, None, None]:
         """The deltas, saved as they pass."""
-        growing = [Growing(reply.id, reply.text, list(request.tokens)) for reply in turn.replies]
-        if request.resumed and (before := self.latencies(request.resumed.id)):
-            growing[0].latencies, growing[0].timed = list(before), True
-        if request.resumed:
-            growing[0].take_up(request.resumed)
+        replies = [Reply(tokens=list(request.tokens), begun=len(request.tokens)) for _ in turn.replies]
+        if cut := request.resumed:
+            go_on_from(cut, replies[0], self.latencies(cut.id))
         usage: Usage | None = None
         failed = True
         try:
@@ -339,38 +337,38 @@ class Dialogue:
             with closing(stream(turn)) as deltas:
                 for delta in deltas:
                     usage = delta.usage
-                    growing[delta.index].grow(delta)
-                    self._grown(growing[delta.index])
+                    replies[delta.index].add(delta)
+                    self._grow(turn.replies[delta.index].id, delta.text)
                     yield delta
             failed = False
         except GeneratorExit:
             failed = False
             raise
         finally:
-            if any(reply.heard for reply in growing):
+            if any(reply.is_heard for reply in replies):
                 usage = usage or request.engine.last_usage
-                for reply in growing:
-                    self._ended(reply, usage, begun=len(request.tokens), failed=failed)
+                for message, reply in zip(turn.replies, replies, strict=True):
+                    self._end(message.id, reply, usage, failed=failed)
             else:
                 self._withdraw(request)
                 turn.withdrawn = True
             self._saving.save()
 
-    def _grown(self, reply: Growing) -> None:
-        self._tree.grow(reply.message, reply.text)
-        self._saving.changed.add(self._tree.number(reply.message))
+    def _grow(self, message: int, text: str) -> None:
+        self._tree.grow(message, clean(text))
+        self._saving.changed.add(self._tree.number(message))
         self._saving.grown()
 
-    def _ended(self, reply: Growing, usage: Usage | None, *, begun: int, failed: bool) -> None:
+    def _end(self, message: int, reply: Reply, usage: Usage | None, *, failed: bool) -> None:
         """An answer that the model broke off by failing stays, unfinished; what it had begun with was no prompt."""
-        number = self._tree.number(reply.message)
+        number = self._tree.number(message)
         summary = usage.as_dict() if usage else {}
         summary.pop("latencies", None)
         if summary and self.kind == "chat":
-            summary["prompt_tokens"] -= begun
+            summary["prompt_tokens"] -= reply.begun
         if reply.thinking_tokens:
             summary |= {"thinking_tokens": reply.thinking_tokens, "thinking_seconds": reply.thinking_seconds}
-        reason = None if failed else reply.finish_reason or "cancelled"
+        reason = None if failed else reply.finish_reason
         self._saving.tokens[number], self._saving.latencies[number] = reply.tokens, reply.latencies
         self._tree.change(number, finished=not failed, finish_reason=reason, usage=summary)
         self._saving.changed.add(number)

@@ -57,9 +57,11 @@ class Tree:
             return self[new.id]
 
     def grow(self, message: int, text: str) -> None:
-        """A reply that is being written has come so far."""
+        """A reply that is being written has grown by a text."""
         with self.lock:
-            self._growing[self.number(message)] = text
+            number = self.number(message)
+            before = self._growing[number] if number in self._growing else self._messages[number].text
+            self._growing[number] = before + text
 
     def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
         """Give a message other facts."""

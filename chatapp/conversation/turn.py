@@ -3,9 +3,8 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from chatapp.generation import Delta, Engine, FinishReason, Options, Token
+from chatapp.generation import Delta, Engine, Options, Reply, Token
 from chatapp.history import Message
-from chatapp.history.text import clean
 
 
 @dataclass
@@ -52,39 +51,12 @@ class Request:
     """The reply that goes on, as it was cut off."""
 
 
-@dataclass
-class Growing:
-    """One of the replies while it is written."""
-
-    message: int
-    text: str
-    tokens: list[Token]
-    latencies: list[float] = field(default_factory=list)
-    """Of the tokens that were decoded now, all but the first."""
-    finish_reason: FinishReason | None = None
-    heard: bool = False
-    timed: bool = False
-    """Whether the tokens that it began with were timed: then the first that is decoded now is one of many."""
-
-    thinking_tokens: int = 0
-    thinking_seconds: float = 0.0
-
-    def take_up(self, cut: Message) -> None:
-        """Go on from what is known of the thinking of a reply that was cut off."""
-        tokens, seconds = cut.usage.get("thinking_tokens"), cut.usage.get("thinking_seconds")
-        if isinstance(tokens, int) and isinstance(seconds, int | float):
-            self.thinking_tokens, self.thinking_seconds = tokens, float(seconds)
-
-    def grow(self, delta: Delta) -> None:
-        """Take in what the model said."""
-        self.text += clean(delta.text)
-        self.tokens += delta.tokens
-        self.latencies += [token.seconds for token in (delta.tokens if self.heard or self.timed else delta.tokens[1:])]
-        self.heard = self.heard or bool(delta.tokens)
-        if delta.channel == "thinking":
-            self.thinking_tokens += len(delta.tokens)
-            self.thinking_seconds += sum(token.seconds for token in delta.tokens)
-        self.finish_reason = delta.finish_reason or self.finish_reason
+def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
+    """Let a reply go on from what is known of the tokens and the thinking of one that was cut off."""
+    reply.latencies = list(latencies)
+    tokens, seconds = cut.usage.get("thinking_tokens"), cut.usage.get("thinking_seconds")
+    if isinstance(tokens, int) and isinstance(seconds, int | float):
+        reply.thinking_tokens, reply.thinking_seconds = tokens, float(seconds)
 
 
 def is_cut_off(message: Message) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from backends import Placement
-from chatapp.generation import Delta, Engine, FinishReason, Message, Usage
+from chatapp.generation import Delta, Engine, Message, Reply, Usage
 from chatapp.text.errors import one_line
 from chatapp.text.units import milliseconds, table
 
@@ -52,10 +52,22 @@ class Result:
 
     name: str
     model: str
-    text: str
-    tokens: tuple[int, ...]
-    finish_reason: FinishReason
-    usage: Usage
+    reply: Reply
+
+    @property
+    def usage(self) -> Usage:
+        """The engine's summary."""
+        assert self.reply.usage is not None, "the last delta has the usage"
+        return self.reply.usage
+
+    @property
+    def text(self) -> str:
+        """All of it, what the model thought included."""
+        return self.reply.thinking + self.reply.text
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(token.id for token in self.reply.tokens)
 
     @property
     def placement(self) -> str:
@@ -128,12 +140,12 @@ def answer(index: int, runner: Runner, question: Question) -> Generator[Event, N
         engine = runner.open()
         yield Opened(index, describe(engine.placement))
         warm_up(engine, question)
-        said = _Said()
+        reply = Reply()
         with drawn(question.ask(engine)) as deltas:
             for delta in deltas:
-                said.add(delta)
+                reply.add(delta)
                 yield Wrote(index, delta)
-        yield Ended(index, said.result(runner))
+        yield Ended(index, Result(runner.name, runner.model, reply))
     except Exception as error:  # a foreign runtime raises what it likes
         yield Failed(index, one_line(error) or f"{type(error).__name__}: {error}")
 
@@ -159,26 +171,6 @@ def drawn(deltas: Iterator[Delta]) -> Iterator[Iterator[Delta]]:
 def describe(placement: Placement | Usage) -> str:
     """Backend, device and precision."""
     return f"{placement.backend} · {placement.device} · {placement.precision}"
-
-
-@dataclass
-class _Said:
-    """What arrived of one answer."""
-
-    text: str = ""
-    tokens: list[int] = field(default_factory=list)
-    finish_reason: FinishReason = "stop"
-    usage: Usage | None = None
-
-    def add(self, delta: Delta) -> None:
-        self.text += delta.text
-        self.tokens += [token.id for token in delta.tokens]
-        self.finish_reason = delta.finish_reason or self.finish_reason
-        self.usage = delta.usage or self.usage
-
-    def result(self, runner: Runner) -> Result:
-        assert self.usage is not None, "the last delta has the usage"
-        return Result(runner.name, runner.model, self.text, tuple(self.tokens), self.finish_reason, self.usage)
 
 
 def figures(results: Sequence[Result]) -> str:

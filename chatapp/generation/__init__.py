@@ -4,6 +4,7 @@ from chatapp.generation.contract import Engine
 from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
+from chatapp.generation.reply import Reply
 from chatapp.generation.text.message import Message
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "OptionError",
     "Options",
     "PromptTooLong",
+    "Reply",
     "Timings",
     "Token",
     "Usage",

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.cli.complete import complete
 from chatapp.cli.printing import Form
-from chatapp.completion.complete import Request, complete, from_file
+from chatapp.completion.offers import Request, from_file
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, saying, write_tokenizer
@@ -59,8 +60,8 @@ def test_a_model_that_is_sure_comes_before_a_short_match(
 
 def test_what_the_line_already_ends_with_is_not_offered_again() -> None:
     line = LINE.replace("\n", "\r\n")
-    _, offer = from_file(line + line[:36], "')\r\n")
-    assert offer and offer.completion.text == " help='more"
-    assert not from_file(line + line[:36], "something else\n")[1]
-    assert not from_file(line + line[:36], " help='more')\r\n")[1]
-    assert not from_file("ab\nb", "\n")[1]
+    offer = from_file(Request(line + line[:36], "')\r\n"))
+    assert offer and offer.text == " help='more"
+    assert not from_file(Request(line + line[:36], "something else\n"))
+    assert not from_file(Request(line + line[:36], " help='more')\r\n"))
+    assert not from_file(Request("ab\nb", "\n"))

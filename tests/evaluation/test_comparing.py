@@ -3,7 +3,6 @@
 import gc
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ from chatapp.evaluation.compare import (
     in_turn,
     one_after_another,
 )
-from chatapp.generation import Delta, Options
+from chatapp.generation import Delta, Options, Reply, Token
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.workspace import open_store
@@ -44,8 +43,12 @@ def written(events: list[compare.Event], index: int) -> str:
     return "".join(event.delta.text for event in events if isinstance(event, Wrote) and event.index == index)
 
 
-def result(name: str = "a", *, model: str = "m", text: str = "abc", seconds: float = 0.01, tokens: int = 3) -> Result:
-    return Result(name, model, text, tuple(range(tokens)), "stop", summary(4, [seconds] * (tokens - 1)))
+def result(
+    name: str = "a", *, model: str = "m", text: str = "abc", seconds: float = 0.01, tokens: int = 3, first: int = 0
+) -> Result:
+    said = [Token(first + place, "", None, (), seconds) for place in range(tokens)]
+    usage = summary(4, [seconds] * (tokens - 1))
+    return Result(name, model, Reply(text, tokens=said, finish_reason="stop", usage=usage))
 
 
 def test_one_begins_when_the_one_before_has_ended() -> None:
@@ -163,7 +166,7 @@ def test_one_that_is_left_is_not_compared() -> None:
         (result(text="abc"), result(text="abcd", tokens=4), "The texts of both are equal for 3 of 4 tokens."),
         (
             result(text="abc"),
-            replace(result(text="xyz"), tokens=(9, 9, 9)),
+            result(text="xyz", first=9),
             "The texts differ from the first token on.",
         ),
         (result(model="m"), result(model="n", tokens=9), "The texts of both are equal: 3 characters."),

@@ -82,7 +82,7 @@ async def test_a_batch_of_three_streams_into_its_columns() -> None:
         assert ["".join(column.wrapped.parts) for column in columns] == ["one of three", "a second one,", "x"]
         assert [column.state for column in columns] == ["● done", "■ length", "● done"]
         assert not app.columns.writing
-        means = [column.score.mean or 0.0 for column in columns]
+        means = [column.reply.mean_logprob or 0.0 for column in columns]
         assert [column.best for column in columns] == [mean == max(means) for mean in means]
         assert app.columns.best == 2
 

@@ -42,10 +42,10 @@ async def ended(driver: Driver, screen: ComparisonScreen) -> Columns:
 async def test_models_are_ranked_by_what_they_think_of_their_own_answers() -> None:
     async with comparing(ScriptedEngine("one two three"), ScriptedEngine("one")) as (driver, screen):
         columns = await ended(driver, screen)
-        assert all(column.score.scored == column.score.tokens for column in columns.columns)
+        assert all(column.reply.scored == len(column.reply.tokens) for column in columns.columns)
         first, second = columns.columns
-        assert first.score.mean is not None and second.score.mean is not None
-        assert first.score.mean < second.score.mean
+        assert first.reply.mean_logprob is not None and second.reply.mean_logprob is not None
+        assert first.reply.mean_logprob < second.reply.mean_logprob
         assert [column.best for column in columns.columns] == [False, True]
         await driver.press("r")
         assert columns.order == [1, 0]
@@ -65,7 +65,7 @@ async def test_the_heat_of_an_answer_grows_with_it_and_leads_back_to_the_compari
     slow = ScriptedEngine("one two three " * 20, delay=0.01)
     async with comparing(slow, ScriptedEngine("one")) as (driver, screen):
         await driver.press("f5")
-        await driver.until(lambda: screen.written and screen.written[0], "some text")
+        await driver.until(lambda: screen.columns and screen.columns.columns[0].reply.tokens, "some text")
         await driver.press("h")
         await driver.until(lambda: isinstance(driver.app.screen, HeatScreen))
         assert isinstance(heat := driver.app.screen, HeatScreen)

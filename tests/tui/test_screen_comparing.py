@@ -124,7 +124,7 @@ async def test_escape_stops_the_models_then_shows_the_form_then_leaves() -> None
     async with comparing(shelf, *BOTH) as (app, pilot, screen):
         first.delay = 0.05
         await pilot.press("f5")
-        await until(lambda: screen.texts and screen.texts[0], "some text")
+        await until(lambda: screen.columns and screen.columns.columns[0].reply.text, "some text")
         app.post_message(events.Key("escape", None))
         await until(lambda: not screen.answering, "the stop")
         assert screen.columns
@@ -221,7 +221,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
     shelf = both(delay=0.01)
     async with comparing(shelf, *BOTH) as (app, pilot, screen):
         app.post_message(events.Key("f5", None))
-        await until(lambda: screen.texts and screen.texts[0])
+        await until(lambda: screen.columns and screen.columns.columns[0].reply.text)
         app.post_message(events.Key("enter", None))
         await until(lambda: app.results)
         assert app.results[0] is not None
@@ -248,7 +248,7 @@ async def test_the_builtin_model_is_compared_on_two_backends() -> None:
         assert screen.columns
         feet = [shown(column)[-1] for column in screen.columns.columns]
         assert [foot.split(" · ")[0] for foot in feet] == [" onnx", " openvino"]
-        assert [result.text for result in screen.results] == screen.texts
+        assert [result.text for result in screen.results] == [column.reply.text for column in screen.columns.columns]
         assert all(result.usage.completion_tokens for result in screen.results)
         report = "\n".join(shown(screen.verdict))
         assert re.search("write(s .* times as| equally) fast", report)

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from chatapp.evaluation.ranking import Score
+from chatapp.generation import Reply
 from chatapp.text.printable import printable
 from chatapp.tui.answers.wrapping import Wrapped
 from chatapp.tui.widgets.removable import Removable
@@ -65,7 +65,7 @@ class Column(Removable, Widget):
         self.number, self.heading = number, printable(heading)
         """Its place, counted from 0."""
         self.wrapped = Wrapped(80)
-        self.score = Score()
+        self.reply = Reply()
         self.state, self.tone = "○ waiting", "muted"
         self.ended = False
         self.notes: tuple[Content, ...] = ()
@@ -83,7 +83,12 @@ class Column(Removable, Widget):
         """Add to the answer."""
         if not self.ended:
             self.state, self.tone = "● writing", "accent"
-        self.score.add(tokens)
+        self.reply.text += text
+        self.reply.add_tokens(tokens)
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        """Show more text."""
         before = self.top, self.thumb()
         first = self.wrapped.grow(text)
         if before == (self.top, self.thumb()):
@@ -101,7 +106,7 @@ class Column(Removable, Widget):
     def fail(self, error: str) -> None:
         """It was cut off; the error stands below what there is."""
         self.ended = True
-        self.grow(f"\n{error}" if self.wrapped.rows[-1] else error, ())
+        self.write(f"\n{error}" if self.wrapped.rows[-1] else error)
         self.say("✗ failed", "error")
 
     def say(self, state: str, tone: str = "muted") -> None:
@@ -216,21 +221,20 @@ class Column(Removable, Widget):
     @property
     def mean(self) -> Content:
         """The mean log-probability, by which answers are ranked."""
-        return Content(f" {logprob(self.score.mean)}") if self.score.scored else Content()
+        return Content(f" {logprob(self.reply.mean_logprob)}") if self.reply.scored else Content()
 
     def figures(self, line: int, width: int) -> Content:
         """The line of figures, or one of the notes below it; the mean log-probability comes first where it is here."""
         if line:
             return (Content(" ") + self.notes[line - 1]).truncate(width, ellipsis=True)
-        score = self.score
-        if not score.tokens:
+        count, per_second = len(self.reply.tokens), self.reply.tokens_per_second
+        if not count:
             return Content()
-        unit = "token" if score.tokens == 1 else "tokens"
-        parts = [(f" {score.tokens:,}", "$text"), (f" {unit}", "$muted")]
-        if self.below and score.scored:
+        parts = [(f" {count:,}", "$text"), (" token" if count == 1 else " tokens", "$muted")]
+        if self.below and self.reply.scored:
             parts = [(self.mean.plain, "bold $text"), (" log-prob ", "$muted"), *parts]
-        if score.tokens_per_second:
-            parts += [(f"  {speed(score.tokens_per_second)}", "$text"), (" tok/s", "$muted")]
+        if per_second:
+            parts += [(f"  {speed(per_second)}", "$text"), (" tok/s", "$muted")]
         return Content.assemble(*parts).truncate(width, ellipsis=True)
 
     def thumb(self) -> tuple[int, int]:

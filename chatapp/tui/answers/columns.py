@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widget import Widget
 
-from chatapp.evaluation.ranking import ranked
+from chatapp.generation.reply import rank
 from chatapp.tui.answers.column import Column, logprob
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Bar(Widget):
             left = left.truncate(room, ellipsis=True)
             return left + Content.assemble(" " * (room - left.cell_length), (order, "$muted"))
         shown = [parent.columns[index] for index in parent.order]
-        means = [f" {logprob(column.score.mean)}" for column in shown]
+        means = [f" {logprob(column.reply.mean_logprob)}" for column in shown]
         headings = [f" {column.heading}" if column.heading else mean for column, mean in zip(shown, means, strict=True)]
         for names in (headings, means, [""] * len(shown)):  # as much of it as there is room for
             line = Content("").join([self.tab(column, name) for column, name in zip(shown, names, strict=True)])
@@ -210,12 +210,12 @@ class Columns(Widget, can_focus=True):
     @property
     def best(self) -> int:
         """The likeliest answer; the first where no probabilities are known."""
-        return ranked([column.score for column in self.columns])[0]
+        return rank([column.reply for column in self.columns])[0]
 
     @property
     def scored(self) -> bool:
         """Whether probabilities are known."""
-        return any(column.score.scored for column in self.columns)
+        return any(column.reply.scored for column in self.columns)
 
     def show_best(self) -> None:
         """Put the star where it belongs."""
@@ -236,8 +236,8 @@ class Columns(Widget, can_focus=True):
 
     def arrange_columns(self) -> None:
         """Show the columns in their order."""
-        every = [column.score for column in self.columns]
-        self.order = ranked(every) if self.by_rank else list(range(len(every)))
+        replies = [column.reply for column in self.columns]
+        self.order = rank(replies) if self.by_rank else list(range(len(replies)))
         self.bar.refresh(layout=True)  # a child's, or the arrangement would be taken from a cache
 
     # Keys

@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from chatapp.evaluation import compare
-from chatapp.generation import Delta, Token
+from chatapp.generation import Delta
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 from chatapp.tui.answers.columns import Columns
@@ -104,8 +104,6 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.running: Run | None = None
         self.columns: Columns | None = None
         self.taking_part: list[Way] = []
-        self.texts: list[str] = []
-        self.written: list[list[Token]] = []
         self.results: list[compare.Result] = []
         self.pulse: Timer | None = None
         self.spent = 0.0
@@ -155,8 +153,6 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     async def begin(self, question: compare.Question) -> None:
         """Show a column for each and start the first."""
         self.taking_part = [self.ways[name] for name in self.picker.chosen]
-        self.texts = [""] * len(self.taking_part)
-        self.written = [[] for _ in self.taking_part]
         self.results = []
         caption = f"{question.max_tokens} tokens at most, {self.order.value}"
         if self.order.value == "in turn":
@@ -208,16 +204,14 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         for index, deltas in written.items():
             text = "".join(delta.text for delta in deltas)
             tokens = [token for delta in deltas for token in delta.tokens]
-            self.texts[index] += text
-            self.written[index] += tokens
-            if tokens:
+            if text or tokens:
                 columns.grow(index, text, tokens)
                 self.show_latencies(columns, index)
 
     def show_latencies(self, columns: Columns, index: int) -> None:
         """The time to the first token, and which latency few tokens exceed."""
         column = columns.columns[index]
-        first, p95 = column.score.time_to_first_token, column.score.p95
+        first, p95 = column.reply.time_to_first_token or 0.0, column.reply.percentile(95)
         parts = [("first ", "$muted"), (milliseconds(first), "$text")]
         if p95:
             parts += [(" p95 ", "$muted"), (milliseconds(p95), "$text")]
@@ -237,7 +231,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
             case compare.Ended(index, result):
                 self.results.append(result)
                 columns.columns[index].note(columns.columns[index].notes[0], muted(result.placement))
-                columns.finish(index, result.finish_reason)
+                columns.finish(index, result.reply.finish_reason)
             case compare.Failed(index, error):
                 columns.fail(index, error)
 
@@ -261,7 +255,8 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
 
     @on(Columns.Kept)
     def keep(self, message: Columns.Kept) -> None:
-        way, text = self.taking_part[message.index], self.texts[message.index]
+        assert self.columns
+        way, text = self.taking_part[message.index], self.columns.columns[message.index].reply.text
         if text:
             self.dismiss(Kept(str(way), text, way.model, way.backend))
         else:
@@ -273,7 +268,8 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         from chatapp.tui.insight.heat_screen import HeatScreen
 
         assert self.columns
-        column, tokens = self.columns.columns[message.index], self.written[message.index]
+        column = self.columns.columns[message.index]
+        tokens = column.reply.tokens
         if tokens:
             self.app.push_screen(HeatScreen(lambda: tokens, lambda: not column.ended, self.stop))
         else:
