@@ -3,9 +3,12 @@
 import gc
 import os
 import sys
+from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chatapp.cli.arguments import Parser, add_setup
+from chatapp.conversation import manner
 from chatapp.conversation.manner import Manner, check_thinking
 from chatapp.settings import settings
 from chatapp.text.errors import InputError
@@ -14,7 +17,26 @@ if TYPE_CHECKING:
     from chatapp.generation import Engine
     from chatapp.placement.selection import PlacementOptions
 
+DETAILS = """\
+Without --plain it is the screen, as without any command. The plain mode prints lines and nothing else: no colours,
+no cursor that jumps. It is for screen readers, and for terminals that can do no more (TERM=dumb chooses it).
+"""
 DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp chat [MODEL] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="as for run (default: the one in settings.toml)")
+    parser.add_argument("--plain", action="store_true", help="lines only, for screen readers")
+    add_setup(parser)
+
+
+def run(given: Namespace) -> int:
+    """Open the screen, or talk in plain lines."""
+    model = given.model if given.command else given.screen_model
+    return chat(model, manner.read(given.preset, given.system, given.think), plain=given.plain)
 
 
 def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
@@ -39,9 +61,9 @@ def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
 
 def talk(model: str, manner: Manner) -> int:
     """Talk in plain lines."""
-    from chatapp.cli import repl as plain
-    from chatapp.cli import run
+    from chatapp.cli import repl
     from chatapp.cli.printing import Form, note
+    from chatapp.cli.run import fitting, open_history
     from chatapp.commands.steering import Outside, Steering
     from chatapp.conversation import Setup
     from chatapp.conversation.talk import Talk
@@ -50,13 +72,13 @@ def talk(model: str, manner: Manner) -> int:
 
     engine = open_engine(model)
     check_thinking(engine, model, manner.options)
-    system = run.fitting(engine, model, manner.system)
+    system = fitting(engine, model, manner.system)
     talk = Talk(engine, Setup(open_store().get(model).name, manner.options, system))
-    history = talk.history = run.open_history() if settings.read().history else None
+    history = talk.history = open_history() if settings.read().history else None
     talk.begin_anew()
     try:
         outside = Outside(open_engine, open_store, history, partial(measure_quietly, open_store(), options=wanted()))
-        return plain.loop(Steering(talk, outside, say=note), plain.PLAIN, Form())
+        return repl.loop(Steering(talk, outside, say=note), repl.PLAIN, Form())
     finally:
         if history:
             talk.dialogue.save()

@@ -1,14 +1,83 @@
-"""`chatapp complete`: print the offers for a place in a file."""
+"""`chatapp complete`: fill in code at a place in a file."""
 
+import argparse
 import json
+import re
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
 
-from chatapp.cli.printing import Form, end_line, note, stoppable, write
-from chatapp.cli.statistics import print_logprobs, print_stats
-from chatapp.completion.offers import Offer, Request, needs_model, offers
-from chatapp.generation import Engine
+from chatapp.cli.arguments import Parser, add_generation, add_output, number, open_model, read_form, read_options
+from chatapp.cli.printing import Form, end_line, note, print_logprobs, print_stats, stoppable, write
+from chatapp.settings import settings
 from chatapp.text.errors import InputError
+from chatapp.text.files import read_input
+
+if TYPE_CHECKING:
+    from chatapp.completion.offers import Offer, Request
+    from chatapp.generation import Engine
+
+DETAILS = """\
+MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing is standard input;
+a single argument is the file. What stands far from the place is left out when the context is full.
+
+Where 30 characters or more before the place stand elsewhere in the file too, what follows them there
+is offered first; a shorter match is, where the model is unsure (its tokens' mean probability is below
+0.5). The model's likeliest completion is given, or with -n 2 and more, several at a temperature of 0.6.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp complete [MODEL] [FILE | -] [--at LINE:COL] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--at", metavar="LINE:COL", type=place, help="where, as editors count, from 1:1 (default: the end)"
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--lines", metavar="K", type=number, default=1, help="up to K lines (default: 1)")
+    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="until the model ends")
+    parser.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
+    add_generation(parser, temperature="see above", max_tokens="64 in one line, else 256")
+    add_output(parser)
+    parser.set_defaults(name_words=name_words, think=None, objective="completion")
+
+
+def place(text: str) -> tuple[int, int]:
+    """A line and a column."""
+    found = re.fullmatch(r"([1-9]\d{0,8}):([1-9]\d{0,8})", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, both counted from 1, such as 12:5")
+    return int(found[1]), int(found[2])
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the model and the file from the words, and return those that are too many."""
+    *model, given.file = words[:2] or ["-"]
+    given.model = model[0] if model else None
+    return words[2:]
+
+
+def run(given: Namespace) -> int:
+    """Print what the file itself has, and what the model says."""
+    from chatapp.completion.offers import Request
+
+    chosen = read_options(given)
+    name = "standard input" if given.file == "-" else given.file
+    prefix, suffix = split_at(read_input(given.file), given.at, name)
+    request = Request(
+        prefix,
+        suffix,
+        chosen,
+        lines=given.lines,
+        recalling=not given.no_recall,
+        pick_temperature=given.temperature is None,
+    )
+    model = given.model or settings.read().model
+    return complete(request, partial(open_model, given, model), read_form(given))
 
 
 def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str]:
@@ -28,8 +97,10 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
     return text[:start], text[start:]
 
 
-def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> int:
+def complete(request: "Request", open_model: Callable[[], "Engine"], form: Form) -> int:
     """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
+    from chatapp.completion.offers import needs_model, offers
+
     engine = open_model() if needs_model(request) else None
     with stoppable() as stop:
         found = offers(engine, request, lambda: not stop.is_set())
@@ -45,7 +116,7 @@ def complete(request: Request, open_model: Callable[[], Engine], form: Form) -> 
     return 130 if stop.is_set() else 0
 
 
-def print_offers(found: Sequence[Offer], form: Form) -> None:
+def print_offers(found: Sequence["Offer"], form: Form) -> None:
     """Print every offer: one line of JSON each, or the texts, with a heading where they have many lines."""
     headed = any("\n" in offer.text for offer in found) and len(found) > 1
     for place, offer in enumerate(found, 1):

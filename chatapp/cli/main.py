@@ -1,29 +1,50 @@
-"""The command line: one function per command, everything heavy imported inside."""
+"""The command line: the commands by name, of which only the one that is given is imported."""
 
 import io
 import os
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from types import ModuleType
 
-from chatapp.cli import arguments
+from chatapp import __version__
+from chatapp.cli.arguments import Formatter, Parser, name_stats_format
 from chatapp.settings import offline
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
+from chatapp.text.suggest import suggest
 
-if TYPE_CHECKING:
-    from backends import Placement
-    from chatapp.cli.printing import Form
-    from chatapp.generation import Engine
-    from chatapp.placement.selection import PlacementOptions
-    from model_store import Progress, Store
-
-ENOUGH = 256
-"""Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
+COMMANDS = {
+    "run": "answer one prompt, or talk line by line",
+    "chat": "open the screen, or talk in plain lines",
+    "complete": "fill in code at a place in a file",
+    "pull": "download a model, verify it, and make it ready to run",
+    "search": "find models to pull",
+    "login": "keep a token of the Hugging Face Hub, for gated and private models",
+    "list": "list the models that are here",
+    "import": "bring a model that is on this machine into the store",
+    "show": "tell about a model",
+    "rm": "delete what was made for a model",
+    "cp": "give a model a second name",
+    "du": "tell what each model takes on the disk",
+    "gc": "delete what no model needs",
+    "cache": "list what runtimes keep for a quicker start, or delete it",
+    "devices": "list the backends and devices that are usable here",
+    "bench": "time a model: loading, first token, decoding, memory",
+    "why": "tell why a model runs where it does, as measured here",
+    "verify": "compare a model's logits with a reference",
+    "sessions": "look after your conversations",
+    "version": "tell the versions of chatapp and of what it runs on",
+}
+"""Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`."""
+ALIASES = {"ls": "list"}
+EPILOG = """\
+Everything runs on this machine; only pull, search and login use the network.
+Text goes to standard output, everything else to standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written is kept).
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,10 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
-        given = arguments.parse(sys.argv[1:] if argv is None else argv)
+        given = parse(sys.argv[1:] if argv is None else argv)
         if given.offline or offline.wanted():
             offline.enforce()
-        code = COMMANDS[given.command](given)
+        code: int = import_command(given.command or "chat").run(given)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -53,322 +74,66 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, OptionError) else 1
 
 
-def chat(given: Namespace) -> int:
-    """Open the screen, or talk in plain lines."""
-    from chatapp.cli import chat as chatting
-    from chatapp.conversation import manner
-
-    model = given.model if given.command else given.screen_model
-    return chatting.chat(model, manner.read(given.preset, given.system, given.think), plain=given.plain)
+def import_command(name: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f"chatapp.cli.{ALIASES.get(name, name)}")
 
 
-def run(given: Namespace) -> int:
-    """Answer one prompt, or talk line by line."""
-    from chatapp.cli import inputs
-    from chatapp.cli import run as running
-    from chatapp.conversation import manner
+def parse(argv: Sequence[str]) -> Namespace:
+    """The arguments, with the name of the command in `command` (None: the screen); exits with 2 if they are wrong."""
+    parser, commands = build_parsers(argv)
+    first = argv[0] if argv else "-"
+    if not first.startswith("-") and first not in commands:
+        parser.error(f"there is no command {first!r}{hint(first, commands)}")
+    takes_words = first in commands and commands[first].get_default("name_words")
+    end = argv.index("--") if takes_words and "--" in argv else len(argv)
+    rest = argv[end + 1 :]
+    options = [word for word in argv[:end] if word != "--offline"]
+    given, words = parser.parse_known_args(name_stats_format(options))
+    given.offline = len(options) < end  # wherever it stands
+    used = commands.get(given.command, parser)
+    for word in words:
+        if word.startswith("-") and word != "-":
+            known = re.findall(r"--[a-z][a-z-]*", used.format_help())
+            used.error(f"there is no option {word}{hint(word, known)}")
+    words = [*given.words, *words, *rest]
+    if extra := given.name_words(used, given, words) if given.name_words else words:
+        used.error(f"there is one argument too many: {extra[0]!r}")
+    if given.command and given.screen_model:
+        parser.error(f"--model is for the screen; write: chatapp {given.command} {given.screen_model}")
+    return given
 
-    wanted = manner.read(given.preset, given.system)
-    chosen = {**wanted.options, **chosen_options(given)}
-    prompt = given.prompt
-    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
-        prompt = inputs.read_text("-").removesuffix("\n")
-    if prompt is not None:
-        inputs.check_prompt(prompt)
-    past = running.past(given.session, last=given.resume)
-    model = given.model or (past.conversation.model if past else "")
-    engine = open_model(given, model)
 
-    from dataclasses import replace
-    from functools import partial
-
-    from chatapp.conversation import Setup
-    from chatapp.conversation.talk import Talk
-
-    manner.check_thinking(engine, model, chosen)
-    options = replace(engine.defaults, **chosen)
-    if options.max_tokens is None and not engine.can_chat:
-        chosen["max_tokens"] = ENOUGH
-    system = wanted.system or (Setup.of_json(past.conversation.setup).system if past else "")
-    talk = Talk(engine, Setup(store().get(model).name, chosen, running.fitting(engine, model, system)), n=options.n)
-    return running.run(
-        talk,
-        partial(open_model, given),
-        prompt,
-        wish=wish_of(given),
-        past=past,
-        keeping=not given.no_history,
-        form=form_of(given),
+def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
+    """The parser of everything, and those of the commands by name; only those in `argv` know their arguments."""
+    parser = Parser(
+        prog="chatapp",
+        description="Chat and complete code with a model that runs on this machine. Without a command: a screen.",
+        epilog=EPILOG,
+        formatter_class=Formatter,
+        allow_abbrev=False,
     )
-
-
-def complete(given: Namespace) -> int:
-    """Fill in code at a place in a file."""
-    from chatapp.cli import complete as completing
-    from chatapp.cli import inputs
-    from chatapp.completion.offers import Request
-    from chatapp.settings import settings
-
-    chosen = chosen_options(given)
-    name = "standard input" if given.file == "-" else given.file
-    prefix, suffix = completing.split_at(inputs.read_text(given.file), given.at, name)
-    request = Request(
-        prefix,
-        suffix,
-        chosen,
-        lines=given.lines,
-        recalling=not given.no_recall,
-        pick_temperature=given.temperature is None,
-    )
-    model = given.model or settings.read().model
-    return completing.complete(request, lambda: open_model(given, model), form_of(given))
-
-
-def pull(given: Namespace) -> int:
-    """Fetch a model."""
-    from chatapp.cli import pull as pulling
-
-    manner = pulling.Manner(force=given.force, dry_run=given.dry_run, as_json=given.json)
-    pulling.pull_model(store(), given.name, wish_of(given), manner, progress)
-    return 0
-
-
-def search(given: Namespace) -> int:
-    """Find models to pull."""
-    from chatapp.cli import search as searching
-
-    searching.print_search(given.text, as_json=given.json)
-    return 0
-
-
-def login(given: Namespace) -> int:
-    """Keep a token of the Hub."""
-    from chatapp.cli import pull as pulling
-
-    pulling.login()
-    return 0
-
-
-def show_list(given: Namespace) -> int:
-    """List the models that are here."""
-    from chatapp.cli import list
-
-    if given.cache:
-        list.print_cache(store(), as_json=given.json)
-    else:
-        models = store()
-        list.print_models(models.list(), models.broken(), as_json=given.json)
-    return 0
-
-
-def import_model(given: Namespace) -> int:
-    """Bring a model that is on this machine into the store."""
-    from chatapp.cli import list
-    from model_store.local import imports
-
-    models = store()
-    planned = imports.plan(models, given.source, name=given.name, copy=given.copy)
-    if not given.dry_run:
-        with progress(planned.model.name) as on_progress:
-            imports.carry_out(models, planned, on_progress)
-    list.print_import(planned, done=not given.dry_run, as_json=given.json)
-    return 0
-
-
-def show(given: Namespace) -> int:
-    """Tell about a model."""
-    from chatapp.cli import list
-
-    list.print_model(store().get(given.model), as_json=given.json)
-    return 0
-
-
-def keep(given: Namespace) -> int:
-    """Do one of the commands about what the store keeps."""
-    from chatapp.cli import storage
-
-    storage.COMMANDS[given.command](store(), given)
-    return 0
-
-
-def devices(given: Namespace) -> int:
-    """List the backends and devices that are usable here."""
-    from chatapp.cli import list
-
-    list.print_devices(as_json=given.json)
-    return 0
-
-
-def bench(given: Namespace) -> int:
-    """Time a model."""
-    from chatapp.cli import progress as steps
-    from chatapp.evaluation import bench
-    from chatapp.placement import selection
-    from chatapp.placement.opening import open_engine
-
-    tokens = 0 if given.load else given.tokens
-    if given.all_backends:
-        rest = ["--load"] if given.load else ["--tokens", str(tokens)]
-        rest += ["--precision", given.precision] if given.precision else []
-        figures = bench.measure_each(given.model, selection.list_devices(), rest)
-    else:
-        models = store()
-
-        def folder_of(place: "Placement") -> Path:
-            return models.lowered(models.get(given.model), place.backend, place.precision).folder
-
-        with steps.json_steps() if given.steps else progress(given.model) as on_progress:
-            open_one = partial(open_engine, models, given.model, wish_of(given), on_fallback=warn)
-            figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
-    bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
-    return 0
-
-
-def why(given: Namespace) -> int:
-    """Tell why a model runs where it does."""
-    from chatapp.cli import list
-    from chatapp.placement import measuring, selection
-
-    models, wish = store(), wish_of(given)
-    model = models.get(given.model)
-    with progress(model.name) as on_progress:
-        found, _ = measuring.measure_all(models, model, wish, anew=given.again, on_progress=on_progress)
-    list.print_choice(model, selection.rank(found, wish.objective), found, wish.objective, as_json=given.json)
-    return 0
-
-
-def verify(given: Namespace) -> int:
-    """Compare a model's logits with a reference."""
-    import json
-    from dataclasses import asdict
-
-    from chatapp.cli.progress import json_steps
-    from chatapp.evaluation.verify import reference_file, report, sources, verdict
-    from chatapp.placement import selection
-
-    models, wish = store(), wish_of(given)
-    model = models.get(given.model)
-    destination = reference_file.destination(given.write) if given.write else None
-    with json_steps() if given.steps else progress(model.name) as on_progress:
-        way = selection.expect(models, model, wish)
-        reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
-        if destination:
-            reference_file.write(reference, model, destination)
-        variant = models.lowered(model, way.backend, way.precision, on_progress)
-        found = verdict.verify(models, model, variant, device=way.device, reference=reference, on_progress=on_progress)
-    print(json.dumps(asdict(found), indent=2) if given.json else printable(report.describe(found)))
-    return 0 if found.passed else 1
-
-
-def sessions(given: Namespace) -> int:
-    """Look after the conversations."""
-    from chatapp.cli import sessions
-
-    return sessions.run(given)
-
-
-def version(given: Namespace) -> int:
-    """Tell the versions of chatapp and of what it runs on."""
-    from chatapp.cli import list
-
-    list.print_versions()
-    return 0
-
-
-COMMANDS = {
-    None: chat,
-    "chat": chat,
-    "run": run,
-    "complete": complete,
-    "pull": pull,
-    "search": search,
-    "login": login,
-    "list": show_list,
-    "ls": show_list,
-    "import": import_model,
-    "show": show,
-    "rm": keep,
-    "cp": keep,
-    "du": keep,
-    "gc": keep,
-    "cache": keep,
-    "devices": devices,
-    "bench": bench,
-    "why": why,
-    "verify": verify,
-    "sessions": sessions,
-    "version": version,
-}
-
-
-def store() -> "Store":
-    """The model store of this user."""
-    from chatapp.workspace import open_store
-
-    return open_store()
-
-
-def open_model(given: Namespace, name: str) -> "Engine":
-    """Load a model where and how the arguments say, telling how far it is if that takes long."""
-    from chatapp.placement.opening import open_engine
-
-    with progress(name) as on_progress:
-        return open_engine(store(), name, wish_of(given), on_progress=on_progress, on_fallback=warn)
-
-
-def wish_of(given: Namespace) -> "PlacementOptions":
-    """What the arguments and the settings say about where a model runs."""
-    from chatapp.placement.selection import PlacementOptions
-    from chatapp.settings import settings
-
-    chosen = settings.read()
-    objective = given.objective or ("completion" if given.command == "complete" else chosen.objective)
-    return PlacementOptions(given.backend or chosen.backend or None, given.device, given.precision, objective)
-
-
-@contextmanager
-def progress(name: str) -> "Iterator[Progress | None]":
-    """What tells, in one line of a terminal, how far a step is; nothing elsewhere."""
-
-    def show(step: str, share: float) -> None:
-        sys.stderr.write(f"\r{printable(name)}: {step} {share:.0%}\x1b[K")
-        sys.stderr.flush()
-
-    watched = sys.stderr.isatty()
-    try:
-        yield show if watched else None
-    finally:
-        if watched:
-            sys.stderr.write("\r\x1b[K")
-
-
-def warn(reason: str) -> None:
-    """Say that something did not go as it should, and goes on in another way."""
-    sys.stdout.flush()
-    print(f"Warning: {printable(reason)}; trying the next best", file=sys.stderr, flush=True)
-
-
-def chosen_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
-    """The options that were given, checked before a model is opened; those not given are the model's to choose."""
-    from dataclasses import fields
-
-    from chatapp.generation import Options
-
-    chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None}
-    if "logit_bias" in chosen:
-        chosen["logit_bias"] = dict(chosen["logit_bias"])
-    Options(**chosen)
-    return chosen
-
-
-def form_of(given: Namespace) -> "Form":
-    """How the answer is to be printed."""
-    from chatapp.cli.printing import Form
-
-    return Form(
-        json=given.json,
-        raw=given.raw,
-        logprobs=given.logprobs is not None,
-        thinking=bool(given.think),
-        stats=given.stats,
-    )
+    parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
+    parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
+    parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
+    parser.set_defaults(plain=False, system=None, preset=None, think=None, words=[], name_words=None)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    for name, summary in COMMANDS.items():
+        names = [name, *(alias for alias, meant in ALIASES.items() if meant == name)]
+        added: Parser = commands.add_parser(
+            name,
+            aliases=names[1:],
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        if not {*names}.isdisjoint(argv):
+            import_command(name).add(added)
+    return parser, dict(commands.choices)
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """Suggest the known word that is nearest, as the end of an error."""
+    nearest = suggest(word, known)
+    return f"; {nearest}" if nearest else ""

@@ -2,16 +2,44 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TextIO
 
 from chatapp.text.printable import printable
+from chatapp.text.units import duration, size
 from model_store import Progress
+
+if TYPE_CHECKING:
+    from model_store.hub.progress import OnTransfer, Transfer
+
+EVERY = 0.5
+"""Seconds between two lines of JSON."""
+SHOWN = 4
+"""Files that have a line of their own."""
 
 
 def tell(event: str, **facts: object) -> None:
     """Print one line of JSON."""
     print(json.dumps({"event": event, **facts}), flush=True)
+
+
+@contextmanager
+def show_steps(name: str) -> Iterator[Progress | None]:
+    """Show, in one line of a terminal, how far a step is; nothing elsewhere."""
+
+    def show(step: str, share: float) -> None:
+        sys.stderr.write(f"\r{printable(name)}: {step} {share:.0%}\x1b[K")
+        sys.stderr.flush()
+
+    watched = sys.stderr.isatty()
+    try:
+        yield show if watched else None
+    finally:
+        if watched:
+            sys.stderr.write("\r\x1b[K")
 
 
 @contextmanager
@@ -41,3 +69,90 @@ def waiting(reason: str, pause: float) -> str:
 def note_waiting(reason: str, pause: float) -> None:
     """Tell on standard error what is waited for."""
     print(waiting(reason, pause), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def show_transfer(*, as_json: bool) -> Iterator["OnTransfer"]:
+    """What shows a transfer: lines of JSON, bars in a terminal, or a line for each file that is whole."""
+    if as_json:
+        yield transfer_lines()
+    elif sys.stderr.isatty():
+        with bars() as show:
+            yield show
+    else:
+        yield finished_files(sys.stderr)
+
+
+def transfer_lines() -> "OnTransfer":
+    """Tell in JSON how far all is, twice a second, with the files that have grown since."""
+    told: dict[str, int] = {}
+    last = 0.0
+
+    def show(now: "Transfer") -> None:
+        nonlocal last
+        if now.done < now.size and time.monotonic() - last < EVERY:
+            return
+        last = time.monotonic()
+        grown = [asdict(file) for file in now.files if told.get(file.name) != file.done]
+        told.update({file.name: file.done for file in now.files})
+        facts = {"done": now.done, "size": now.size, "rate": round(now.rate), "seconds_left": now.seconds_left}
+        tell("progress", **facts, note=now.note, files=grown)
+
+    return show
+
+
+def finished_files(stream: TextIO) -> "OnTransfer":
+    """A line for each file that is whole, and for each new reason to wait."""
+    told: set[str] = set()
+
+    def show(now: "Transfer") -> None:
+        for file in now.files:
+            if file.done == file.size and file.name not in told:
+                told.add(file.name)
+                print(f"{printable(file.name)}: {size(file.size)}", file=stream, flush=True)
+        if now.note and now.note not in told:
+            told.add(now.note)
+            print(printable(now.note), file=stream, flush=True)
+
+    return show
+
+
+@contextmanager
+def bars() -> Iterator["OnTransfer"]:
+    """Bars on standard error: for everything, and for the files that are on their way."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn
+    from rich.text import Text
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[text]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=5) as progress:
+        everything = progress.add_task("all", text="")
+        tasks: dict[str, TaskID] = {}
+
+        def show(now: "Transfer") -> None:
+            left = f", {duration(now.seconds_left)} left" if now.seconds_left is not None else ""
+            text = (
+                f"{size(now.done)} of {size(now.size)}, {size(round(now.rate))}/s{left if now.done < now.size else ''}"
+            )
+            note = f" {printable(now.note)}" if now.note else ""
+            progress.update(everything, total=now.size, completed=now.done, text=Text(text + note).markup)
+            coming = [file for file in now.files if 0 < file.done < file.size][:SHOWN]
+            for name in set(tasks) - {file.name for file in coming}:
+                progress.remove_task(tasks.pop(name))
+            for file in coming:
+                if file.name not in tasks:
+                    tasks[file.name] = progress.add_task(printable(file.name), text="")
+                progress.update(tasks[file.name], total=file.size, completed=file.done, text=size(file.size))
+
+        yield show
+
+
+def warn_of_fallback(reason: str) -> None:
+    """Say that something did not go as it should, and goes on in another way."""
+    sys.stdout.flush()
+    print(f"Warning: {printable(reason)}; trying the next best", file=sys.stderr, flush=True)

@@ -1,95 +1,101 @@
-"""`pull` and `login`: what they print, and what follows a pull until the model is ready."""
+"""`chatapp pull`: fetch a model, and make it ready to run."""
 
-import getpass
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
-from typing import TextIO
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-import backends
-from chatapp.cli.progress import json_steps, note_waiting, tell, waiting
-from chatapp.placement import measuring, selection
-from chatapp.placement.selection import PlacementOptions
+from chatapp.cli.arguments import Parser, add_placement, read_placement
+from chatapp.cli.progress import json_steps, note_waiting, show_steps, show_transfer, tell, waiting
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
-from chatapp.text.units import count, duration, size
+from chatapp.text.units import count, size
+from chatapp.workspace import open_store
 from model_store import Progress, Store, StoredModel
-from model_store.hub import hub, pull
-from model_store.hub.catalog import refer
-from model_store.hub.progress import OnTransfer, Transfer
-from model_store.hub.pull import Plan
 
-Steps = Callable[[str], AbstractContextManager[Progress | None]]
-EVERY = 0.5
-"""Seconds between two lines of JSON."""
-SHOWN = 4
-"""Files that have a line of their own."""
+if TYPE_CHECKING:
+    from chatapp.placement.selection import PlacementOptions
+    from model_store.hub.pull import Plan
 
-
-@dataclass(frozen=True)
-class Manner:
-    """How to pull."""
-
-    force: bool = False
-    dry_run: bool = False
-    as_json: bool = False
+DETAILS = """\
+NAME is in the catalogue (`chatapp search` lists it) or a repository of the Hugging Face Hub, as
+ORGANISATION/NAME, or ORGANISATION/NAME@REVISION. What was interrupted goes on where it stopped.
+HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables count as elsewhere.
+"""
 
 
-def pull_model(store: Store, name: str, wish: PlacementOptions, manner: Manner, steps: Steps) -> None:
-    """Plan, fetch, lower and time a model, so that it is ready to run; `steps` shows the latter two."""
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only show what would be downloaded, and whether it fits"
+    )
+    parser.add_argument("--force", action="store_true", help="download what does not fit this machine")
+    parser.add_argument("--json", action="store_true", help="print the plan and the progress as lines of JSON")
+    add_placement(parser)
+
+
+def run(given: Namespace) -> int:
+    """Plan, fetch, lower and time a model, so that it is ready to run."""
+    from model_store.hub import pull
+    from model_store.hub.catalog import refer
+
     offline.require_network("pull")
-    as_json = manner.as_json
+    store, placement = open_store(), read_placement(given)
 
     def on_wait(reason: str, pause: float) -> None:
-        if as_json:
+        if given.json:
             tell("waiting", note=waiting(reason, pause))
         else:
             note_waiting(reason, pause)
 
-    root = store.root_of(refer(name).name)
-    plan = pull.plan(root, name, precision=wish.precision, on_wait=on_wait)
-    if as_json:
+    root = store.root_of(refer(given.name).name)
+    plan = pull.plan(root, given.name, precision=placement.precision, on_wait=on_wait)
+    if given.json:
         tell("plan", **plan_facts(plan))
     else:
         print(printable(described(plan)), flush=True)
-    if plan.problems and not manner.force:
-        advice = "--force pulls it all the same" if not manner.dry_run else "it would be refused without --force"
+    if plan.problems and not given.force:
+        advice = "it would be refused without --force" if given.dry_run else "--force pulls it all the same"
         raise InputError(f"{plan.model.name} does not fit: {'; '.join(plan.problems)}; {advice}")
-    if manner.dry_run:
-        return
+    if given.dry_run:
+        return 0
     try:
-        with transfer_shown(as_json) as on_transfer:
+        with show_transfer(as_json=given.json) as on_transfer:
             pull.fetch(root, plan, on_transfer=on_transfer)
-        with json_steps() if as_json else steps(plan.model.name) as on_progress:
-            place = prepare(store, plan.model.name, wish, on_progress)
+        with json_steps() if given.json else show_steps(plan.model.name) as on_progress:
+            place = prepare(store, plan.model.name, placement, on_progress)
     except KeyboardInterrupt:
         print("What has come is kept: pull again to go on.", file=sys.stderr)
         raise
-    if as_json:
+    if given.json:
         tell("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
     else:
         print(printable(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}"))
+    return 0
 
 
-def prepare(store: Store, name: str, wish: PlacementOptions, on_progress: Progress | None) -> str:
+def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress: Progress | None) -> str:
     """Lower the model for where it will run, after timing it if the user has not decided that; the place."""
+    import backends
+    from chatapp.placement import measuring, selection
+
     model = store.get(name)
-    if wish.backend:
-        chosen = selection.choose_on_backend(store, model, wish, wish.backend)
+    if placement.backend:
+        chosen = selection.choose_on_backend(store, model, placement, placement.backend)
         store.lowered(model, chosen.backend, chosen.precision, on_progress)
         return str(chosen)
-    found, _ = measuring.measure_all(store, model, wish, on_progress=on_progress)
-    ranking = selection.rank(found, wish.objective)
+    found, _ = measuring.measure_all(store, model, placement, on_progress=on_progress)
+    ranking = selection.rank(found, placement.objective)
     if not ranking:
         failed = selection.explain_failures(found)
         raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
     return str(ranking[0].placement)
 
 
-def described(plan: Plan) -> str:
+def described(plan: "Plan") -> str:
     """A plan for people."""
     source, there = plan.repository, f", {size(plan.there)} of them here already" if plan.there else ""
     files = ", ".join(f"{file.name} ({size(file.size)})" for file in sorted(plan.files, key=lambda file: -file.size))
@@ -116,7 +122,7 @@ def kind(model: StoredModel) -> list[str]:
     return [f"{count(model.parameters)} parameters"]
 
 
-def plan_facts(plan: Plan) -> dict[str, object]:
+def plan_facts(plan: "Plan") -> dict[str, object]:
     """A plan for programs."""
     return {
         "model": plan.model.name,
@@ -138,98 +144,3 @@ def plan_facts(plan: Plan) -> dict[str, object]:
         "tokens_per_second": plan.tokens_per_second,
         "problems": plan.problems,
     }
-
-
-@contextmanager
-def transfer_shown(as_json: bool) -> Iterator[OnTransfer]:
-    """What shows a transfer: lines of JSON, bars in a terminal, or a line for each file that is whole."""
-    if as_json:
-        yield transfer_lines()
-    elif sys.stderr.isatty():
-        with bars() as show:
-            yield show
-    else:
-        yield finished_files(sys.stderr)
-
-
-def transfer_lines() -> OnTransfer:
-    """Tell in JSON how far all is, twice a second, with the files that have grown since."""
-    told: dict[str, int] = {}
-    last = 0.0
-
-    def show(now: Transfer) -> None:
-        nonlocal last
-        if now.done < now.size and time.monotonic() - last < EVERY:
-            return
-        last = time.monotonic()
-        grown = [asdict(file) for file in now.files if told.get(file.name) != file.done]
-        told.update({file.name: file.done for file in now.files})
-        facts = {"done": now.done, "size": now.size, "rate": round(now.rate), "seconds_left": now.seconds_left}
-        tell("progress", **facts, note=now.note, files=grown)
-
-    return show
-
-
-def finished_files(stream: TextIO) -> OnTransfer:
-    """A line for each file that is whole, and for each new reason to wait."""
-    told: set[str] = set()
-
-    def show(now: Transfer) -> None:
-        for file in now.files:
-            if file.done == file.size and file.name not in told:
-                told.add(file.name)
-                print(f"{printable(file.name)}: {size(file.size)}", file=stream, flush=True)
-        if now.note and now.note not in told:
-            told.add(now.note)
-            print(printable(now.note), file=stream, flush=True)
-
-    return show
-
-
-@contextmanager
-def bars() -> Iterator[OnTransfer]:
-    """Bars on standard error: for everything, and for the files that are on their way."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn
-    from rich.text import Text
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[text]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=5) as progress:
-        everything = progress.add_task("all", text="")
-        tasks: dict[str, TaskID] = {}
-
-        def show(now: Transfer) -> None:
-            left = f", {duration(now.seconds_left)} left" if now.seconds_left is not None else ""
-            text = (
-                f"{size(now.done)} of {size(now.size)}, {size(round(now.rate))}/s{left if now.done < now.size else ''}"
-            )
-            note = f" {printable(now.note)}" if now.note else ""
-            progress.update(everything, total=now.size, completed=now.done, text=Text(text + note).markup)
-            coming = [file for file in now.files if 0 < file.done < file.size][:SHOWN]
-            for name in set(tasks) - {file.name for file in coming}:
-                progress.remove_task(tasks.pop(name))
-            for file in coming:
-                if file.name not in tasks:
-                    tasks[file.name] = progress.add_task(printable(file.name), text="")
-                progress.update(tasks[file.name], total=file.size, completed=file.done, text=size(file.size))
-
-        yield show
-
-
-def login(read: Callable[[str], str] = getpass.getpass) -> None:
-    """Ask for a token of the Hub, check it, and keep it where huggingface_hub looks for it."""
-    offline.require_network("login")
-    place = hub.site()
-    if sys.stdin.isatty():
-        print(f"Make a token that may read at {place.endpoint}/settings/tokens", file=sys.stderr)
-        token = read("Token (it is not shown): ")
-    else:
-        token = sys.stdin.readline()
-    if not token.strip():
-        raise InputError("no token was given; nothing was changed")
-    print(f"logged in as {printable(hub.login(token.strip()))}")

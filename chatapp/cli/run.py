@@ -1,25 +1,120 @@
-"""`chatapp run`: which conversation it is in, and whether that is kept."""
+"""`chatapp run`: answer one prompt, or talk line by line, in one conversation, which is kept unless told otherwise."""
 
+import argparse
+import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chatapp.cli.arguments import (
+    Parser,
+    add_generation,
+    add_output,
+    add_setup,
+    number,
+    open_model,
+    read_form,
+    read_options,
+    read_placement,
+)
 from chatapp.cli.printing import Form, note, print_answer, warn
+from chatapp.conversation import Setup, manner
 from chatapp.conversation.talk import Talk
 from chatapp.generation import GenerationError
 from chatapp.history import Conversation, HistoryError, Message
 from chatapp.settings import settings
 from chatapp.text.errors import InputError
+from chatapp.text.files import read_input
+from chatapp.workspace import open_store
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
     from chatapp.history import History
     from chatapp.placement.selection import PlacementOptions
 
+DETAILS = """\
+MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
+PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
+A model with a chat template answers; any other continues the text, by 256 tokens unless told.
+
+With -c or --session, a single argument is the PROMPT: the model is the one that answered before.
+
+Line by line: /? lists the commands, such as /clear and /bye; three double quotes begin and end several lines,
+Ctrl+C stops an answer and, where there is none, leaves.
+"""
+ENOUGH = 256
+"""Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
 
 Open = Callable[[str], "Engine"]
 """Opens a model by its name."""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp run MODEL [PROMPT | -] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(name_words=name_words)
+    add_generation(parser, temperature="0.8", max_tokens="until the context is full; see above")
+    add_setup(parser)
+    group = parser.add_argument_group("conversation")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("-c", "--continue", dest="resume", action="store_true", help="go on with the last one")
+    which.add_argument("--session", metavar="ID", type=number, help="go on with this one; see `chatapp sessions ls`")
+    group.add_argument("--no-history", action="store_true", help="do not keep what is said")
+    add_output(parser)
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the model and the prompt from the words, and return those that are too many."""
+    if (given.resume or given.session) and len(words) < 2:
+        given.model, given.prompt = None, words[0] if words else None  # the model is the conversation's
+    elif not words:
+        parser.error("which model? `chatapp list` shows those that are here")
+    else:
+        given.model, given.prompt = words[0], words[1] if words[1:] else None
+    return words[2:]
+
+
+def run(given: Namespace) -> int:
+    """Open the model, and answer or talk."""
+    wanted = manner.read(given.preset, given.system)
+    chosen = {**wanted.options, **read_options(given)}
+    prompt = given.prompt
+    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
+        prompt = read_input("-").removesuffix("\n")
+    if prompt is not None:
+        check_prompt(prompt)
+    before = past(given.session, last=given.resume)
+    model = given.model or (before.conversation.model if before else "")
+    engine = open_model(given, model)
+    manner.check_thinking(engine, model, chosen)
+    options = replace(engine.defaults, **chosen)
+    if options.max_tokens is None and not engine.can_chat:
+        chosen["max_tokens"] = ENOUGH
+    system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
+    setup = Setup(open_store().get(model).name, chosen, fitting(engine, model, system))
+    return answer(
+        Talk(engine, setup, n=options.n),
+        partial(open_model, given),
+        prompt,
+        placement=read_placement(given),
+        past=before,
+        keeping=not given.no_history,
+        form=read_form(given),
+    )
+
+
+def check_prompt(prompt: str) -> None:
+    """Refuse a prompt that no model can read, before one is loaded."""
+    if not prompt:
+        raise InputError("the prompt is empty; write something for the model to answer")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the prompt is not UTF-8 text (character {error.start + 1:,}); convert it first") from error
 
 
 @dataclass(frozen=True)
@@ -67,12 +162,12 @@ def fitting(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
-def run(
+def answer(
     talk: Talk,
     open_model: Open,
     prompt: str | None,
     *,
-    wish: "PlacementOptions",
+    placement: "PlacementOptions",
     past: Past | None,
     keeping: bool,
     form: Form,
@@ -94,22 +189,21 @@ def run(
     try:
         if prompt is not None:
             return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form) else 0
-        return _loop(talk, open_model, wish, past, form)
+        return _loop(talk, open_model, placement, past, form)
     finally:
         if history:
             talk.dialogue.save()
             history.close()
 
 
-def _loop(talk: Talk, open_model: Open, wish: "PlacementOptions", past: Past | None, form: Form) -> int:
+def _loop(talk: Talk, open_model: Open, placement: "PlacementOptions", past: Past | None, form: Form) -> int:
     from chatapp.cli import repl
     from chatapp.commands.steering import Outside, Steering
     from chatapp.placement.measuring import measure_quietly
-    from chatapp.workspace import open_store
 
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
-    outside = Outside(open_model, open_store, talk.history, partial(measure_quietly, open_store(), options=wish))
+    outside = Outside(open_model, open_store, talk.history, partial(measure_quietly, open_store(), options=placement))
     return repl.loop(Steering(talk, outside, say=note), repl.RUN, form)
 
 

@@ -1,31 +1,45 @@
-"""`search`: the models of the catalogue, and what the Hub has that runs here."""
+"""`chatapp search`: the models of the catalogue, and what the Hub has that runs here."""
 
 import json
 import sys
+from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from chatapp.cli.arguments import Parser
+from chatapp.cli.progress import note_waiting
 from chatapp.settings import offline
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
-from model_store import fit
 from model_store.errors import HubUnreachable
 from model_store.hub.catalog import catalog
-from model_store.models import usual_precision
 
 if TYPE_CHECKING:
     from model_store.hub.hub import Found
 
+DETAILS = "Without TEXT: the catalogue, without asking the network. With it, also what the Hub has that runs here."
 MILLION = 1_000_000
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("text", metavar="TEXT", nargs="?")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """Search, and print what was found."""
+    print_search(given.text, as_json=given.json)
+    return 0
 
 
 def hub_search(text: str) -> "list[Found]":
     """What the Hub has under this name; only this asks the network."""
-    offline.require_network("search")
-    from chatapp.cli.progress import note_waiting
     from model_store import families
     from model_store.hub import hub
 
+    offline.require_network("search")
     return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_waiting)
 
 
@@ -79,6 +93,9 @@ def print_search(text: str | None, *, as_json: bool) -> None:
 
 def memory(parameters: int, cache: int = 0) -> int | None:
     """Bytes of memory to run so many parameters at their usual precision; None where nobody knows how many."""
+    from model_store import fit
+    from model_store.models import usual_precision
+
     weights = fit.lowered_size(parameters, usual_precision(parameters))
     return fit.memory_needed(weights, cache) if parameters else None
 

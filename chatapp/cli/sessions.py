@@ -2,21 +2,94 @@
 
 import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from chatapp.cli.arguments import Parser, number
 from chatapp.conversation import files
-from chatapp.history import Found, History, HistoryError, exports
+from chatapp.history import HistoryError, exports
 from chatapp.settings import settings
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 
+if TYPE_CHECKING:
+    from chatapp.history import Found, History
 
-def print_list(history: History, given: Namespace) -> int:
+DETAILS = """\
+Conversations of the line-by-line loop, and answers of models with a chat template, are kept on this machine only.
+Each action has a page of its own: chatapp sessions rm --help.
+"""
+IMPORT = """\
+FILE is what `chatapp sessions export --format json` wrote, ChatGPT's conversations.json, or what Ollama's /save keeps:
+the output of `ollama show --modelfile NAME`, or the messages as JSON. `-` is standard input.
+"""
+EXPORT = """\
+JSON has every branch and can be imported again; Markdown and HTML have the branch that is shown, and nothing in them
+runs or loads anything.
+"""
+REMOVE = """\
+What is deleted can be brought back for a month, unless --now is given, which also takes what was deleted before.
+"""
+FORMATS = ("markdown", "json", "html")
+
+
+def add(parser: Parser) -> None:
+    """Add the actions, each with its arguments."""
+    parser.add_details(DETAILS)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+
+    def action(name: str, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> ArgumentParser:
+        added: ArgumentParser = actions.add_parser(
+            name,
+            aliases=aliases,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
+            formatter_class=parser.formatter_class,
+            allow_abbrev=False,
+        )
+        return added
+
+    def json_and_limit(added: ArgumentParser, default: str) -> None:
+        added.add_argument("--limit", metavar="N", type=number, help=f"at most so many (default: {default})")
+        added.add_argument("--json", action="store_true", help="print JSON")
+
+    json_and_limit(action("ls", "list the conversations, the last used first", aliases=("list",)), "all")
+
+    search = action("search", "find the messages that have all these words, the newest first")
+    search.add_argument("text", metavar="WORD", nargs="+")
+    json_and_limit(search, "50")
+
+    show = action("show", "print a conversation")
+    show.add_argument("id", metavar="ID", type=number, nargs="?", help="its number (default: the last one)")
+    show.add_argument("--json", action="store_true", help="print JSON, with every branch")
+
+    export = action("export", "write conversations as Markdown, JSON or HTML", EXPORT)
+    export.add_argument("ids", metavar="ID", type=number, nargs="*")
+    export.add_argument("--all", action="store_true", help="all conversations")
+    export.add_argument("--format", choices=FORMATS, default="markdown", help="(default: markdown)")
+    export.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
+
+    imported = action("import", "add the conversations of other files", IMPORT)
+    imported.add_argument("files", metavar="FILE", nargs="+")
+
+    rename = action("rename", "give a conversation another title")
+    rename.add_argument("id", metavar="ID", type=number)
+    rename.add_argument("title", metavar="TITLE")
+
+    remove = action("rm", "delete conversations", REMOVE)
+    remove.add_argument("ids", metavar="ID", type=number, nargs="*")
+    remove.add_argument("--all", action="store_true", help="all conversations")
+    remove.add_argument("--now", action="store_true", help="for good, at once")
+
+    action("undo", "bring back what was deleted last")
+
+
+def print_list(history: "History", given: Namespace) -> int:
     """The conversations, the last used first."""
     conversations = history.list(given.limit or -1)
     if given.json:
@@ -29,7 +102,7 @@ def print_list(history: History, given: Namespace) -> int:
     return 0
 
 
-def print_search(history: History, given: Namespace) -> int:
+def print_search(history: "History", given: Namespace) -> int:
     """Where all the words are; the exit code is 1 where they are nowhere, as with grep."""
     found = history.search(" ".join(given.text), given.limit or 50)
     if given.json:
@@ -42,7 +115,7 @@ def print_search(history: History, given: Namespace) -> int:
     return 0 if found else 1
 
 
-def _marked(found: Found) -> str:
+def _marked(found: "Found") -> str:
     """A snippet with the words that were found in bold, where that can be seen."""
     if not sys.stdout.isatty():
         return printable(found.snippet)
@@ -53,7 +126,7 @@ def _marked(found: Found) -> str:
     return text + printable(found.snippet[end:])
 
 
-def print_one(history: History, given: Namespace) -> int:
+def print_one(history: "History", given: Namespace) -> int:
     """One conversation, as it reads."""
     last = history.last() if given.id is None else history.get(given.id)
     if last is None:
@@ -70,7 +143,7 @@ def print_one(history: History, given: Namespace) -> int:
     return 0
 
 
-def export(history: History, given: Namespace) -> int:
+def export(history: "History", given: Namespace) -> int:
     """Conversations as one text, to a file or to standard output."""
     if given.all == bool(given.ids):
         raise InputError("which conversations? give their numbers, or --all")
@@ -84,7 +157,7 @@ def export(history: History, given: Namespace) -> int:
     return 0
 
 
-def bring_in(history: History, given: Namespace) -> int:
+def bring_in(history: "History", given: Namespace) -> int:
     """Import files; what they have that is not understood is named, and makes the exit code 1."""
     refused = 0
     for file in given.files:
@@ -100,13 +173,13 @@ def bring_in(history: History, given: Namespace) -> int:
     return 1 if refused else 0
 
 
-def rename(history: History, given: Namespace) -> int:
+def rename(history: "History", given: Namespace) -> int:
     """Give a conversation another title."""
     history.rename(given.id, given.title)
     return 0
 
 
-def remove(history: History, given: Namespace) -> int:
+def remove(history: "History", given: Namespace) -> int:
     """Delete conversations, for a month in which they can be brought back, or at once."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
         raise InputError("which conversations? give their numbers, or --all")
@@ -119,7 +192,7 @@ def remove(history: History, given: Namespace) -> int:
     return 0
 
 
-def undo(history: History, given: Namespace) -> int:
+def undo(history: "History", given: Namespace) -> int:
     """Bring back what was deleted last."""
     back = history.undelete()
     if not back:
@@ -129,7 +202,7 @@ def undo(history: History, given: Namespace) -> int:
     return 0
 
 
-ACTIONS: dict[str, Callable[[History, Namespace], int]] = {
+ACTIONS: dict[str, Callable[["History", Namespace], int]] = {
     "ls": print_list,
     "list": print_list,
     "search": print_search,
@@ -144,6 +217,8 @@ ACTIONS: dict[str, Callable[[History, Namespace], int]] = {
 
 def run(given: Namespace) -> int:
     """Do what the arguments say, and return the exit code."""
+    from chatapp.history import History
+
     with History(settings.history()) as history:
         code = ACTIONS[given.action](history, given)
         for line in history.new_damage():

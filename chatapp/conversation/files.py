@@ -8,11 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli import inputs
 from chatapp.commands.commands import FORMS, ExportForm
 from chatapp.history import exports, imported
 from chatapp.text.errors import InputError
-from chatapp.text.files import write_whole
+from chatapp.text.files import read_input, write_whole
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation, History
@@ -65,7 +64,7 @@ def bring_in(history: History, file: str) -> imported.Batch:
     """Add the conversations of a file (`-`: standard input), ours, ChatGPT's or Ollama's."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
-    text = inputs.read_text(file if file == "-" else str(Path(file).expanduser()))
+    text = read_input(file if file == "-" else str(Path(file).expanduser()))
     batch = imported.read(text, "standard input" if file == "-" else file)
     for one in batch.conversations:
         history.restore(one.conversation, one.messages, one.tokens)

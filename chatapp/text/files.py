@@ -1,9 +1,28 @@
-"""Write a file whole or not at all."""
+"""Read what the user gives; write a file whole or not at all."""
 
 import os
 import shutil
+import sys
 from contextlib import suppress
 from pathlib import Path
+
+from chatapp.text.errors import InputError
+
+
+def read_input(file: str) -> str:
+    """The text of a file, or of standard input for `-`."""
+    name = "standard input" if file == "-" else file
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}; check the path") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text (byte {error.start + 1:,}); convert it first") from error
+    if "\0" in text:
+        raise InputError(f"{name} is binary (a zero at byte {content.index(0) + 1:,}); give text")
+    return text
 
 
 def write_whole(path: Path, text: str) -> None:

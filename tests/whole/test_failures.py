@@ -8,7 +8,7 @@ from test_selection import ONNX
 
 import backends.openvino
 from backends import BackendError, Placement
-from chatapp.cli import list as listings
+from chatapp.cli.main import main
 from chatapp.generation import Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.fallback import FallbackSession
@@ -47,7 +47,7 @@ def test_a_runtime_that_is_not_installed_is_told_and_done_without(
     monkeypatch.setattr(backends.openvino, "find_spec", lambda name: None)
     monkeypatch.setattr(backends.openvino, "version", lambda name: backends.get("onnx").signature() + " no openvino")
     assert record.conditions() != before  # what was measured with it does not count
-    listings.print_devices(as_json=False)
+    assert main(["devices"]) == 0
     assert "openvino is not installed; run: pip install openvino" in capsys.readouterr().out
     with pytest.raises(BackendError, match="openvino cannot run here: openvino is not installed"):
         open_engine(store, model, PlacementOptions("openvino"))

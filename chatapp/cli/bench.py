@@ -1,0 +1,51 @@
+"""`chatapp bench`: time a model."""
+
+import argparse
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chatapp.cli.arguments import Parser, add_placement, number, read_placement
+from chatapp.cli.progress import json_steps, show_steps, warn_of_fallback
+from chatapp.workspace import open_store
+
+if TYPE_CHECKING:
+    from backends import Placement
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--tokens", metavar="N", type=number, default=64, help="decode steps timed (default: 64)")
+    parser.add_argument("--load", action="store_true", help="time only how it loads")
+    parser.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print a row for each figure")
+    parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)  # for jobs.py
+    add_placement(parser)
+
+
+def run(given: Namespace) -> int:
+    """Time the model, and print the figures."""
+    from chatapp.evaluation import bench
+    from chatapp.placement import selection
+    from chatapp.placement.opening import open_engine
+
+    tokens = 0 if given.load else given.tokens
+    if given.all_backends:
+        rest = ["--load"] if given.load else ["--tokens", str(tokens)]
+        rest += ["--precision", given.precision] if given.precision else []
+        figures = bench.measure_each(given.model, selection.list_devices(), rest)
+    else:
+        store = open_store()
+
+        def folder_of(place: "Placement") -> Path:
+            return store.lowered(store.get(given.model), place.backend, place.precision).folder
+
+        with json_steps() if given.steps else show_steps(given.model) as on_progress:
+            open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn_of_fallback)
+            figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
+    bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
+    return 0

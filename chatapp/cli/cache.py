@@ -1,0 +1,42 @@
+"""`chatapp cache`: what runtimes keep for a quicker start."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+
+from chatapp.cli.arguments import Parser
+from chatapp.text.errors import InputError
+from chatapp.text.units import size, table
+from chatapp.workspace import open_store
+from model_store.upkeep import runtime_caches
+
+DETAILS = "Runtimes keep compiled models for a quicker start. What is deleted is made again when it is needed."
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("action", choices=("list", "clear"), nargs="?", default="list", metavar="list|clear")
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="with clear: only of these models")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """List the caches, or delete them."""
+    if given.action == "list" and given.models:
+        raise InputError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
+    store = open_store()
+    known = {"builtin", *store.names()}
+    if unknown := [name for name in given.models if name not in known]:
+        raise InputError(f"there is no model called {unknown[0]!r}; chatapp list shows those that are here")
+    clear = given.action == "clear"
+    found = runtime_caches.clear(store, given.models) if clear else runtime_caches.caches(store)
+    if given.json:
+        print(json.dumps([asdict(one) for one in found], indent=2, default=str))
+        return 0
+    rows = [(one.model, one.variant, one.folder.name, size(one.size)) for one in found]
+    if rows:
+        print(table(("MODEL", "VARIANT", "CACHE", "SIZE"), rows) + "\n")
+    total, limit = size(sum(one.size for one in found)), size(runtime_caches.LIMIT)
+    print(f"{total} deleted" if clear else f"{total}; above {limit} the oldest are deleted when a model is lowered")
+    return 0

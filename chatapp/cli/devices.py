@@ -1,0 +1,32 @@
+"""`chatapp devices`: the backends and devices that are usable here."""
+
+import json
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """Print one line per backend and device, with what runs there."""
+    import backends
+    from chatapp.text.units import table
+
+    modules = {name: backends.get(name) for name in backends.NAMES}
+    rows = [(name, device, module.signature()) for name, module in modules.items() for device in module.devices()]
+    rows += [(name, "-", reason) for name, module in modules.items() if (reason := module.missing())]
+    if given.json:
+        facts = [
+            {"backend": name, "device": None, "missing": text}
+            if device == "-"
+            else {"backend": name, "device": device, "runs": text}
+            for name, device, text in rows
+        ]
+        print(json.dumps(facts, indent=2))
+    else:
+        print(table(("BACKEND", "DEVICE", "RUNS, OR WHY NOT"), rows))
+    return 0

@@ -1,0 +1,36 @@
+"""`chatapp du`: what each model takes on the disk."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+
+from chatapp.cli.arguments import Parser
+from chatapp.text.printable import printable
+from chatapp.text.units import size, table
+from chatapp.workspace import open_store
+from model_store.upkeep import usage
+
+DETAILS = """\
+OWN is of the checkpoint in the store, SHARED what other models have as well, LOWERED what was made for the backends.
+A checkpoint that was linked where it is takes no room in the store.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """Print a line for each model, and the sum."""
+    store = open_store()
+    found, total = usage.usage(store), usage.total(store)
+    if given.json:
+        print(json.dumps({"models": [asdict(one) for one in found], "total": total}, indent=2))
+        return 0
+    rows = [(one.name, *map(size, (one.own, one.shared, one.variants, one.caches))) for one in found]
+    print(table(("MODEL", "OWN", "SHARED", "LOWERED", "OF THAT CACHES"), rows))
+    places = printable(" and ".join(map(str, store.roots)))
+    print(f"\n{size(total)} in {places}; what is shared counts once")
+    return 0

@@ -1,0 +1,37 @@
+"""`chatapp gc`: delete what no model needs."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import warn
+from chatapp.text.printable import printable
+from chatapp.text.units import size
+from chatapp.workspace import open_store
+from model_store.upkeep import garbage
+
+DETAILS = """\
+Deletes files that no model has, pulls that were stopped more than a week ago, what killed processes left, and models
+lowered for other versions of their runtimes. What another process works on is left alone.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """Delete the files, and print each with the reason."""
+    found = garbage.collect(open_store(), dry_run=given.dry_run, warn=warn)
+    if given.json:
+        print(json.dumps([asdict(one) for one in found], indent=2, default=str))
+        return 0
+    for one in found:
+        print(printable(f"{size(one.size):>8}  {one.path}: {one.why}"))
+    freed = size(sum(one.size for one in found))
+    print(f"{freed} would be freed" if given.dry_run else f"{freed} freed")
+    return 0

@@ -1,0 +1,63 @@
+"""`chatapp import`: bring a model that is on this machine into the store."""
+
+import json
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.progress import show_steps
+from chatapp.cli.show import facts
+from chatapp.text.printable import printable
+from chatapp.text.units import size
+from chatapp.workspace import open_store
+from model_store.local import imports
+from model_store.local.imports import Plan
+
+DETAILS = """\
+PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository
+ORGANISATION/NAME in the cache of the Hugging Face Hub. What is linked must stay where it is.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("source", metavar="PATH")
+    parser.add_argument("--name", metavar="NAME", help="what it is to be called (default: after the file or folder)")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--link", action="store_true", help="leave the files where they are (default)")
+    how.add_argument("--copy", action="store_true", help="copy them into the store")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(given: Namespace) -> int:
+    """Import the model, unless only the plan is wanted, and print it."""
+    store = open_store()
+    plan = imports.plan(store, given.source, name=given.name, copy=given.copy)
+    if not given.dry_run:
+        with show_steps(plan.model.name) as on_progress:
+            imports.carry_out(store, plan, on_progress)
+    print_import(plan, done=not given.dry_run, as_json=given.json)
+    return 0
+
+
+def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
+    """What is imported, or would be."""
+    model = plan.model
+    if as_json:
+        told = {"imported": done, "kind": plan.kind, "source": str(plan.source), "copied": plan.copied}
+        return print(json.dumps(told | {"free": plan.free, "model": facts(model)}, indent=2, default=str))
+    rows = [
+        ("name", model.name),
+        ("found", f"{plan.kind} {plan.source} ({size(model.size)})"),
+        ("family", model.family),
+        ("parameters", f"{model.parameters:,}"),
+        ("context", f"{model.context_length:,} tokens"),
+        ("kind", "answers messages" if model.chats else "continues text (base model)"),
+        ("precision", f"{model.precision} ({model.precision_reason})"),
+        ("copied", f"{size(plan.copied)} of {size(plan.free)} free" if plan.copied else "nothing: it stays there"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    print(printable("\n".join(f"{name:{width}}  {value}" for name, value in rows)))
+    how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
+    print(printable(f"\n{how}"))

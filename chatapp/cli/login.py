@@ -1,0 +1,40 @@
+"""`chatapp login`: keep a token of the Hub."""
+
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+from chatapp.cli.arguments import Parser
+from chatapp.settings import offline
+from chatapp.text.errors import InputError
+from chatapp.text.printable import printable
+
+DETAILS = "The token is read without showing it, or from standard input, and kept where huggingface_hub keeps it."
+
+
+def add(parser: Parser) -> None:
+    """It takes no arguments."""
+    parser.add_details(DETAILS)
+
+
+def run(given: Namespace) -> int:
+    """Ask for a token, and keep it."""
+    login()
+    return 0
+
+
+def login(read: Callable[[str], str] = getpass.getpass) -> None:
+    """Ask for a token of the Hub, check it, and keep it where huggingface_hub looks for it."""
+    from model_store.hub import hub
+
+    offline.require_network("login")
+    place = hub.site()
+    if sys.stdin.isatty():
+        print(f"Make a token that may read at {place.endpoint}/settings/tokens", file=sys.stderr)
+        token = read("Token (it is not shown): ")
+    else:
+        token = sys.stdin.readline()
+    if not token.strip():
+        raise InputError("no token was given; nothing was changed")
+    print(f"logged in as {printable(hub.login(token.strip()))}")

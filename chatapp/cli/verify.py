@@ -1,0 +1,66 @@
+"""`chatapp verify`: compare a model's logits with a reference."""
+
+import argparse
+import json
+from argparse import Namespace
+from dataclasses import asdict
+
+from chatapp.cli.arguments import Parser, add_placement, read_placement
+from chatapp.cli.progress import json_steps, show_steps
+from chatapp.text.printable import printable
+from chatapp.workspace import open_store
+
+DETAILS = """\
+Reads fixed prompts with the backend, device and precision that would run, in prefill, token by token and in
+batches, and compares the logits with the NumPy decoder's on the original checkpoint. The verdict is kept with the
+lowered model, and what failed is not chosen by itself any more. The exit code is 1 if it failed.
+
+FILE is a reference made elsewhere: .npz or .safetensors with `tokens` (rows, length) and `logits`
+(rows, positions, vocabulary); --write makes one.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument(
+        "--against", metavar="torch|FILE", type=reference, help="PyTorch, or a file (default: the NumPy decoder)"
+    )
+    parser.add_argument("--write", metavar="FILE", type=npz, help="keep the reference as .npz, for use elsewhere")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
+    add_placement(parser)
+
+
+def reference(text: str) -> str:
+    """PyTorch, or a file with a reference."""
+    if text != "torch" and not text.endswith((".npz", ".safetensors")):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a file called .npz or .safetensors")
+    return text
+
+
+def npz(text: str) -> str:
+    """The name of an .npz file."""
+    if not text.endswith(".npz"):
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .npz")
+    return text
+
+
+def run(given: Namespace) -> int:
+    """Compare, and print the verdict; the exit code is 1 where it failed."""
+    from chatapp.evaluation.verify import reference_file, report, sources, verdict
+    from chatapp.placement import selection
+
+    store, placement = open_store(), read_placement(given)
+    model = store.get(given.model)
+    destination = reference_file.destination(given.write) if given.write else None
+    with json_steps() if given.steps else show_steps(model.name) as on_progress:
+        way = selection.expect(store, model, placement)
+        reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
+        if destination:
+            reference_file.write(reference, model, destination)
+        variant = store.lowered(model, way.backend, way.precision, on_progress)
+        found = verdict.verify(store, model, variant, device=way.device, reference=reference, on_progress=on_progress)
+    print(json.dumps(asdict(found), indent=2) if given.json else printable(report.describe(found)))
+    return 0 if found.passed else 1

@@ -1,0 +1,77 @@
+"""`chatapp why`: why a model runs where it does."""
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from chatapp.cli.arguments import Parser, add_placement, read_placement
+from chatapp.cli.progress import show_steps
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds, size, table
+from chatapp.workspace import open_store
+from model_store import StoredModel
+
+if TYPE_CHECKING:
+    from chatapp.placement.record import Measurement
+
+DETAILS = """\
+A model is timed and checked on every backend and device when it is first used, and runs on the best one.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--again", action="store_true", help="measure anew")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_placement(parser)
+
+
+def run(given: Namespace) -> int:
+    """Print what was measured, and measure what was not yet."""
+    from chatapp.placement import measuring, selection
+
+    store, placement = open_store(), read_placement(given)
+    model = store.get(given.model)
+    with show_steps(model.name) as on_progress:
+        found, _ = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)
+    print_choice(model, selection.rank(found, placement.objective), found, placement.objective, as_json=given.json)
+    return 0
+
+
+def print_choice(
+    model: StoredModel,
+    ranking: "Sequence[Measurement]",
+    every: "Sequence[Measurement]",
+    objective: str,
+    *,
+    as_json: bool,
+) -> None:
+    """What was measured of the ways of running a model, the chosen one first, then those that were rejected."""
+    rejected = [one for one in every if one.failure]
+    if as_json:
+        facts = {"model": model.name, "objective": objective, "ranking": [asdict(one) for one in ranking]}
+        return print(json.dumps(facts | {"rejected": [asdict(one) for one in rejected]}, indent=2))
+    lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token] if ranking else []
+    rows = [
+        (
+            one.placement.backend,
+            one.placement.device,
+            one.placement.precision,
+            *(milliseconds(seconds) for _, seconds in one.first_token),
+            *map(milliseconds, (one.p50, one.p95, one.load, one.lowering)),
+            size(one.peak_memory),
+            one.verdict or "-",
+        )
+        for one in ranking
+    ]
+    if rows:
+        columns = ("BACKEND", "DEVICE", "PRECISION", *lengths, "P50", "P95", "LOAD", "LOWERING", "MEMORY", "CHECK")
+        name = printable(model.name)
+        print(f"{name} for {objective}, best first: time to the first token, of a decode step, to load\n")
+        print(table(columns, rows))
+    for one in rejected:
+        print(printable(f"\n{one.placement} is not chosen: {one.failure}"))
