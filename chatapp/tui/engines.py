@@ -8,8 +8,8 @@ from threading import Thread
 
 from textual.message import Message
 
-from chatapp.tui.chat.reply import describe
 from chatapp.tui.opened import Opened
+from chatapp.tui.threads import describe
 
 LIMIT = 2
 """Models kept in memory at once; the one not used for longest is let go, unless it is writing."""

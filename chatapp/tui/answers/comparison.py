@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,12 +24,11 @@ from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import Choice, Picker
 from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
 from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.threads import SOONEST, Pace
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 ORDERS = {"one after the other": compare.one_after_another, "in turn": compare.in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
-SHARE = 0.03
-"""Of the time, what the screen may take to show the answers: the rest is the models'."""
 
 
 class Asked(TextArea):
@@ -106,8 +104,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.taking_part: list[Way] = []
         self.results: list[compare.Result] = []
         self.pulse: Timer | None = None
-        self.spent = 0.0
-        """Processor time of this thread when the answers were last shown."""
+        self.pace = Pace()
 
     def compose(self) -> ComposeResult:
         given = "the same prompt and system prompt" if self.system else "the same prompt"
@@ -164,11 +161,18 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.add_class("-results")
         await self.mount(self.columns, before=self.table)
         self.columns.focus()
-        self.running = Run(self.open_model, lambda: self.post_message(self.Arrived()), after=self.running)
-        self.running.begin(self.taking_part, question, ORDERS[self.order.value])
+        self.running = Run(
+            self.taking_part,
+            question,
+            ORDERS[self.order.value],
+            open_model=self.open_model,
+            on_end=lambda: self.post_message(self.Arrived()),
+            after=self.running,
+        )
+        self.running.start()
         self.refresh_bindings()
-        self.spent = time.thread_time()
-        self.pulse = self.set_timer(0.05, self.flush)
+        self.pace = Pace()
+        self.pulse = self.set_timer(SOONEST, self.flush)
 
     # The answers
 
@@ -183,7 +187,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         if not (self.running and self.columns and self.pulse):
             return
         self.pulse.stop()
-        over = self.running.finished.is_set() or self.running.stopping.is_set()
+        over = self.running.is_over
         written: dict[int, list[Delta]] = {}
         for event in self.running.take():
             if isinstance(event, compare.Wrote):
@@ -196,8 +200,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         if over:
             self.end(self.columns)
         else:
-            spent, self.spent = time.thread_time() - self.spent, time.thread_time()
-            self.pulse = self.set_timer(min(0.4, max(0.05, spent / SHARE)), self.flush)
+            self.pulse = self.set_timer(self.pace.pause(), self.flush)
 
     def show_written(self, columns: Columns, written: dict[int, list[Delta]]) -> None:
         """Add deltas to the columns of those that wrote them."""

@@ -17,10 +17,10 @@ from textual.timer import Timer
 
 from chatapp.text.errors import one_line
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.chat.reply import aside, ended
 from chatapp.tui.engines import Choice, Engines, Opening
 from chatapp.tui.errors import telling
 from chatapp.tui.start import Start
+from chatapp.tui.threads import aside, wait_for
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
@@ -257,7 +257,7 @@ class Conversations(Screen[None]):
             for reply in filter(None, (pane.reply, pane.last)):
                 reply.stop()
                 threads.append(reply.thread)
-        return ended([*threads, *aside()], seconds)
+        return wait_for([*threads, *aside()], seconds)
 
     # Which conversation is shown
 

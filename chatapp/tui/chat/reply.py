@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from chatapp.text.errors import one_line
-from chatapp.text.printable import printable
+from chatapp.tui.threads import describe
 
 if TYPE_CHECKING:
     from chatapp.conversation import WhenFull
@@ -66,24 +63,6 @@ class Reply:
     def take(self) -> list[Delta]:
         """The deltas that arrived since the last call."""
         return [self.deltas.popleft() for _ in range(len(self.deltas))]
-
-
-def aside() -> list[Thread]:
-    """The threads in which models compute something other than a reply; their screens may be gone already."""
-    return [thread for thread in threading.enumerate() if thread.name in ("comparison", "preview")]
-
-
-def ended(threads: Iterable[Thread], seconds: float) -> bool:
-    """Wait for threads, all in all so long, and say whether they ended."""
-    end = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    return not any(thread.is_alive() for thread in threads)
-
-
-def describe(error: Exception) -> str:
-    """What happened, in one line for the user."""
-    return printable(one_line(error) or f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)

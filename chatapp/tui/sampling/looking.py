@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from chatapp.text.errors import one_line
-from chatapp.text.printable import printable
+from chatapp.tui.threads import Drain
 
 if TYPE_CHECKING:
     from chatapp.generation import Options
@@ -32,7 +30,7 @@ class Looking:
 
     def __init__(self, look: Look, post: Callable[[Message], bool]) -> None:
         self.look, self.post = look, post
-        self.thread: Thread | None = None
+        self.thread: Drain[Preview | None] | None = None
         self.next: Options | None = None
 
     def ask(self, options: Options) -> None:
@@ -51,13 +49,9 @@ class Looking:
     def start(self) -> None:
         options, self.next = self.next, None
         assert options
-        self.thread = Thread(target=self.run, args=(options,), name="preview", daemon=True)
+        self.thread = Drain((self.look(one) for one in (options,)), self.end, name="preview")
         self.thread.start()
 
-    def run(self, options: Options) -> None:
-        """The thread."""
-        try:
-            ended = self.Ended(self.look(options))
-        except Exception as error:  # whatever the runtime raises belongs on the screen
-            ended = self.Ended(None, printable(one_line(error) or f"{type(error).__name__}: {error}"))
-        self.post(ended)
+    def end(self, thread: Drain[Preview | None]) -> None:
+        """Tell what was computed, or why it could not be."""
+        self.post(self.Ended(next(iter(thread.take()), None), thread.error))
