@@ -1,4 +1,4 @@
-"""The models that are here and those that can be fetched: what each takes, whether it fits, how fast it is."""
+"""The models that are here and those that can be pulled: what each takes, whether it fits, how fast it is."""
 
 import math
 import os
@@ -45,7 +45,7 @@ PUBLISHED_BITS = {family: 32 for family in ("biogpt", "gpt2", "gpt_bigcode", "gp
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides whether a model fits."""
+    """The facts of a machine that decide whether a model fits."""
 
     memory: int
     disk_free: int
@@ -60,7 +60,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedModel:
     """A model as a list shows it; sizes in bytes."""
 
     name: str
@@ -96,7 +96,7 @@ class Row:
     """What is wrong with it, or who works on it."""
 
 
-def machine(store: Store) -> Machine:
+def read_machine(store: Store) -> Machine:
     """This machine; takes a quarter of a second the first time ever, because the memory is timed."""
     known = speed(store.root)
     return Machine(
@@ -109,48 +109,50 @@ def machine(store: Store) -> Machine:
     )
 
 
-def read(store: Store, this: Machine, objective: str = "chat") -> list[Row]:
-    """Every model: those that are here, those of which a part is, and the rest of the catalogue."""
-    here = [stored(store, name, root, this, objective) for name, root in every(store)]
+def list_models(store: Store, this: Machine, objective: str = "chat") -> list[ListedModel]:
+    """The models that are here, those of which a part is, and the rest of the catalogue."""
+    here = [describe_stored(store, name, root, this, objective) for name, root in list_stored(store)]
     names = {row.name for row in here}
-    parts = [row for row in unfinished(store, this) if row.name not in names]
+    parts = [row for row in list_unfinished(store, this) if row.name not in names]
     names |= {row.name for row in parts}
     return recommend(
-        [*here, *parts, *(offered(entry, this) for entry in catalog().values() if entry.name not in names)]
+        [*here, *parts, *(describe_offered(entry, this) for entry in catalog().values() if entry.name not in names)]
     )
 
 
-def recommend(rows: list[Row]) -> list[Row]:
-    """The rows, of which the best of each kind that runs well here is recommended."""
+def recommend(rows: list[ListedModel]) -> list[ListedModel]:
+    """Recommend, of each kind, the best model that runs well here."""
     able = {row.name for row in rows if row.fits == "well" and row.tokens_per_second >= SLOWEST}
     best = {next((name for name in names if name in able), "") for names in RECOMMENDED.values()}
     return [replace(row, recommended=row.name in best) for row in rows]
 
 
-def every(store: Store) -> Iterator[tuple[str, Path]]:
-    """The models that are here, and where."""
+def list_stored(store: Store) -> Iterator[tuple[str, Path]]:
+    """The names of the models that are here, each with its store folder."""
     yield "builtin", store.root
     yield from store.names().items()
 
 
-def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -> Row:
-    """A model that is here; one that cannot be read is told as such."""
+def describe_stored(store: Store, name: str, root: Path, this: Machine, objective: str) -> ListedModel:
+    """Describe a model that is here; one that cannot be read is `broken`."""
     try:
         known = name != "builtin" and os.path.exists(f"{root}/{name}/{MANIFEST}")
         model = read_model(root / name) if known else store.get(name)
         was_pulled = os.path.dirname(model.folder) == f"{root}/{pulled.FOLDER}"
         facts = pulled.source(model.folder) if was_pulled else {}
     except StoreError as error:
-        return Row(name, "broken", "base", name, note=str(error))
+        return ListedModel(name, "broken", "base", name, note=str(error))
     entry = catalog().get(name)
-    ways = judged(f"{root}/{name}", model, this)
-    best = next(iter(selection.rank(ways, objective)), None)
-    variant, device = chosen(model, best)
+    found = read_measurements(f"{root}/{name}", model, this)
+    best = next(iter(selection.rank(found, objective)), None)
+    variant, device = choose_variant(model, best)
     verdict = variant.verdicts.get(device) if variant else None
     precision = best.placement.precision if best else variant.precision if variant else model.precision
-    memory = best.peak_memory if best and best.peak_memory else memory_about(model.family, model.parameters, precision)
-    fits, problem = fitting(this, memory, disk=0)
-    return Row(
+    memory = (
+        best.peak_memory if best and best.peak_memory else estimate_memory(model.family, model.parameters, precision)
+    )
+    fits, problem = check_fit(this, memory, disk=0)
+    return ListedModel(
         name,
         "here",
         "chat" if model.chats else "base",
@@ -161,7 +163,7 @@ def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -
         memory=memory,
         fits=fits,
         problem=problem,
-        tokens_per_second=1 / best.p50 if best and best.p50 else speed_about(this, model.parameters, precision),
+        tokens_per_second=1 / best.p50 if best and best.p50 else estimate_speed(this, model.parameters, precision),
         measured=bool(best and best.p50),
         place=f"{variant.backend} · {device}" if variant else f"{best.placement.backend} · {device}" if best else "",
         badge="unverified" if verdict is None else "verified" if verdict["passed"] else "failed",
@@ -171,8 +173,8 @@ def stored(store: Store, name: str, root: Path, this: Machine, objective: str) -
     )
 
 
-def judged(folder: Path | str, model: StoredModel, this: Machine) -> list[Measurement]:
-    """What was measured on this machine, but for what failed verification since."""
+def read_measurements(folder: Path | str, model: StoredModel, this: Machine) -> list[Measurement]:
+    """The measurements of this machine, but for those of placements that failed verification since."""
     found = record.read(folder, this.versions)
     wrong = {
         (one.backend, one.precision, device) for one in model.variants for device in one.verdicts if one.failed(device)
@@ -180,68 +182,68 @@ def judged(folder: Path | str, model: StoredModel, this: Machine) -> list[Measur
     return [one for one in found if (one.placement.backend, one.placement.precision, one.placement.device) not in wrong]
 
 
-def chosen(model: StoredModel, best: Measurement | None) -> tuple[Variant | None, str]:
-    """The variant that runs, as far as that is known, and its device."""
+def choose_variant(model: StoredModel, best: Measurement | None) -> tuple[Variant | None, str]:
+    """Choose the variant that will run, as far as that is known, and its device."""
     if best:
-        way = best.placement
-        same = (one for one in model.variants if (one.backend, one.precision) == (way.backend, way.precision))
-        return next(same, None), way.device
+        place = best.placement
+        same = (one for one in model.variants if (one.backend, one.precision) == (place.backend, place.precision))
+        return next(same, None), place.device
     of_choice = sorted(model.variants, key=lambda one: (one.precision != model.precision, not one.verdicts))
     first = of_choice[0] if of_choice else None
     return first, next(iter(first.verdicts), "cpu") if first else ""
 
 
-def unfinished(store: Store, this: Machine) -> Iterator[Row]:
-    """The models of which a part is here, and what another process is fetching."""
+def list_unfinished(store: Store, this: Machine) -> Iterator[ListedModel]:
+    """Describe the models of which a part is here, and what another process is fetching."""
     for root in store.roots:
         for folder in pulled.folders(root, unfinished=True):
             if folder.name.startswith(".") and folder.suffix == ".partial":
-                yield partial(root, folder, this)
+                yield describe_unfinished(root, folder, this)
 
 
-def partial(root: Path, folder: Path, this: Machine) -> Row:
-    """A model of which a part is here."""
+def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
+    """Describe a model of which a part is here."""
     name = folder.name[1:].removesuffix(".partial")
     entry = catalog().get(name)
     parameters = entry.parameters * 1_000_000 if entry else 0
     try:
         facts, files = pulled.source(folder), pulled.listed(folder)
     except StoreError as error:
-        return Row(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
+        return ListedModel(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
     source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
     size = sum(file.size for file in files)
-    done = sum(min(file.size, length_of(folder, file.digest)) for file in files)
+    done = sum(min(file.size, count_arrived(folder, file.digest)) for file in files)
     owner = working_on(root, name)
     share = done / size if size else 0.0
-    row = offered(entry, this) if entry else Row(name, "absent", "hub", source)
+    row = describe_offered(entry, this) if entry else ListedModel(name, "absent", "hub", source)
     state: State = "elsewhere" if owner else "stopped"
     changed = {"state": state, "size": size, "share": share, "licence": str(facts.get("licence") or row.licence)}
-    return Row(**{**vars(row), **changed, "note": doing(owner) if owner else ""})
+    return ListedModel(**{**vars(row), **changed, "note": explain_owner(owner) if owner else ""})
 
 
-def length_of(folder: Path, digest: str) -> int:
-    """Bytes of a file that have come."""
+def count_arrived(folder: Path, digest: str) -> int:
+    """Count the bytes of a file that have arrived."""
     for path in (folder / digest, folder / f"{digest}.part"):
         if path.exists():
             return path.stat().st_size
     return 0
 
 
-def doing(owner: Owner) -> str:
-    """What another process does with a model."""
+def explain_owner(owner: Owner) -> str:
+    """Say what another process does with a model."""
     done = f", {owner.step} {owner.share:.0%}" if owner.step else ""
     return f"process {owner.pid} on {owner.host} is {owner.what}{done}"
 
 
-def offered(entry: Entry, this: Machine) -> Row:
-    """A model of the catalogue that is not here; what it takes is reckoned from its parameters."""
+def describe_offered(entry: Entry, this: Machine) -> ListedModel:
+    """Describe a model of the catalogue that is not here; what it takes is reckoned from its parameters."""
     parameters = entry.parameters * 1_000_000
     precision = "int4" if parameters >= LARGE else "int8"
     size = parameters * PUBLISHED_BITS.get(entry.family, 16) // 8
     memory = fit.memory_needed(fit.lowered_size(parameters, precision), entry.cache * 1_000_000)
     disk = size + this.backends * fit.lowered_size(parameters, precision)
-    fits, problem = fitting(this, memory, disk)
-    return Row(
+    fits, problem = check_fit(this, memory, disk)
+    return ListedModel(
         entry.name,
         "absent",
         entry.kind,
@@ -252,15 +254,15 @@ def offered(entry: Entry, this: Machine) -> Row:
         memory=memory,
         fits=fits,
         problem=problem,
-        tokens_per_second=speed_about(this, parameters, precision),
+        tokens_per_second=estimate_speed(this, parameters, precision),
         licence=entry.licence,
         gated=entry.gated,
         good_for=entry.good_for,
     )
 
 
-def fitting(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
-    """Whether a model that takes so much fits, and if not well, why."""
+def check_fit(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
+    """Check whether a model that takes so many bytes fits, and say why where it does not fit well."""
     if disk + SPARE > this.disk_free and disk:
         free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} stay so"
         return "no", f"it takes {amount(disk)} of disk, and {free}"
@@ -271,23 +273,23 @@ def fitting(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
     return "well", ""
 
 
-def memory_about(family: str, parameters: int, precision: str) -> int:
-    """Bytes of memory to run a model of which only the family and the size are known, up to a third."""
+def estimate_memory(family: str, parameters: int, precision: str) -> int:
+    """Estimate the memory, up to a third, to run a model of which only the family and the size are known."""
     conversation = round(CONVERSATIONS.get(family, CONVERSATION) * math.sqrt(parameters))
     return fit.memory_needed(fit.lowered_size(parameters, precision), conversation)
 
 
-def speed_about(this: Machine, parameters: int, precision: str) -> float:
-    """Tokens per second that this machine's memory allows."""
+def estimate_speed(this: Machine, parameters: int, precision: str) -> float:
+    """Estimate the tokens per second that this machine's memory allows."""
     size = fit.lowered_size(parameters, precision)
     return this.share * this.bandwidth / size if size else 0.0
 
 
-def found_on_hub(facts: Mapping[str, Any]) -> list[Row]:  # Any: JSON, as `chatapp search --json` prints it
-    """What a search on the Hub found, but for what the catalogue has."""
+def describe_found(facts: Mapping[str, Any]) -> list[ListedModel]:  # Any: JSON, as `chatapp search --json` prints it
+    """Describe the models that a search on the Hub found, but for those of the catalogue."""
     listed = {entry.repository for entry in catalog().values()}
     return [
-        Row(
+        ListedModel(
             one["id"].replace("/", "--"),
             "absent",
             "hub",

@@ -1,4 +1,4 @@
-"""What is offered quietly at the start: pulls that were not finished, or a chat model that fits this machine."""
+"""The offer of the start: to go on with unfinished pulls, or to pull a chat model that fits this machine."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from chatapp.settings import offline
 from chatapp.text.units import size
 
 if TYPE_CHECKING:
-    from chatapp.models.catalogue import Row
+    from chatapp.models.catalogue import ListedModel
     from model_store import Store
 
 VERSION = 1
@@ -38,17 +38,21 @@ class Offer:
     """What accepting it does, after the name of its key."""
 
 
-def suggest(store: "Store", path: Path) -> Offer | None:
-    """A chat model that runs well here; None where there is one, none fits, offline, or after a no (kept in `path`)."""
-    if offline.wanted() or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE") or declined(path):
+def suggest_chat_model(store: "Store", path: Path) -> Offer | None:
+    """Offer a chat model that fits; None where one is here, none fits, offline, or after an answer (in `path`)."""
+    if (
+        offline.wanted()
+        or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+        or is_answered(path)
+    ):
         return None
     from chatapp.models import catalogue
 
-    this = catalogue.machine(store)
-    return best(catalogue.read(store, this), this.disk_free)
+    this = catalogue.read_machine(store)
+    return choose_chat_model(catalogue.list_models(store, this), this.disk_free)
 
 
-def best(rows: "Sequence[Row]", disk_free: int) -> Offer | None:
+def choose_chat_model(rows: "Sequence[ListedModel]", disk_free: int) -> Offer | None:
     """The smallest good model that fits; None where a chat model is here, or on its way.
 
     What the machine does just now, and how fast it seems, has no part in it: the same machine gets the same offer.
@@ -62,8 +66,8 @@ def best(rows: "Sequence[Row]", disk_free: int) -> Offer | None:
     return None
 
 
-def unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
-    """To go on with the pulls that were left, but for those that are here by now or that another process does."""
+def suggest_unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
+    """Offer to go on with the pulls that were left, but for those that are here or that another process does."""
     from model_store import StoreError
     from model_store.hub.catalog import refer
     from model_store.upkeep.locks import working_on
@@ -80,14 +84,14 @@ def unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
     return Offer("unfinished", tuple(names), f"{what} not finished.", "goes on")
 
 
-def declined(path: Path) -> bool:
-    """Whether this offer has been declined or accepted before."""
+def is_answered(path: Path) -> bool:
+    """Whether the offer of a chat model has been declined or accepted before."""
     with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # never asked, or damaged
         return int(json.loads(path.read_text("utf-8"))["answered"]) >= VERSION
     return False
 
 
-def answer(path: Path) -> None:
+def remember_answer(path: Path) -> None:
     """Remember that the offer of a chat model was answered, where that can be written."""
     from model_store import write_json
 

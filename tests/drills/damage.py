@@ -333,7 +333,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     yield (
         "offer.json",
         b'{"answered": 1}',
-        own(home / "offer.json", lambda: str(suggestion.declined(home / "offer.json")) and None),
+        own(home / "offer.json", lambda: str(suggestion.is_answered(home / "offer.json")) and None),
     )
 
 

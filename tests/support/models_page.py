@@ -7,7 +7,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from chatapp.models import catalogue, details
-from chatapp.models.catalogue import Machine, Row
+from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.jobs.jobs import Jobs
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
@@ -30,10 +30,10 @@ class ModelsApp(ThemedApp):
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), path=home / "queue.json")
         found = Shelf(
             machine=lambda: THIS,
-            rows=lambda: catalogue.read(store, THIS),
-            details=lambda row: details.details(store, row, THIS),
-            freed=lambda row: details.freed(store, row),
-            found=catalogue.found_on_hub,
+            rows=lambda: catalogue.list_models(store, THIS),
+            details=lambda row: details.read_details(store, row, THIS),
+            freed=lambda row: details.count_freed(store, row),
+            found=catalogue.describe_found,
         )
         self.models = ModelsScreen(found, self.jobs, current=current, offline=offline)
         self.chosen: str | None = NOTHING
@@ -107,5 +107,5 @@ async def running(
     app.jobs.close()
 
 
-def rows(count: int) -> list[Row]:
-    return [Row(f"model-{place}", "here", "base", "x", parameters=place + 1) for place in range(count)]
+def rows(count: int) -> list[ListedModel]:
+    return [ListedModel(f"model-{place}", "here", "base", "x", parameters=place + 1) for place in range(count)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from chatapp.history import Conversation, History, Message
 from chatapp.models import catalogue
 from chatapp.models import details as shelf_details
-from chatapp.models.catalogue import Machine, Row
+from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.details import Details
 from chatapp.models.jobs.jobs import Jobs
 from chatapp.models.suggestion import Offer
@@ -197,18 +197,18 @@ async def jump(driver: Driver) -> None:
 
 async def models(driver: Driver) -> None:
     store = driver.screen.start.open_store()
-    rows = catalogue.read(store, THIS)
+    rows = catalogue.list_models(store, THIS)
 
-    def details(row: Row) -> Details:
-        found = shelf_details.details(store, row, THIS)
-        return replace(found, facts=tuple(fact for fact in found.facts if fact[0] != "checkpoint"))  # a path here
+    def details(row: ListedModel) -> Details:
+        found = shelf_details.read_details(store, row, THIS)
+        return replace(found, facts=tuple(fact for fact in found.facts if fact.label != "checkpoint"))  # a path here
 
     shown = Shelf(
         machine=lambda: THIS,
         rows=lambda: rows,
         details=details,
         freed=lambda row: 0,
-        found=catalogue.found_on_hub,
+        found=catalogue.describe_found,
     )
     jobs = Jobs(lambda job: None, path=driver.screen.start.home / "jobs.json")
     screen = ModelsScreen(shown, jobs, current="builtin")

@@ -73,7 +73,7 @@ def beginning(
         home.mkdir(parents=True, exist_ok=True)
         history = home / "history.db"
     home = home or Path(tempfile.mkdtemp(prefix="chatapp-home-"))
-    suggestion.answer(home / "offer.json")  # nothing is offered, whatever this machine could run
+    suggestion.remember_answer(home / "offer.json")  # nothing is offered, whatever this machine could run
     return Start(
         Choice(model),
         lambda choice: opens,

@@ -211,7 +211,7 @@ async def models(driver: Driver) -> None:
     assert isinstance(screen, ModelsScreen)
     await driver.until(lambda: screen.rows)
     facts = {"id": NAME, "licence": NAME, "gated": True, "family": NAME, "downloads": 1}
-    screen.hub, screen.sought = catalogue.found_on_hub({"hub": [facts]}), NAME
+    screen.hub, screen.sought = catalogue.describe_found({"hub": [facts]}), NAME
     for state, phase in (("running", NAME), ("running", "fetching"), ("failed", ""), ("done", "")):
         job = Job(1, "pull", NAME, state=state, phase=phase, note=NAME, result=NAME, share=0.5)  # type: ignore[arg-type]
         screen.questions[job.name] = job

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.content import Content
 
-from chatapp.models.catalogue import Row
+from chatapp.models.catalogue import ListedModel
 from chatapp.models.jobs.job import Job
 from chatapp.models.suggestion import Offer
 from chatapp.tui.models.columns import COLUMNS, layout, line
@@ -60,7 +60,7 @@ def test_a_narrow_list_leaves_the_less_wanted_columns_out(width: int, columns: i
 
 
 def test_what_publishers_write_cannot_drive_the_terminal() -> None:
-    row = Row("a\x1b[2Jb", "absent", "hub", "x", licence="\x1b]0;owned\x07", good_for="one\ntwo\u202e[b]")
+    row = ListedModel("a\x1b[2Jb", "absent", "hub", "x", licence="\x1b]0;owned\x07", good_for="one\ntwo\u202e[b]")
     text = line(row, None, layout(200), current=False).plain
     assert not any(character in text for character in "\x1b\x07\u202e\n") and "[b]" in text
 

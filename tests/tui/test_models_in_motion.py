@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 import themes
 from chatapp.models import catalogue
-from chatapp.models.catalogue import Machine, Row
+from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.details import Details
 from chatapp.models.jobs.jobs import Jobs
 from chatapp.tui.models import controller
@@ -56,7 +56,7 @@ else:
 class Models(App[None]):
     """The models screen over rows that a function gives, and processes that do as told."""
 
-    def __init__(self, rows: Callable[[], Sequence[Row]], tmp_path: Path) -> None:
+    def __init__(self, rows: Callable[[], Sequence[ListedModel]], tmp_path: Path) -> None:
         super().__init__()
         for theme in themes.load().values():
             self.register_theme(palette(theme))
@@ -64,7 +64,7 @@ class Models(App[None]):
         script = tmp_path / "process.py"
         script.write_text(PROCESS)
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), command=(sys.executable, str(script)))
-        found = Shelf(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.found_on_hub)
+        found = Shelf(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.describe_found)
         self.models = ModelsScreen(found, self.jobs, current="builtin")
 
     def on_mount(self) -> None:
@@ -83,7 +83,7 @@ class Models(App[None]):
 
 @asynccontextmanager
 async def running(
-    rows: Callable[[], Sequence[Row]], tmp_path: Path, size: tuple[int, int] = (80, 24)
+    rows: Callable[[], Sequence[ListedModel]], tmp_path: Path, size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[Models, Pilot[None]]]:
     app = Models(rows, tmp_path)
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -93,8 +93,11 @@ async def running(
     app.jobs.close()
 
 
-def some(count: int) -> list[Row]:
-    return [Row("builtin", "here", "base", "builtin"), *(Row(f"m{n}", "absent", "chat", f"m{n}") for n in range(count))]
+def some(count: int) -> list[ListedModel]:
+    return [
+        ListedModel("builtin", "here", "base", "builtin"),
+        *(ListedModel(f"m{number}", "absent", "chat", f"m{number}") for number in range(count)),
+    ]
 
 
 async def test_a_store_slower_than_the_looks_at_it_is_shown_all_the_same(
@@ -104,7 +107,7 @@ async def test_a_store_slower_than_the_looks_at_it_is_shown_all_the_same(
     reading, most, times = 0, 0, 0
     lock = threading.Lock()
 
-    def rows() -> Sequence[Row]:
+    def rows() -> Sequence[ListedModel]:
         nonlocal reading, most, times
         with lock:
             reading, times = reading + 1, times + 1
@@ -112,7 +115,7 @@ async def test_a_store_slower_than_the_looks_at_it_is_shown_all_the_same(
         time.sleep(0.15)
         with lock:
             reading -= 1
-        return [Row("one", "elsewhere", "chat", "one", share=times / 100, note="process 1 is pulling")]
+        return [ListedModel("one", "elsewhere", "chat", "one", share=times / 100, note="process 1 is pulling")]
 
     async with running(rows, tmp_path) as (app, _):
         await app.until(lambda: app.models.rows[0].share and app.models.rows[0].share >= 0.04, "the share to grow")
@@ -203,7 +206,7 @@ async def test_a_question_shows_its_answers_whatever_the_room(tmp_path: Path, si
 
 
 async def test_a_store_that_cannot_be_read_is_told_for_as_long_as_that_is_so(tmp_path: Path) -> None:
-    def rows() -> Sequence[Row]:
+    def rows() -> Sequence[ListedModel]:
         raise PermissionError(13, "Permission denied", "models")
 
     app = Models(rows, tmp_path)

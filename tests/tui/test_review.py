@@ -8,7 +8,7 @@ from textual.widgets._toast import Toast
 
 from chatapp.conversation import WhenFull
 from chatapp.generation import Token
-from chatapp.models.catalogue import Row
+from chatapp.models.catalogue import ListedModel
 from chatapp.tui.answers.column import Column
 from chatapp.tui.chat.message import Said
 from chatapp.tui.chat.reply import NEXT, ending
@@ -120,7 +120,7 @@ async def test_the_page_about_a_model_is_empty_until_its_width_is_known() -> Non
     class Page(ThemedApp):
         def compose(self) -> ComposeResult:
             yield detail
-            detail.show(Row("a-model", "absent", "base", "a-model"), None, None)
+            detail.show(ListedModel("a-model", "absent", "base", "a-model"), None, None)
             before.append(str(detail.page.render()))
 
     before = list[str]()

@@ -64,7 +64,7 @@ def test_a_conversation_of_chatgpt_that_ends_nowhere_ends_with_its_last_message(
 
 READERS: dict[str, Callable[[Path], object]] = {
     "jobs": waiting,
-    "offer": suggestion.declined,
+    "offer": suggestion.is_answered,
     "first use": lambda path: record.read_first_use(path.rename(path.with_name(record.FIRST_USE)).parent),
     "calibration": lambda path: record.read(path.rename(path.with_name(record.RECORD)).parent, {}),
 }

@@ -13,14 +13,17 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from chatapp.models.facts import describe_plan
 from chatapp.text.printable import printable
-from chatapp.text.units import count, size
+from chatapp.text.units import size
 from chatapp.tui.models.columns import labelled
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 WIDTH = 76
 EDGES = 6
 """Cells of its border and padding; as many rows are not the question's."""
+FILES = 3
+"""Files that a question names, the largest."""
 
 
 class Asking(EndsOnce, ModalScreen[bool]):
@@ -86,31 +89,12 @@ def ask(app: App[None], question: Content, yes: str, act: Callable[[], object]) 
     app.push_screen(Asking(question, yes), answered)
 
 
-def kind(plan: Mapping[str, Any]) -> str:  # Any: parsed JSON
-    """How large a model is, or what it was exported for."""
-    return f"exported for {plan['export']}" if plan["export"] else f"{count(plan['parameters'])} parameters"
-
-
 def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON, as `chatapp pull --json` prints it
     """What a pull means, for a screen of so many columns."""
     width = min(WIDTH, width * 96 // 100) - EDGES
-    files = sorted(plan["files"], key=lambda file: -int(file["size"]))
-    listed = ", ".join(f"{file['name']} ({size(file['size'])})" for file in files[:3])
-    more = f" and {len(files) - 3} smaller" if len(files) > 3 else ""
-    there = f", {size(plan['there'])} of them here already" if plan["there"] else ""
-    rows = (
-        ("from", f"{plan['repository']} at {plan['commit'][:12]}"),
-        ("licence", plan["licence"]),
-        ("files", f"{size(plan['size'])}{there}: {listed}{more}"),
-        ("model", f"{plan['family']}, {kind(plan)}"),
-        ("precision", f"{plan['precision']}: {plan['precision_reason']}"),
-        ("disk", f"{size(plan['disk_needed'])} needed, {size(plan['disk_free'])} free"),
-        ("memory", f"{size(plan['memory_needed'])} needed, {size(plan['memory'])} here"),
-        ("speed", f"about {plan['tokens_per_second']:,.0f} tokens/s"),
-    )
     parts = [(f"Pull {printable(plan['model'])}?\n\n", "bold $text")]
-    for name, value in rows:
-        parts += labelled(name, str(value), width)
+    for fact in describe_plan(plan, plan["repository"], FILES):
+        parts += labelled(fact, width)
     fit = printable("; ".join(plan["problems"]))
     parts.append((f"\nIt does not fit: {fit}." if fit else "\nIt fits this machine.", "$error" if fit else "$success"))
     return Content.assemble(*parts)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
 
+from chatapp.models.facts import Fact, format_speed, mark_estimate
 from chatapp.text.printable import printable
 from chatapp.text.units import count, duration, percent, size
 
 if TYPE_CHECKING:
-    from chatapp.models.catalogue import Row
+    from chatapp.models.catalogue import ListedModel
     from chatapp.models.jobs.job import Job
 
 Part = tuple[str, str]
@@ -47,27 +48,16 @@ class Column:
 
     title: str
     width: int
-    cell: Callable[[Row], Part]
+    cell: Callable[[ListedModel], Part]
     align: Literal["left", "right"] = "right"
-
-
-def about(row: Row, text: str) -> str:
-    """A figure, marked where it was not measured."""
-    return text if row.measured else f"~{text}"
-
-
-def speed(row: Row) -> str:
-    """Tokens per second, in as many digits as are known."""
-    value = row.tokens_per_second
-    return about(row, f"{value:.0f}" if value >= 10 else f"{value:.1f}") if value else ""
 
 
 COLUMNS = (
     Column("PARAMS", 6, lambda row: (count(row.parameters) if row.parameters else "", "$text")),
     Column("SIZE", 7, lambda row: (size(row.size) if row.size else "", "$text")),
     Column("FITS", 5, lambda row: (row.fits if row.parameters and row.fits != "well" else "", FITS[row.fits]), "left"),
-    Column("TOK/S", 5, lambda row: (speed(row), "$text")),
-    Column("MEMORY", 8, lambda row: (about(row, size(row.memory)) if row.memory else "", "$text")),
+    Column("TOK/S", 5, lambda row: (format_speed(row), "$text")),
+    Column("MEMORY", 8, lambda row: (mark_estimate(row, size(row.memory)) if row.memory else "", "$text")),
     Column("PRECISION", 9, lambda row: (row.precision, "$muted"), "left"),
     Column("WHERE", 14, lambda row: (row.place, "$muted"), "left"),
     Column("LICENCE", 14, lambda row: (f"gated {row.licence}" if row.gated else row.licence, "$muted"), "left"),
@@ -106,7 +96,7 @@ def heads(plan: Layout) -> Content:
     return Content.assemble(*cells)
 
 
-def line(row: Row, job: Job | None, plan: Layout, *, current: bool) -> Content:
+def line(row: ListedModel, job: Job | None, plan: Layout, *, current: bool) -> Content:
     """A model in a line."""
     mark, tone = BADGES[row.badge] if row.state == "here" else ("✗", "$error") if row.state == "broken" else (" ", "")
     if row.recommended and row.state == "absent":
@@ -128,7 +118,7 @@ def fitted(text: str, width: int, align: Literal["left", "right"] = "left") -> s
     return room + content.plain if align == "right" else content.plain + room
 
 
-def says(row: Row, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
+def says(row: ListedModel, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
     """What happens with a model, or what it is."""
     if job and job.state == "queued":
         yield f"queued: {job.kind}", "$muted"
@@ -179,8 +169,9 @@ def progress(job: Job, width: int) -> Iterator[Part]:
         yield f" {one_line(job.note)}", "$warning"
 
 
-def labelled(name: str, value: str, width: int, tone: str = "$text") -> Iterator[Part]:
-    """A fact with its name before it, in lines of so many cells."""
+def labelled(fact: Fact, width: int, tone: str = "$text", mark: str = "") -> Iterator[Part]:
+    """A fact with its label before it, in lines of so many cells."""
+    value = f"{mark}{fact.value}: {fact.why}" if fact.why else f"{mark}{fact.value}"
     lines = wrap(printable(value).replace("\n", " "), max(16, width - LABEL), break_on_hyphens=False) or [""]
-    yield f"{name:{LABEL}}", "$muted"
+    yield f"{fact.label:{LABEL}}", "$muted"
     yield f"\n{'':{LABEL}}".join(lines) + "\n", tone

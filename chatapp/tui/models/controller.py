@@ -26,11 +26,11 @@ def open_shelf(screen: ChatScreen) -> Shelf:
     """Where the models screen reads; each is called in a thread."""
     store = screen.start.open_store()
     return Shelf(
-        machine=lambda: catalogue.machine(store),
-        rows=lambda: catalogue.read(store, catalogue.machine(store)),
-        details=lambda row: details.details(store, row, catalogue.machine(store)),
-        freed=lambda row: details.freed(store, row),
-        found=catalogue.found_on_hub,
+        machine=lambda: catalogue.read_machine(store),
+        rows=lambda: catalogue.list_models(store, catalogue.read_machine(store)),
+        details=lambda row: details.read_details(store, row, catalogue.read_machine(store)),
+        freed=lambda row: details.count_freed(store, row),
+        found=catalogue.describe_found,
     )
 
 
@@ -125,13 +125,15 @@ def suggest(screen: ChatScreen) -> Offer | None:
     """What is worth offering at the start: to go on with pulls, or a chat model that fits; called in a thread."""
     left = jobs.waiting(screen.start.home / "jobs.json")
     store = screen.start.open_store()
-    return suggestion.unfinished(store, left) or suggestion.suggest(store, screen.start.home / "offer.json")
+    return suggestion.suggest_unfinished(store, left) or suggestion.suggest_chat_model(
+        store, screen.start.home / "offer.json"
+    )
 
 
 def accept(screen: ChatScreen, taken: Offer) -> None:
     """Pull what was offered, in the background."""
     if taken.kind == "chat":
-        suggestion.answer(screen.start.home / "offer.json")
+        suggestion.remember_answer(screen.start.home / "offer.json")
     for name in taken.names:
         screen.wanted_models.add(jobs_of(screen).add("pull", name).name)
 
@@ -139,6 +141,6 @@ def accept(screen: ChatScreen, taken: Offer) -> None:
 def decline(screen: ChatScreen, left: Offer) -> None:
     """Do not offer this again."""
     if left.kind == "chat":
-        suggestion.answer(screen.start.home / "offer.json")
+        suggestion.remember_answer(screen.start.home / "offer.json")
     else:
         jobs_of(screen).dismiss()

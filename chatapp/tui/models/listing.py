@@ -18,7 +18,7 @@ from textual.visual import Visual
 from chatapp.tui.models.columns import Layout, heads, layout, line
 
 if TYPE_CHECKING:
-    from chatapp.models.catalogue import Row
+    from chatapp.models.catalogue import ListedModel
     from chatapp.models.jobs.job import Job
 
 
@@ -27,7 +27,7 @@ class Section:
     """Models under a title."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ListedModel, ...]
 
 
 class ModelList(ScrollView, can_focus=True):
@@ -60,13 +60,13 @@ class ModelList(ScrollView, can_focus=True):
     class Selected(Message):
         """Another model is selected; None where there is none."""
 
-        row: Row | None
+        row: ListedModel | None
 
     @dataclass
     class Used(Message):
         """The selected model is wanted: it was clicked twice."""
 
-        row: Row
+        row: ListedModel
 
     def __init__(self, current: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class ModelList(ScrollView, can_focus=True):
         """The model in use."""
         self.downloading = False
         """Whether the first that is selected is one to download."""
-        self.lines: list[str | Row] = []
+        self.lines: list[str | ListedModel] = []
         """Titles and models, from the first to the last."""
         self.working: Mapping[str, Job] = {}
         """What is done with models, by name."""
@@ -82,7 +82,7 @@ class ModelList(ScrollView, can_focus=True):
         self.plan: Layout = layout(80)
 
     @property
-    def selected(self) -> Row | None:
+    def selected(self) -> ListedModel | None:
         """The selected model."""
         found = self.lines[self.place] if self.place < len(self.lines) else None
         return None if isinstance(found, str) else found

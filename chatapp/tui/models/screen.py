@@ -26,7 +26,7 @@ from chatapp.tui.models.reading import Reading
 from chatapp.tui.models.sections import Shelf, about_machine, possible, sections, unlisted
 
 if TYPE_CHECKING:
-    from chatapp.models.catalogue import Machine, Row
+    from chatapp.models.catalogue import ListedModel, Machine
     from chatapp.models.details import Details
 
 WIDE = 116
@@ -64,8 +64,8 @@ class ModelsScreen(Reading[str | None]):
         self.shelf, self.jobs, self.current = shelf, jobs, current
         self.offline = offline
         """Why the network must not be used, if so."""
-        self.rows: Sequence[Row] = ()
-        self.hub: Sequence[Row] = ()
+        self.rows: Sequence[ListedModel] = ()
+        self.hub: Sequence[ListedModel] = ()
         self.sought = ""
         """What was searched for on the Hub."""
         self.wanted = ""
@@ -108,7 +108,7 @@ class ModelsScreen(Reading[str | None]):
         """Read what is here."""
         self.read("rows", lambda: (self.shelf.machine(), self.shelf.rows()), self.take_rows)
 
-    def take_rows(self, found: tuple[Machine, Sequence[Row]]) -> None:
+    def take_rows(self, found: tuple[Machine, Sequence[ListedModel]]) -> None:
         """Show what was read."""
         machine, self.rows = found
         self.head.update(about_machine(machine))
@@ -161,7 +161,7 @@ class ModelsScreen(Reading[str | None]):
         return bool(job and not job.ended)
 
     @property
-    def row(self) -> Row | None:
+    def row(self) -> ListedModel | None:
         """The selected model."""
         return self.listing.selected
 
@@ -179,12 +179,12 @@ class ModelsScreen(Reading[str | None]):
         if row:
             self.set_timer(PAUSE, lambda: self.read_details(row))
 
-    def read_details(self, row: Row) -> None:
+    def read_details(self, row: ListedModel) -> None:
         """Read all about a model that has been selected for a moment."""
         if row == self.row:
             self.read("details", lambda: self.shelf.details(row), lambda details: self.take_details(row, details))
 
-    def take_details(self, row: Row, details: Details) -> None:
+    def take_details(self, row: ListedModel, details: Details) -> None:
         """Show what was read, where that model is still selected."""
         if row == self.row:
             self.details = details
@@ -263,7 +263,7 @@ class ModelsScreen(Reading[str | None]):
         elif row:
             self.read("freed", lambda: self.shelf.freed(row), lambda freed: self.ask_to_remove(row, freed))
 
-    def ask_to_remove(self, row: Row, freed: int) -> None:
+    def ask_to_remove(self, row: ListedModel, freed: int) -> None:
         """Remove a model if that is what the user wants."""
         ask(self.app, removal_question(row.name, freed), "remove", partial(self.jobs.add, "remove", row.name))
 

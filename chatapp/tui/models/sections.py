@@ -12,7 +12,7 @@ from chatapp.text.units import size
 from chatapp.tui.models.listing import Section
 
 if TYPE_CHECKING:
-    from chatapp.models.catalogue import Machine, Row
+    from chatapp.models.catalogue import ListedModel, Machine
     from chatapp.models.details import Details
     from chatapp.models.jobs.job import Job
 
@@ -42,15 +42,15 @@ class Shelf:
     """Where the screen gets what it shows; each may take a while, and is called in a thread."""
 
     machine: Callable[[], Machine]
-    rows: Callable[[], Sequence[Row]]
-    details: Callable[[Row], Details]
-    freed: Callable[[Row], int]
+    rows: Callable[[], Sequence[ListedModel]]
+    details: Callable[[ListedModel], Details]
+    freed: Callable[[ListedModel], int]
     """Bytes that removing a model frees."""
-    found: Callable[[Mapping[str, Any]], Sequence[Row]]  # Any: JSON, as `chatapp search --json` prints it
+    found: Callable[[Mapping[str, Any]], Sequence[ListedModel]]  # Any: JSON, as `chatapp search --json` prints it
     """What a search has found on the Hub."""
 
 
-def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) -> Iterator[Section]:
+def sections(rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: str, sought: str) -> Iterator[Section]:
     """Models that have all words of a filter: those that are here, what a search has found, and the catalogue."""
     known = {row.name for row in rows}
     left = [row for row in rows if fits_filter(row, wanted)]
@@ -65,24 +65,24 @@ def sections(rows: Sequence[Row], hub: Sequence[Row], wanted: str, sought: str) 
             yield Section(f"Catalogue, {called} · {len(of_kind)}", tuple(of_kind))
 
 
-def unlisted(jobs: Sequence[Job], rows: Sequence[Row]) -> Iterator[Row]:
+def unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[ListedModel]:
     """The models that are being pulled, or are to be, and that no list has."""
-    from chatapp.models.catalogue import Row
+    from chatapp.models.catalogue import ListedModel
 
     names = {row.name for row in rows}
     for job in jobs:
         if job.kind == "pull" and not job.ended and job.name not in names:
-            yield Row(job.name, "absent", "hub", job.model)
+            yield ListedModel(job.name, "absent", "hub", job.model)
 
 
-def fits_filter(row: Row, wanted: str) -> bool:
+def fits_filter(row: ListedModel, wanted: str) -> bool:
     """Whether a model has all words of a filter in what is known of it."""
     about = f"{row.name} {row.kind} {row.good_for} {row.licence} {row.precision} {row.place}".lower()
     about += " recommended" if row.recommended else ""
     return all(word in about for word in wanted.lower().split())
 
 
-def possible(action: str, row: Row | None, job: Job | None) -> bool:
+def possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
     """Whether something can be done with a model, on which a job may be at work."""
     if row is None:
         return action not in NEEDS

@@ -15,7 +15,8 @@ import pytest
 from backends import Placement
 from backends.decoder import Decoder
 from chatapp.models import catalogue, details, suggestion
-from chatapp.models.catalogue import Machine, Row
+from chatapp.models.catalogue import ListedModel, Machine
+from chatapp.models.facts import Fact
 from chatapp.placement import record
 from chatapp.placement.record import Measurement
 from chatapp.tui.models.sections import KINDS, sections
@@ -40,8 +41,8 @@ def machine(memory: int = 16 * GB, disk_free: int = 200 * GB, bandwidth: float =
     return Machine(memory, disk_free, bandwidth, backends=2, versions=record.conditions())
 
 
-def row_of(store: Store, name: str, this: Machine | None = None) -> Row:
-    return next(row for row in catalogue.read(store, this or machine()) if row.name == name)
+def row_of(store: Store, name: str, this: Machine | None = None) -> ListedModel:
+    return next(row for row in catalogue.list_models(store, this or machine()) if row.name == name)
 
 
 def measured(p50: float, device: str = "cpu") -> Measurement:
@@ -63,7 +64,7 @@ def keep_measured(store: Store, name: str, *found: Measurement) -> None:
 
 
 def test_the_built_in_model_is_first_and_the_catalogue_follows(store: Store) -> None:
-    rows = catalogue.read(store, machine())
+    rows = catalogue.list_models(store, machine())
     assert (rows[0].name, rows[0].state, rows[0].kind) == ("builtin", "here", "base")
     assert [row.name for row in rows[1:]] == list(catalog())
     assert {row.state for row in rows[1:]} == {"absent"}
@@ -91,10 +92,13 @@ def test_the_badge_tells_what_a_model_was_verified_against(store: Store, checkpo
     row = row_of(store, model.name)
     assert (row.badge, row.against, row.place, row.precision) == ("verified", "PyTorch 2.9", "onnx · cpu", "int8")
     assert (
-        "check",
-        "verified on onnx int8 cpu, 2026-01-02, against PyTorch 2.9: the rounding, the runtime and our reading"
-        " of config.json",
-    ) in details.details(store, row, machine()).facts
+        Fact(
+            "check",
+            "verified on onnx int8 cpu, 2026-01-02, against PyTorch 2.9: the rounding, the runtime and our reading"
+            " of config.json",
+        )
+        in details.read_details(store, row, machine()).facts
+    )
 
 
 def test_what_failed_verification_is_told_and_not_taken_for_the_way_it_runs(
@@ -107,12 +111,15 @@ def test_what_failed_verification_is_told_and_not_taken_for_the_way_it_runs(
     store.keep_verdict(variant, "cpu", verdict)
     row = row_of(store, model.name)
     assert (row.badge, row.measured) == ("failed", False)
-    facts = details.details(store, row, machine()).facts
+    facts = details.read_details(store, row, machine()).facts
     assert (
-        "check",
-        "FAILED on onnx int8 cpu, 2026-01-02, against PyTorch: the rounding, the runtime and our reading"
-        " of config.json; logits differ",
-    ) in facts
+        Fact(
+            "check",
+            "FAILED on onnx int8 cpu, 2026-01-02, against PyTorch: the rounding, the runtime and our reading"
+            " of config.json; logits differ",
+        )
+        in facts
+    )
 
 
 def test_a_model_that_cannot_be_read_is_listed_with_the_reason(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -120,7 +127,7 @@ def test_a_model_that_cannot_be_read_is_listed_with_the_reason(store: Store, che
     (store.folder(name) / "model.json").write_text("{")
     row = row_of(store, name)
     assert row.state == "broken" and "cannot be read" in row.note
-    assert details.details(store, row, machine()) == details.Details(())
+    assert details.read_details(store, row, machine()) == details.Details(())
 
 
 def test_details_tell_why_a_model_runs_where_it_does(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -128,11 +135,12 @@ def test_details_tell_why_a_model_runs_where_it_does(store: Store, checkpoint: M
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Tiny\n\nA model for tests.\n\n## More\n\nNo.\n")
     name = store.get(str(folder)).name
     keep_measured(store, name, replace(measured(0.01), failure="it crashed"), measured(0.02))
-    found = details.details(store, row_of(store, name), machine())
-    assert [way.failure for way in found.ways] == [None, "it crashed"]
+    found = details.read_details(store, row_of(store, name), machine())
+    assert [one.failure for one in found.placements] == [None, "it crashed"]
     assert found.card == "A model for tests."
-    assert dict(found.facts)["precision"].startswith("int8: below a billion")
-    assert dict(found.facts)["checkpoint"] == str(folder)
+    facts = {fact.label: fact for fact in found.facts}
+    assert facts["precision"].value == "int8" and facts["precision"].why.startswith("below a billion")
+    assert facts["checkpoint"].value == str(folder)
 
 
 def test_a_thousand_models_are_listed_at_once(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -143,7 +151,7 @@ def test_a_thousand_models_are_listed_at_once(store: Store, checkpoint: MakeChec
         shutil.copytree(store.folder(model.name), store.root / f"model-{place}", copy_function=linked)
     this = machine()
     before = time.process_time()
-    rows = catalogue.read(store, this)
+    rows = catalogue.list_models(store, this)
     assert time.process_time() - before < 2  # 0.1 where nothing else runs
     assert sum(row.measured for row in rows) == 1000
 
@@ -185,10 +193,10 @@ def test_a_pull_that_was_stopped_is_listed_with_its_share(stopped: Path) -> None
         held.tell("fetching", 0.4)
         told = row_of(store, "org--tiny")
         assert told.state == "elsewhere" and "is pulling, fetching 40%" in told.note
-        assert suggestion.unfinished(store, ["org/tiny"]) is None
-    offered = suggestion.unfinished(store, ["org/tiny", "../no"])
+        assert suggestion.suggest_unfinished(store, ["org/tiny"]) is None
+    offered = suggestion.suggest_unfinished(store, ["org/tiny", "../no"])
     assert offered and offered.names == ("org/tiny",) and offered.text == "The pull of org/tiny was not finished."
-    several = suggestion.unfinished(store, ["org/tiny", "gpt2"])
+    several = suggestion.suggest_unfinished(store, ["org/tiny", "gpt2"])
     assert several and several.text == "2 pulls were not finished."
 
 
@@ -196,7 +204,7 @@ def test_a_pull_that_was_stopped_is_listed_with_its_share(stopped: Path) -> None
 def test_what_removing_frees_is_known_before(stopped: Path) -> None:
     store = Store(stopped)
     row = row_of(store, "org--tiny")
-    assert details.freed(store, row) == store.remove("org--tiny") > 200_000
+    assert details.count_freed(store, row) == store.remove("org--tiny") > 200_000
 
 
 @pytest.mark.process
@@ -209,10 +217,10 @@ def test_removing_frees_only_what_no_other_model_has(
         hub.publish("org/tiny", checkpoint("published", chats=True))
         assert chatapp("pull", "org/tiny").returncode == 0
     store = Store(home / "models")
-    alone = details.freed(store, row_of(store, "org--tiny"))
+    alone = details.count_freed(store, row_of(store, "org--tiny"))
     copy(store, "org--tiny", "other")
     for name in ("org--tiny", "other"):
-        foretold = details.freed(store, row_of(store, name))
+        foretold = details.count_freed(store, row_of(store, name))
         assert abs(foretold - store.remove(name)) < 5_000  # small files of the store's own
         assert foretold < alone / 4 if name == "org--tiny" else foretold > alone / 2
 
@@ -232,7 +240,7 @@ def test_removing_frees_only_what_no_other_model_has(
 def test_a_model_that_does_not_fit_says_why_with_numbers(store: Store, this: Machine, fits: str, problem: str) -> None:
     row = row_of(store, "mistral-7b-instruct", this)
     assert (row.fits, row.problem) == (fits, problem)
-    assert ("fits", f"{fits}: {problem}") in details.details(store, row, this).facts or fits == "well"
+    assert Fact("fits", fits, problem) in details.read_details(store, row, this).facts or fits == "well"
 
 
 PUBLISHED = json.loads((ROOT / "tests" / "published.json").read_text())
@@ -250,7 +258,7 @@ def test_the_memory_that_is_reckoned_from_the_size_alone_is_about_right(name: st
     config, weights = PUBLISHED[name], WEIGHTS[name] * 1_000_000
     decoder: Decoder = families.find(config).decoder(config)
     precision = "int4" if weights >= LARGE else "int8"
-    reckoned = catalogue.memory_about(config["model_type"], weights, precision)
+    reckoned = catalogue.estimate_memory(config["model_type"], weights, precision)
     exactly = fit.memory_needed(fit.lowered_size(weights, precision), fit.cache_size(decoder))
     assert 0.7 < reckoned / exactly < 1.4
 
@@ -260,7 +268,7 @@ def test_a_search_leaves_out_what_the_catalogue_has() -> None:
         {"id": name, "family": "llama", "downloads": 1234, "licence": "mit", "gated": False}
         for name in ("org/tiny", "Qwen/Qwen3-0.6B")
     ]
-    (row,) = catalogue.found_on_hub({"hub": found})
+    (row,) = catalogue.describe_found({"hub": found})
     assert (row.name, row.source, row.kind, row.good_for) == ("org--tiny", "org/tiny", "hub", "llama, 1,234 downloads")
 
 
@@ -288,7 +296,7 @@ def test_what_can_be_offered_is_in_the_catalogue_for_anybody_to_chat_with() -> N
 def test_the_smallest_good_model_that_fits_is_offered_whatever_the_load(
     store: Store, this: Machine, name: str | None
 ) -> None:
-    found = suggestion.best(catalogue.read(store, this), this.disk_free)
+    found = suggestion.choose_chat_model(catalogue.list_models(store, this), this.disk_free)
     assert (found.names[0] if found else None) == name
     if found:
         assert found.text == "Want to chat?"
@@ -300,24 +308,24 @@ def test_nothing_is_offered_where_a_model_chats_already(
 ) -> None:
     store.get(str(checkpoint(chats=True)))
     this = machine()
-    assert suggestion.best(catalogue.read(store, this), this.disk_free) is None
+    assert suggestion.choose_chat_model(catalogue.list_models(store, this), this.disk_free) is None
 
 
 def test_an_offer_is_not_made_twice_nor_offline(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "home" / "offer.json"
     monkeypatch.setattr(bandwidth, "measure", lambda: 20.0 * GB)
     monkeypatch.setattr(fit, "memory", lambda: 16 * GB)
-    assert suggestion.suggest(store, path)
+    assert suggestion.suggest_chat_model(store, path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert suggestion.suggest(store, path) is None
+    assert suggestion.suggest_chat_model(store, path) is None
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("CHATAPP_OFFLINE", "1")
-    assert suggestion.suggest(store, path) is None
+    assert suggestion.suggest_chat_model(store, path) is None
     monkeypatch.setenv("CHATAPP_OFFLINE", "0")
-    suggestion.answer(path)
-    assert suggestion.suggest(store, path) is None
+    suggestion.remember_answer(path)
+    assert suggestion.suggest_chat_model(store, path) is None
     path.write_text("{")
-    assert suggestion.suggest(store, path)
+    assert suggestion.suggest_chat_model(store, path)
 
 
 # What is recommended
@@ -332,11 +340,11 @@ def test_an_offer_is_not_made_twice_nor_offline(store: Store, tmp_path: Path, mo
     ],
 )
 def test_of_each_kind_the_best_that_runs_well_is_recommended(store: Store, this: Machine, names: set[str]) -> None:
-    assert {row.name for row in catalogue.read(store, this) if row.recommended} == names
+    assert {row.name for row in catalogue.list_models(store, this) if row.recommended} == names
 
 
 def test_models_that_people_look_for_come_first_and_the_recommended_before_all(store: Store) -> None:
-    rows = catalogue.read(store, machine())
+    rows = catalogue.list_models(store, machine())
     found = list(sections(rows, (), "", ""))
     titles = [section.title.rpartition(" · ")[0] for section in found]
     assert titles[0] == "Here" and titles[2:4] == ["Catalogue, chat", "Catalogue, code"]

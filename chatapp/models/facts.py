@@ -1,0 +1,198 @@
+"""The facts of a model as a table, each with its label, its value and why it is so; every front lays out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from chatapp.text.units import count, size
+
+if TYPE_CHECKING:
+    from chatapp.models.catalogue import ListedModel
+    from model_store import StoredModel, Variant
+
+FITTING = {"well": "well", "tight": "tightly", "no": "not"}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A fact of a model; one without a label belongs to the one before."""
+
+    label: str
+    value: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.value} ({self.why})" if self.why else self.value
+
+
+def lay_out(facts: Iterable[Fact]) -> str:
+    """Lay facts out in lines, the values below each other."""
+    facts = list(facts)
+    width = max(len(fact.label) for fact in facts)
+    return "\n".join(f"{fact.label:{width}}  {fact}" for fact in facts)
+
+
+# A model that is here
+
+
+def describe_kind(model: StoredModel) -> list[Fact]:
+    """The facts that tell what kind of model it is."""
+    return [
+        Fact("family", model.family),
+        Fact("parameters", f"{model.parameters:,}"),
+        Fact("context", f"{model.context_length:,} tokens"),
+        Fact("kind", "answers messages" if model.chats else "continues text (base model)"),
+    ]
+
+
+def describe_precision(model: StoredModel) -> Fact:
+    """The precision in which a model runs, and why in this one."""
+    return Fact("precision", model.precision, model.precision_reason)
+
+
+def describe_model(model: StoredModel) -> Iterator[Fact]:
+    """The facts of a model that is here: its kind, where it is from, and its variants."""
+    from model_store.hub.pulled import source
+    from model_store.local.imported import origin
+
+    yield Fact("name", model.name)
+    yield from describe_kind(model)
+    yield Fact("sampling", describe_sampling(model.folder))
+    yield describe_precision(model)
+    yield Fact("checkpoint", str(origin(model.folder)), size(model.size))
+    if pulled := source(model.folder):
+        yield Fact("from", f"{pulled.get('endpoint')}/{pulled.get('repository')} at {pulled.get('commit')}")
+        yield Fact("licence", str(pulled.get("licence")))
+    for variant in model.variants:
+        yield from describe_variant(model, variant)
+
+
+def describe_sampling(folder: Path) -> str:
+    """The options that a model's publisher recommends, as far as they differ from the usual ones."""
+    from chatapp.generation import Options
+    from chatapp.generation.published_options import published_options
+
+    usual, published = asdict(Options()), asdict(published_options(folder))
+    recommended = ", ".join(f"{name} {value}" for name, value in published.items() if value != usual[name])
+    return recommended or "the usual defaults"
+
+
+def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
+    """The facts of a variant: where it is, how large, what made it, and what verification found."""
+    import backends
+
+    held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
+    if carrier := "" if model.export else backends.get(variant.backend).carrier(variant.precision):
+        held += f"; weights exactly so, carried by {carrier}"
+    yield Fact(f"{variant.backend} {variant.precision}", str(variant.folder), held)
+    if made := variant.made:
+        day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
+        yield Fact("", f"by {made.get('by')}, {day}, for {variant.signature}; {made.get('digest')}")
+    for device, verdict in variant.verdicts.items():
+        yield from (Fact("", line) for line in describe_verdict(device, verdict))
+    if not variant.verdicts:
+        yield Fact("", f"not verified; chatapp verify {model.name} --precision {variant.precision} does it")
+
+
+def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON of chatapp.evaluation.verify
+    """The verdict about a device in lines: how far the logits are from the original's at most, and what failed."""
+    from chatapp.evaluation.verify import ORIGINAL, telling
+
+    original = [one for one in verdict.get("comparisons", []) if one.get("against") == ORIGINAL]
+    figures = [
+        f"{words} {max(values):.2g}"
+        for name, words in (("max_error", "max |Δ|"), ("mean_kl", "mean KL"))
+        if (values := [one[name] for one in original if one.get(name) is not None])
+    ]
+    agreement = [one["top1"] for one in original if one.get("top1") is not None]
+    figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
+    word = "verified" if verdict["passed"] else "FAILED"
+    line = f"{word} on {device}, {verdict.get('date', '')[:10]}" + (f": {', '.join(figures)}" if figures else "")
+    against = f"against {telling(verdict.get('reference', ''))}"
+    return [line, *(f"  {what}" for what in (against, *verdict.get("failures", []), *verdict.get("notes", [])))]
+
+
+def describe_check(variant: Variant) -> Iterator[Fact]:
+    """The facts of a variant's verification, a line for each device."""
+    from chatapp.evaluation.verify import telling
+
+    where = f"{variant.backend} {variant.precision}"
+    for device, verdict in variant.verdicts.items():
+        word = "verified" if verdict["passed"] else "FAILED"
+        failures = "".join(f"; {failure}" for failure in verdict.get("failures", ()))
+        day, against = str(verdict.get("date", ""))[:10], telling(str(verdict.get("reference", "")))
+        yield Fact("check", f"{word} on {where} {device}, {day}, against {against}{failures}")
+    if not variant.verdicts:
+        yield Fact("check", f"{where} is not verified yet")
+
+
+# A model of the catalogue
+
+
+def mark_estimate(model: ListedModel, text: str) -> str:
+    """Mark a figure that was not measured."""
+    return text if model.measured else f"~{text}"
+
+
+def format_speed(model: ListedModel) -> str:
+    """Tokens per second, in as many digits as are known."""
+    value = model.tokens_per_second
+    return mark_estimate(model, f"{value:.0f}" if value >= 10 else f"{value:.1f}") if value else ""
+
+
+def describe_needs(model: ListedModel) -> Iterator[Fact]:
+    """The facts of what a model takes and how fast it is, and whether its logits were checked."""
+    if not model.parameters:
+        return
+    there = "on the disk" if model.state == "here" else "to download"
+    amount = f"about {size(model.size)}" if model.state == "absent" else size(model.size)
+    yield Fact("size", f"{count(model.parameters)} parameters at {model.precision}, {amount} {there}")
+    yield Fact("memory", f"{mark_estimate(model, size(model.memory))} to run: fits {FITTING[model.fits]}")
+    where = f" on {model.place}" if model.place else ""
+    how = "measured here" if model.measured else "as the memory of this machine allows"
+    yield Fact("speed", f"{format_speed(model)} tokens/s{where}, {how}")
+    if model.state == "here":
+        yield Fact("logits", f"{model.badge}{f' against {model.against}' if model.against else ''}")
+
+
+def describe_use(model: ListedModel) -> Iterator[Fact]:
+    """The facts of what a model is good for, and under which terms."""
+    from model_store.hub.catalog import catalog
+
+    if model.good_for:
+        yield Fact("good for", model.good_for)
+    if model.problem:
+        yield Fact("fits", model.fits, model.problem)
+    if model.licence or model.gated:
+        gated = ", gated: its publisher wants to be asked first" if model.gated else ""
+        yield Fact("licence", f"{model.licence}{gated}")
+    if model.source != model.name or model.state == "absent":
+        entry = catalog().get(model.name)
+        yield Fact("repository", entry.repository if entry else model.source)
+
+
+# A model that is to be pulled
+
+
+def describe_plan(plan: Mapping[str, Any], source: str, files: int | None = None) -> list[Fact]:  # Any: parsed JSON
+    """The facts of a pull as `chatapp pull --json` tells them, with so many of its files, the largest."""
+    every = sorted(plan["files"], key=lambda file: -int(file["size"]))
+    shown = ", ".join(f"{file['name']} ({size(file['size'])})" for file in every[:files])
+    more = f" and {len(every) - files} smaller" if files and len(every) > files else ""
+    there = f", {size(plan['there'])} of them here already" if plan["there"] else ""
+    kind = f"exported for {plan['export']}" if plan["export"] else f"{count(plan['parameters'])} parameters"
+    speed = f"{float(format(plan['tokens_per_second'], '.2g')):,.0f}"
+    return [
+        Fact("from", f"{source} at {plan['commit'][:12]}"),
+        Fact("licence", plan["licence"]),
+        Fact("files", f"{size(plan['size'])}{there}: {shown}{more}"),
+        Fact("model", f"{plan['family']}, {kind}"),
+        Fact("precision", plan["precision"], plan["precision_reason"]),
+        Fact("disk", f"{size(plan['disk_needed'])} needed, {size(plan['disk_free'])} free"),
+        Fact("memory", f"{size(plan['memory_needed'])} needed, {size(plan['memory'])} here"),
+        Fact("speed", f"about {speed} tokens/s, as the memory of this machine allows"),
+    ]
