@@ -69,26 +69,26 @@ class Store:
         found.pop(BUILTIN, None)
         return dict(sorted(found.items()))
 
-    def list(self) -> list[StoredModel]:
-        """Every model that can be read, the built-in first; `broken` tells of the others."""
-        found = [self.get(BUILTIN)]
-        for name, root in self.names().items():
-            with suppress(StoreError):
-                found.append(self.kept(name, root))
-        return found
-
-    def broken(self) -> Mapping[str, str]:
-        """What is wrong with the models that cannot be read, and with the manifests of those that were pulled."""
+    def survey(self) -> tuple[list[StoredModel], dict[str, str]]:
+        """The models that can be read, and by name what is wrong with others or with how they were pulled."""
         from model_store.hub import pulled
 
-        found = {}
+        found, broken = [self.get(BUILTIN)], {}
         for name, root in self.names().items():
             try:
-                self.kept(name, root)
+                found.append(self.kept(name, root))
                 pulled.listed(pulled.checkpoint(root, name))
             except StoreError as error:
-                found[name] = str(error)
-        return found
+                broken[name] = str(error)
+        return found, broken
+
+    def broken(self) -> dict[str, str]:
+        """What is wrong with the models that cannot be read, and with the manifests of those that were pulled."""
+        return self.survey()[1]
+
+    def list(self) -> list[StoredModel]:
+        """The models that can be read, the built-in first."""
+        return self.survey()[0]
 
     def kept(self, name: str, root: Path) -> StoredModel:
         """A model of one store folder as its manifest tells, where it has one."""

@@ -5,7 +5,8 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.progress import show_steps
-from chatapp.cli.show import facts
+from chatapp.cli.show import model_facts
+from chatapp.models.facts import Fact, describe_kind, describe_precision, lay_out
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.workspace import open_store
@@ -46,18 +47,15 @@ def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
     model = plan.model
     if as_json:
         told = {"imported": done, "kind": plan.kind, "source": str(plan.source), "copied": plan.copied}
-        return print(json.dumps(told | {"free": plan.free, "model": facts(model)}, indent=2, default=str))
-    rows = [
-        ("name", model.name),
-        ("found", f"{plan.kind} {plan.source} ({size(model.size)})"),
-        ("family", model.family),
-        ("parameters", f"{model.parameters:,}"),
-        ("context", f"{model.context_length:,} tokens"),
-        ("kind", "answers messages" if model.chats else "continues text (base model)"),
-        ("precision", f"{model.precision} ({model.precision_reason})"),
-        ("copied", f"{size(plan.copied)} of {size(plan.free)} free" if plan.copied else "nothing: it stays there"),
+        return print(json.dumps(told | {"free": plan.free, "model": model_facts(model)}, indent=2, default=str))
+    copied = f"{size(plan.copied)} of {size(plan.free)} free" if plan.copied else "nothing: it stays there"
+    facts = [
+        Fact("name", model.name),
+        Fact("found", f"{plan.kind} {plan.source}", size(model.size)),
+        *describe_kind(model),
+        describe_precision(model),
+        Fact("copied", copied),
     ]
-    width = max(len(name) for name, _ in rows)
-    print(printable("\n".join(f"{name:{width}}  {value}" for name, value in rows)))
+    print(printable(lay_out(facts)))
     how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
     print(printable(f"\n{how}"))

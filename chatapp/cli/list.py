@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import warn
-from chatapp.cli.show import facts
+from chatapp.cli.show import model_facts
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
 from chatapp.workspace import open_store
@@ -30,11 +30,11 @@ def run(given: Namespace) -> int:
 
 def print_models(store: Store, *, as_json: bool) -> None:
     """Print the models of the store; what is wrong with others goes to standard error."""
-    models = store.list()
-    for name, problem in store.broken().items():
+    models, broken = store.survey()
+    for name, problem in broken.items():
         warn(f"{name}: {problem}")
     if as_json:
-        return print(json.dumps([facts(model) for model in models], indent=2, default=str))
+        return print(json.dumps([model_facts(model) for model in models], indent=2, default=str))
     rows = [
         (
             model.name,

@@ -3,16 +3,17 @@
 import sys
 from argparse import Namespace
 from dataclasses import asdict
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
 from chatapp.cli.progress import json_steps, note_waiting, show_steps, show_transfer, tell, waiting
+from chatapp.models.facts import describe_plan, lay_out
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
-from chatapp.text.units import count, size
 from chatapp.workspace import open_store
-from model_store import Progress, Store, StoredModel
+from model_store import Progress, Store
 
 if TYPE_CHECKING:
     from chatapp.placement.selection import PlacementOptions
@@ -53,10 +54,12 @@ def run(given: Namespace) -> int:
 
     root = store.root_of(refer(given.name).name)
     plan = pull.plan(root, given.name, precision=placement.precision, on_wait=on_wait)
+    facts = plan_facts(plan)
     if given.json:
-        tell("plan", **plan_facts(plan))
+        tell("plan", **facts)
     else:
-        print(printable(described(plan)), flush=True)
+        told = indent(lay_out(describe_plan(facts, plan.repository.page)), "  ")
+        print(printable(f"{plan.model.name}\n{told}"), flush=True)
     if plan.problems and not given.force:
         advice = "it would be refused without --force" if given.dry_run else "--force pulls it all the same"
         raise InputError(f"{plan.model.name} does not fit: {'; '.join(plan.problems)}; {advice}")
@@ -93,33 +96,6 @@ def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress:
         failed = selection.explain_failures(found)
         raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
     return str(ranking[0].placement)
-
-
-def described(plan: "Plan") -> str:
-    """A plan for people."""
-    source, there = plan.repository, f", {size(plan.there)} of them here already" if plan.there else ""
-    files = ", ".join(f"{file.name} ({size(file.size)})" for file in sorted(plan.files, key=lambda file: -file.size))
-    rows = [
-        ("from", f"{source.page} at {source.commit[:12]}"),
-        ("licence", source.licence),
-        ("files", f"{size(plan.size)}{there}: {files}"),
-        ("model", ", ".join([plan.model.family, *kind(plan.model)])),
-        ("precision", f"{plan.precision} ({plan.precision_reason})"),
-        ("disk", f"{size(plan.disk_needed)} needed, {size(plan.disk_free)} free"),
-        ("memory", f"{size(plan.memory_needed)} needed, {size(plan.memory)} here"),
-        (
-            "speed",
-            f"about {float(f'{plan.tokens_per_second:.2g}'):,.0f} tokens/s, as the memory of this machine allows",
-        ),
-    ]
-    return "\n".join([plan.model.name, *(f"  {name:9}  {value}" for name, value in rows)])
-
-
-def kind(model: StoredModel) -> list[str]:
-    """What there is to say about a model before it is here."""
-    if model.export:
-        return [f"exported for {model.export}"]
-    return [f"{count(model.parameters)} parameters"]
 
 
 def plan_facts(plan: "Plan") -> dict[str, object]:

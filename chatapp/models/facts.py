@@ -179,7 +179,7 @@ def describe_use(model: ListedModel) -> Iterator[Fact]:
 
 
 def describe_plan(plan: Mapping[str, Any], source: str, files: int | None = None) -> list[Fact]:  # Any: parsed JSON
-    """The facts of a pull as `chatapp pull --json` tells them, with so many of its files, the largest."""
+    """The facts of a pull as `chatapp pull --json` tells them; in brief with so many of its files, the largest."""
     every = sorted(plan["files"], key=lambda file: -int(file["size"]))
     shown = ", ".join(f"{file['name']} ({size(file['size'])})" for file in every[:files])
     more = f" and {len(every) - files} smaller" if files and len(every) > files else ""
@@ -194,5 +194,5 @@ def describe_plan(plan: Mapping[str, Any], source: str, files: int | None = None
         Fact("precision", plan["precision"], plan["precision_reason"]),
         Fact("disk", f"{size(plan['disk_needed'])} needed, {size(plan['disk_free'])} free"),
         Fact("memory", f"{size(plan['memory_needed'])} needed, {size(plan['memory'])} here"),
-        Fact("speed", f"about {speed} tokens/s, as the memory of this machine allows"),
+        Fact("speed", f"about {speed} tokens/s{'' if files else ', as the memory of this machine allows'}"),
     ]
