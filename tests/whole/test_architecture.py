@@ -12,6 +12,7 @@ import no_network
 import pytest
 
 import chatapp
+from chatapp.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("backends", "chatapp", "model_store", "themes")
@@ -42,8 +43,11 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def exiting(arguments: list[str]) -> str:
-    return f"import chatapp.cli.main\ntry: chatapp.cli.main.main({arguments})\nexcept SystemExit: pass"
+def exiting(*commands: list[str]) -> str:
+    return (
+        "import chatapp.cli.main\n"
+        f"for words in {list(commands)}:\n    try: chatapp.cli.main.main(words)\n    except SystemExit: pass"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,17 +60,25 @@ def exiting(arguments: list[str]) -> str:
         "import chatapp.models.jobs.jobs",
         "import chatapp.models.suggestion",
         "import backends",
-        exiting(["--help"]),
-        exiting(["run", "--help"]),
+        exiting(*([name, "--help"] for name in COMMANDS)),
         exiting(["--version"]),
         exiting(["run", "builtin", "--temprature", "1"]),
         exiting(["run", "builtin", "--backend", "nonsense"]),
-        exiting(["sessions", "--help"]),
         exiting(["sessions", "rm", "one"]),
     ],
 )
 def test_nothing_heavy_is_loaded(code: str) -> None:
     assert not loaded_by(code) & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"), [(["--help"], []), (["--version"], []), (["du", "--help"], ["du"]), (["gc", "x"], ["gc"])]
+)
+def test_only_the_command_that_is_given_is_imported(arguments: list[str], command: list[str]) -> None:
+    found = "[name for name in chatapp.cli.main.COMMANDS if f'chatapp.cli.{name}' in sys.modules]"
+    code = f"{exiting(arguments)}\nimport sys\nprint({found})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == str(command)
 
 
 @pytest.mark.parametrize(
