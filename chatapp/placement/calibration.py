@@ -1,24 +1,18 @@
 """Time and verify one placement of a model, in a process of its own: what crashes or hangs does so there."""
 
-import contextlib
 import json
 import os
-import queue
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO
 
 from backends import Placement
 from chatapp.placement.record import Measurement, read_measurement
 from chatapp.settings import offline
-from chatapp.text.child import apart
+from chatapp.text.child import Child, Watch, describe_ending, parse
 from model_store import Progress, Store, StoredModel, Variant
 from model_store.models import LARGE
 
@@ -58,35 +52,29 @@ def calibrate(
     request: dict[str, object] = {"roots": roots, "model": model, "placement": asdict(placement)}
     request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
 
-    def next_line(lines: "queue.Queue[str | None]") -> str | None:
-        for _ in range(max(1, round(patience / TICK))):
-            if stop and stop.is_set():
-                raise Stopped
-            with contextlib.suppress(queue.Empty):
-                return lines.get(timeout=min(TICK, patience))
-        raise queue.Empty
-
     def answer() -> Measurement:
-        with tempfile.TemporaryFile("w+", errors="replace") as complaints, child(command, complaints) as process:
-            assert process.stdin
-            with contextlib.suppress(BrokenPipeError):  # it died at once; its exit code tells
-                process.stdin.write(json.dumps(request) + "\n")
-                process.stdin.close()
-            lines = told(process)
-            while True:
-                try:
-                    line = next_line(lines)
-                except queue.Empty:
-                    return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
-                if line is None:
-                    return Measurement(placement, failure=ending(process.wait(), complaints))
-                message = json.loads(line)
+        sign = time.monotonic()
+
+        def look() -> str:
+            if stop and stop.is_set():
+                return "stopped"
+            return "hung" if time.monotonic() > sign + patience else ""
+
+        with Child(command, json.dumps(request)) as child, Watch(child.process, look, TICK) as watch:
+            for line in child.lines():
+                sign = time.monotonic()
+                message = parse(line)
                 if "measured" in message:
                     return read_measurement(message["measured"])
                 if "failure" in message:
                     return Measurement(placement, failure=message["failure"])
-                if on_progress:
+                if on_progress and "step" in message:
                     on_progress(f"trying {placement}: {message['step']}", message["share"])
+            if watch.reason == "stopped":
+                raise Stopped
+            if watch.reason:
+                return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
+            return Measurement(placement, failure=explain_ending(child))
 
     found = answer()
     if found.lowering and not found.failure:  # the memory that this took must not count as the model's
@@ -97,50 +85,11 @@ def calibrate(
     return found
 
 
-@contextlib.contextmanager
-def child(command: Sequence[str], complaints: IO[str]) -> "Iterator[subprocess.Popen[str]]":
-    """A process that is gone when this ends, however it ends; a Ctrl+C elsewhere is no fault of the backend."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=complaints,
-        encoding="utf-8",
-        **apart(),
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in process.stdin, process.stdout:
-            if pipe:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-
-
-def told(process: "subprocess.Popen[str]") -> "queue.Queue[str | None]":
-    """The lines that the child prints, as they come; None is their end."""
-    lines: queue.Queue[str | None] = queue.Queue()
-
-    def read() -> None:
-        assert process.stdout
-        with contextlib.suppress(ValueError):  # closed, because nobody listens any more
-            for line in process.stdout:
-                lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, name="calibration", daemon=True).start()
-    return lines
-
-
-def ending(code: int, complaints: IO[str]) -> str:
-    """How a child ended that has not said what it measured."""
-    complaints.seek(0)
-    last = next((line.strip() for line in reversed(complaints.read().splitlines()) if line.strip()), "")
-    with contextlib.suppress(ValueError):
-        return f"it crashed ({signal.Signals(-code).name})" + (f": {last}" if last else "")
-    return f"it ended with exit code {code}" + (f": {last}" if last else "")
+def explain_ending(child: Child) -> str:
+    """How a child ended that has not said what it measured, with the last line that it complained in."""
+    code, last = child.process.wait(), child.complaint()
+    how = f"it crashed ({describe_ending(code)})" if code < 0 else f"it ended with {describe_ending(code)}"
+    return f"{how}: {last}" if last else how
 
 
 # In the child process

@@ -1,12 +1,132 @@
-"""Start processes that a Ctrl+C in the terminal does not reach: it is meant for who waits, not for what they do."""
+"""A child process that tells lines of JSON, and how it ended where it told no result."""
 
+import json
+import os
+import signal
 import subprocess
 import sys
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
 
 
-def apart() -> dict[str, Any]:  # Any: what Popen takes
-    """The arguments of Popen with which a process is in no group of the terminal's."""
+class Child:
+    """A process that Ctrl+C in the terminal does not reach, which is meant for who waits; gone with its `with`."""
+
+    def __init__(self, command: Sequence[str], request: str | None = None) -> None:
+        """Start it; the line of a request is all that it can read."""
+        import tempfile
+
+        self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # see kill
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=nothing if request is None else pipe,
+                stdout=pipe,
+                stderr=self._complaints,
+                encoding="utf-8",
+                errors="replace",
+                **apart(),
+            )
+        except OSError:
+            self._complaints.close()
+            raise
+        if self.process.stdin:
+            with suppress(OSError):  # it died at once; its exit code tells
+                self.process.stdin.write(f"{request}\n")
+                self.process.stdin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in self.process.stdin, self.process.stdout, self._complaints:
+            with suppress(OSError):
+                if pipe:
+                    pipe.close()
+
+    def lines(self) -> Iterator[str]:
+        """The lines that it prints, as they come, until it ends."""
+        yield from self.process.stdout or ()
+
+    def complaint(self) -> str:
+        """The last line that it wrote on standard error."""
+        self._complaints.seek(0)
+        return next((line.strip() for line in reversed(self._complaints.read().splitlines()) if line.strip()), "")
+
+    def interrupt(self) -> None:
+        """Tell it to end, as Ctrl+C would."""
+        with suppress(OSError):
+            if sys.platform == "win32":
+                self.process.send_signal(signal.CTRL_BREAK_EVENT)
+            else:
+                self.process.send_signal(signal.SIGINT)
+
+    def wait(self, patience: float) -> None:
+        """See it end after it was told to; told twice, it could not end in good order."""
+        try:
+            self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            if sys.platform == "win32":
+                self.process.kill()
+            else:
+                with suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)  # with those that it started
+
+
+class Watch:
+    """Ends a process as soon as `look` gives a reason to; it is asked every `beat` seconds within a `with`."""
+
+    def __init__(self, process: "subprocess.Popen[Any]", look: Callable[[], str], beat: float):
+        self.process, self.look, self.beat = process, look, beat
+        self.reason = ""
+        """Why it was ended."""
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._done.wait(self.beat):
+            if reason := self.look():
+                self.reason = reason
+                self.process.kill()
+                return
+
+
+def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes
+    """The arguments of Popen with which a process is in no group of the terminal's, and may have no console either."""
     if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | (0 if window else subprocess.CREATE_NO_WINDOW)}
     return {"start_new_session": True}
+
+
+def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON
+    """The JSON object of a line; empty where it is none, but something a runtime printed."""
+    with suppress(ValueError, RecursionError):
+        facts = json.loads(line)
+        if isinstance(facts, dict):
+            return facts
+    return {}
+
+
+def describe_ending(code: int) -> str:
+    """How a process ended: the name of a signal, or its exit code."""
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"exit code {code}"

@@ -20,6 +20,7 @@ from chatapp.generation.text import rendering
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.text.child import describe_ending
 from chatapp.text.errors import one_line
 from drills.pull import arguments
 from support.generated_templates import Chance, template
@@ -80,7 +81,7 @@ def watched(work: Callable[[], object], said: Path) -> tuple[str, float, int]:
             os.kill(pid, signal.SIGKILL)
             found, status, usage = os.wait4(pid, 0)
     code = os.waitstatus_to_exitcode(status)
-    ending = {0: "used", 1: "refused", 2: "failed"}.get(code) or f"ended by {rendering.ending(code)}"
+    ending = {0: "used", 1: "refused", 2: "failed"}.get(code) or f"ended by {describe_ending(code)}"
     return ending, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -346,7 +346,7 @@ def test_a_process_that_cannot_be_started_is_an_error_when_something_is_to_be_re
 
 
 def test_the_resident_memory_of_a_process_is_told_and_of_none_it_is_0() -> None:
-    assert 1 << 20 < resident_memory(os.getpid()) <= peak_memory()
+    assert 1 << 20 < resident_memory(os.getpid()) <= peak_memory() + (4 << 20)  # Linux adds up both only now and then
     assert resident_memory(2**22 + 1) == 0
 
 

@@ -85,7 +85,7 @@ def test_a_pull_that_is_cancelled_goes_on_where_it_stopped(
     loopback.fault("safetensors", after=1, stall=200_000, delay=30)
     job = witness.jobs.add("pull", "org/tiny")
     witness.until(lambda: witness.jobs.jobs[job.number].done >= 200_000)
-    process = witness.jobs.processes[job.number]
+    process = witness.jobs.children[job.number].process
     witness.jobs.cancel(job.number)
     assert process.wait(60) == 130
     assert witness.ended(job).state == "cancelled"
@@ -154,7 +154,7 @@ def test_leaving_stops_everything_and_the_next_start_knows_what_was_left(
     first = witness.jobs.add("pull", "org/one")
     witness.jobs.add("pull", "org/two")
     witness.until(lambda: witness.jobs.jobs[first.number].done >= 200_000)
-    process = witness.jobs.processes[first.number]
+    process = witness.jobs.children[first.number].process
     witness.jobs.close()
     assert process.poll() == 130
     later = Witness(witness.jobs.path or Path())

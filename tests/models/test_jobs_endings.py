@@ -45,14 +45,14 @@ def test_a_process_that_tells_nonsense_does_not_go_on_behind_the_screen(tmp_path
     until(lambda: told[-1].state == "failed")
     assert "told something else" in told[-1].result
     assert not alive(int((tmp_path / "pid").read_text()))
-    assert queue.processes == {} and json.loads((tmp_path / "queue.json").read_text()) == {"pulls": []}
+    assert queue.children == {} and json.loads((tmp_path / "queue.json").read_text()) == {"pulls": []}
     queue.close()
 
 
 def test_the_real_end_of_what_was_cancelled_is_told_too(tmp_path: Path) -> None:
     told: list[Job] = []
     code = (
-        "(here / 'begun').touch()\ntry:\n    time.sleep(60)\n"
+        "try:\n    (here / 'begun').touch()\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    time.sleep(0.5)\n    (here / 'over').touch()"
     )
     queue = jobs(tmp_path, code, told)

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from backends.errors import UserError
 from chatapp.generation.memory import resident_memory
+from chatapp.text.child import Watch, apart, describe_ending
 
 FLAG = "--render-templates"
 """What starts chatapp as the process that renders, for a program that has no Python beside it."""
@@ -119,12 +120,11 @@ class Renderer:
         if self._process and self._process.poll() is not None:
             self.close()
         if not self._process:
-            apart: dict[str, Any] = {"start_new_session": True}  # Ctrl+C in the terminal does not reach it
-            if sys.platform == "win32":
-                apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
             pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
             try:
-                self._process = subprocess.Popen(self.command, stdin=pipe, stdout=pipe, stderr=nowhere, **apart)
+                self._process = subprocess.Popen(
+                    self.command, stdin=pipe, stdout=pipe, stderr=nowhere, **apart(window=False)
+                )
             except OSError as error:
                 raise RenderingError(f"cannot be rendered: the process for it did not start ({error})") from error
         return self._process
@@ -133,50 +133,26 @@ class Renderer:
         process = self._ready()
         if self._interrupted:  # before there was a process to end
             raise KeyboardInterrupt
-        watch = Watch(process, seconds + self.limits.patience, memory)
-        try:
+        end = time.monotonic() + seconds + self.limits.patience
+
+        def look() -> str:
+            if time.monotonic() > end:
+                return "time"
+            return "memory" if resident_memory(process.pid) > memory else ""
+
+        with Watch(process, look, BEAT) as watch:  # where the system does not do that itself
             said = exchange(process.stdin, process.stdout, line)
-        finally:
-            watch.stop()
         if self._interrupted:
             raise KeyboardInterrupt
         if said.endswith(b"\n"):
             answer: dict[str, Any] = json.loads(said)
             return answer
         code = process.wait()
-        if watch.found == "memory":
+        if watch.reason == "memory":
             raise RenderingError(_memory_exceeded(memory))
-        if watch.found == "time" or (sys.platform != "win32" and code == -signal.SIGPROF):
+        if watch.reason == "time" or (sys.platform != "win32" and code == -signal.SIGPROF):
             raise RenderingError(f"takes more than {seconds:.1f} seconds; it is not what a model needs")
-        raise RenderingError(f"cannot be rendered: the process for it ended ({ending(code)})")
-
-
-class Watch:
-    """Ends a process that takes too long or too much memory, where the system does not do that itself."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", patience: float, memory: int):
-        self.process, self.memory = process, memory
-        self.end = time.monotonic() + patience
-        self.found = ""
-        """What there was too much of: time or memory."""
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._done.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._done.wait(BEAT):
-            if time.monotonic() > self.end:
-                self.found = "time"
-            elif resident_memory(self.process.pid) > self.memory:
-                self.found = "memory"
-            if self.found:
-                self.process.kill()
-                return
+        raise RenderingError(f"cannot be rendered: the process for it ended ({describe_ending(code)})")
 
 
 def exchange(stdin: IO[bytes] | None, stdout: IO[bytes] | None, line: bytes) -> bytes:
@@ -188,13 +164,6 @@ def exchange(stdin: IO[bytes] | None, stdout: IO[bytes] | None, line: bytes) -> 
         return stdout.readline()
     except OSError:
         return b""
-
-
-def ending(code: int) -> str:
-    """How a process ended."""
-    with suppress(ValueError):
-        return signal.Signals(-code).name
-    return f"exit code {code}"
 
 
 def _memory_exceeded(memory: int) -> str:

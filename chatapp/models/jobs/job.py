@@ -1,12 +1,10 @@
 """A job in the background, and what its process tells of it."""
 
-import json
-import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from chatapp.text.child import describe_ending
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
 
@@ -74,24 +72,12 @@ def part(done: int, size: int) -> float:
     return min(1.0, done / size) if size else 0.0
 
 
-def parsed(said: str) -> dict[str, Any]:
-    """The JSON object that a process printed, or the first of its lines of JSON."""
-    for text in (said, said.partition("\n")[0]):
-        with suppress(ValueError, RecursionError):
-            facts = json.loads(text)
-            if isinstance(facts, dict):
-                return facts
-    return {}
-
-
-def complaint(complaints: str, code: int) -> str:
+def complaint(last: str, code: int) -> str:
     """Why a process failed: the last line it said, or how it ended."""
-    last = next((line.strip() for line in reversed(complaints.splitlines()) if line.strip()), "")
     if last:
         return printable(last.removeprefix("Error: "))
-    if code < 0:
-        return f"it was killed ({signal.Signals(-code).name})"
-    return f"it ended with exit code {code}"
+    how = describe_ending(code)
+    return f"it was killed ({how})" if code < 0 else f"it ended with {how}"
 
 
 def outcome(kind: Kind, facts: Mapping[str, Any], said: str) -> str:

@@ -1,20 +1,16 @@
 """Jobs in the background: models are pulled, verified, timed and removed by processes of their own."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
-from chatapp.models.jobs.job import Job, Kind, complaint, heard, outcome, parsed
-from chatapp.text.child import apart
+from chatapp.models.jobs.job import Job, Kind, complaint, heard, outcome
+from chatapp.text.child import Child, parse
 
 Lane = Literal["network", "machine", "question"]
 
@@ -62,7 +58,7 @@ class Jobs:
         self.left = waiting(path)
         """The pulls that had not ended when chatapp was left."""
         self.jobs: dict[int, Job] = {}
-        self.processes: dict[int, subprocess.Popen[str]] = {}
+        self.children: dict[int, Child] = {}
         self.threads: dict[Lane, threading.Thread] = {}
         self.lock = threading.RLock()
         self.closed = False
@@ -96,8 +92,8 @@ class Jobs:
                 return
             self.forget(job)
             self.change(job, state="cancelled", result="stopped", rate=0.0, seconds_left=None)
-            if process := self.processes.get(number):
-                threading.Thread(target=stop, args=(process,), name="stopping", daemon=True).start()
+            if child := self.children.get(number):
+                threading.Thread(target=stop, args=(child,), name="stopping", daemon=True).start()
 
     def retry(self, number: int) -> Job:
         """Do again what failed or was stopped."""
@@ -118,11 +114,11 @@ class Jobs:
         """Stop everything; what had not ended is offered again at the next start."""
         with self.lock:
             self.closed = True
-            processes, threads = list(self.processes.values()), list(self.threads.values())
-        for process in processes:
-            tell_to_end(process)
-        for process in processes:
-            see_end(process, patience)
+            children, threads = list(self.children.values()), list(self.threads.values())
+        for child in children:
+            child.interrupt()
+        for child in children:
+            child.wait(patience)
         for thread in threads:
             thread.join(patience)
 
@@ -150,28 +146,25 @@ class Jobs:
     def run(self, job: Job) -> None:
         """Let a process do a job, and tell how far it is."""
         words = (*self.command, *WORDS[job.kind], *job.options, job.model)
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
-            with self.lock:
-                if self.jobs[job.number].ended or self.closed:
-                    return
-                process = self.processes[job.number] = start(words, complaints)
-            said = []
+        with self.lock:
+            if self.jobs[job.number].ended or self.closed:
+                return
+            child = self.children[job.number] = Child(words)
+        said = []
+        with child:
             try:
-                assert process.stdout
-                with process.stdout:
-                    for line in process.stdout:
-                        facts = parsed(line) if job.kind in TELLING else {}
-                        if facts.get("event") not in ("step", "waiting"):
-                            said.append(line)
-                        self.hear(job.number, facts)
-                code = process.wait()
+                for line in child.lines():
+                    facts = parse(line) if job.kind in TELLING else {}
+                    if facts.get("event") not in ("step", "waiting"):
+                        said.append(line)
+                    self.hear(job.number, facts)
+                code = child.process.wait()
             finally:
-                stop(process)
+                stop(child)
                 with self.lock:
-                    del self.processes[job.number]
+                    del self.children[job.number]
             with self.lock:
-                complaints.seek(0)
-                self.end(self.jobs[job.number], code, "".join(said), complaints.read())
+                self.end(self.jobs[job.number], code, "".join(said), child.complaint())
 
     def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
         """Take up what a process says about how far it is."""
@@ -179,7 +172,7 @@ class Jobs:
             if not (job := self.jobs[number]).ended and (fields := heard(job, facts)):
                 self.change(job, **fields)
 
-    def end(self, job: Job, code: int, said: str, complaints: str) -> None:
+    def end(self, job: Job, code: int, said: str, last: str) -> None:
         """Say what came of a job whose process has ended."""
         if self.closed:
             return
@@ -188,14 +181,14 @@ class Jobs:
             return
         self.forget(job)
         ended: dict[str, Any] = {"rate": 0.0, "seconds_left": None, "note": ""}
-        facts = parsed(said)
+        facts = parse(said) or parse(said.partition("\n")[0])
         if job.kind == "plan" and facts.get("event") == "plan":  # one that does not fit is told all the same
             self.change(job, state="done", facts=facts, **ended)
         elif job.kind == "verify" and facts and not facts["passed"]:
             why = "; ".join(facts["failures"])
             self.change(job, state="failed", result=f"its logits are wrong: {why}", facts=facts, **ended)
         elif code:
-            self.change(job, state="failed", result=complaint(complaints, code), **ended)
+            self.change(job, state="failed", result=complaint(last, code), **ended)
         else:
             self.change(job, state="done", share=1.0, result=outcome(job.kind, facts, said), facts=facts, **ended)
 
@@ -248,41 +241,7 @@ def waiting(path: Path | None) -> list[str]:
     return []
 
 
-def start(words: Sequence[str], complaints: IO[str]) -> "subprocess.Popen[str]":
-    """A process of chatapp that goes on after a Ctrl+C in the terminal."""
-    return subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=complaints,
-        encoding="utf-8",
-        errors="replace",
-        **apart(),
-    )
-
-
-def tell_to_end(process: "subprocess.Popen[str]") -> None:
-    """Interrupt a process as Ctrl+C would."""
-    with suppress(OSError):
-        if sys.platform == "win32":
-            process.send_signal(signal.CTRL_BREAK_EVENT)
-        else:
-            process.send_signal(signal.SIGINT)
-
-
-def stop(process: "subprocess.Popen[str]") -> None:
+def stop(child: Child) -> None:
     """End a process, in good order if it does that in time."""
-    tell_to_end(process)
-    see_end(process, PATIENCE)
-
-
-def see_end(process: "subprocess.Popen[str]", patience: float) -> None:
-    """Wait for a process that was told to end; told twice, it could not end in good order."""
-    try:
-        process.wait(patience)
-    except subprocess.TimeoutExpired:
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with those that it started
+    child.interrupt()
+    child.wait(PATIENCE)
