@@ -13,7 +13,7 @@ from terminal import Terminal
 
 from chatapp.history import History
 
-SCREEN = "from chatapp.tui import app, users; app.run(users.start())"
+SCREEN = "from chatapp.tui import app; from chatapp.workspace import Workspace; app.run(app.ChatApp(Workspace()))"
 SMALLEST = """
 from textual.app import App
 from textual.widgets import Static

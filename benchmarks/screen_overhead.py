@@ -23,11 +23,18 @@ PROMPT = "def fibonacci(n):"
 def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
     """Open the screen and let the model write, in alternation on the screen and behind its back."""
     from chatapp.generation import Options, Usage
+    from chatapp.settings.settings import Settings
     from chatapp.tui import app as tui
-    from chatapp.tui import users
+    from chatapp.workspace import Workspace
 
     options = Options(max_tokens=tokens, seed=1)
     turns: list[dict[str, Any]] = []
+
+    class Unkept(Workspace):
+        """A home in which no conversation is kept."""
+
+        def read_settings(self) -> Settings:
+            return replace(super().read_settings(), history=False)
 
     class Timed(tui.ChatApp):
         """Presses its own keys."""
@@ -69,7 +76,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             return last.usage, 0.0
 
     sys.setswitchinterval(0.00005)  # as run() does
-    Timed(replace(users.start(model), open_history=lambda: None)).run()
+    Timed(Unkept(), model=model).run()
 
 
 def in_terminal(model: str, tokens: int, pairs: int) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ def serve(home: Path, speed: float) -> None:
 
     plain = ANSWER.lower() * 400
     engine = ScriptedEngine(plain, delay=1 / speed, can_chat=True, context_length=1_000_000)
-    app.run(beginning(engine, "chatty", history=home / "history.db"))
+    app.run(app.ChatApp(beginning(engine, "chatty", history=home / "history.db")))
 
 
 def store(home: Path, length: int) -> None:

@@ -1,31 +1,161 @@
-"""The model store of this user: the usual folder, and those on other disks."""
+"""One user's home: its settings, models, conversations and files are opened here, and nowhere else."""
+
+from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.settings import settings
-from chatapp.settings.settings import SettingsError
+from chatapp.settings.settings import Settings, SettingsError
 from chatapp.text.printable import printable
 
-if TYPE_CHECKING:
-    from model_store import Store
+if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
+    from chatapp.conversation import Setup
+    from chatapp.generation import Engine
+    from chatapp.history import History
+    from chatapp.models.jobs.job import Job
+    from chatapp.models.jobs.jobs import Jobs
+    from chatapp.placement.measuring import Measuring
+    from chatapp.placement.record import Measurement
+    from chatapp.placement.selection import PlacementOptions
+    from model_store import Progress, Store
 
 
-def open_store() -> "Store":
-    """The store, in all folders that are there; says on standard error which are not."""
-    from model_store import Store
+@dataclass(frozen=True)
+class Opened:
+    """A model ready to answer, and what to tell about it."""
 
-    folders = [Path(text).expanduser() for text in settings.read().stores]
-    for folder in folders:
-        if not folder.is_absolute():
-            raise SettingsError(f"the store folder {folder} must be an absolute path; see `stores` in the settings")
-        if not folder.is_dir():
-            where = printable(str(folder))
-            print(f"Note: the store folder {where} is not there; its models are left out", file=sys.stderr)
-    there = [folder for folder in folders if folder.is_dir()]
-    usual = settings.models()
-    first = next((folder for folder in there if os.access(folder, os.W_OK)), usual)
-    rest = [folder for folder in dict.fromkeys([*there, usual]) if folder != first]
-    return Store(first, settings.places(), rest)
+    engine: Engine
+    name: str
+    parameters: int
+    seconds: float
+    """How long opening took."""
+
+    @property
+    def place(self) -> str:
+        """Backend, device and precision."""
+        from chatapp.evaluation.compare import describe
+
+        return describe(self.engine.placement)
+
+
+class Workspace:
+    """Opens what is in a user's home; every time as the settings say by then."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """The user's own home, unless another is given."""
+        self.home = home or settings.home()
+
+    # The user's files
+
+    def read_settings(self) -> Settings:
+        """The settings; SettingsError tells what is wrong with them."""
+        return settings.read(self.home)
+
+    def choose_theme(self, name: str) -> None:
+        """Keep a theme for the next start; SettingsError tells why it cannot be kept."""
+        settings.choose_theme(name, self.home)
+
+    def read_setup(self, preset: str | None, system: str | None, think: bool | None = None) -> Setup:
+        """How answers are to be: the options of a preset, and a system prompt, which may be given by its name."""
+        from chatapp.conversation import Setup
+        from chatapp.settings import presets, system_prompts
+
+        options = dict(presets.find(self.home / "presets.toml", preset).over({})) if preset is not None else {}
+        if think is not None:
+            options["think"] = think
+        return Setup(options=options, system=system_prompts.resolve(self.home / "prompts", system) if system else "")
+
+    # Models
+
+    def open_store(self) -> Store:
+        """The models, in all folders that are there; says on standard error which are not."""
+        from model_store import Store
+
+        folders = [Path(text).expanduser() for text in self.read_settings().stores]
+        for folder in folders:
+            if not folder.is_absolute():
+                raise SettingsError(f"the store folder {folder} must be an absolute path; see `stores` in the settings")
+            if not folder.is_dir():
+                where = printable(str(folder))
+                print(f"Note: the store folder {where} is not there; its models are left out", file=sys.stderr)
+        there = [folder for folder in folders if folder.is_dir()]
+        usual = self.home / "models"
+        first = next((folder for folder in there if os.access(folder, os.W_OK)), usual)
+        rest = [folder for folder in dict.fromkeys([*there, usual]) if folder != first]
+        return Store(first, settings.places(), rest)
+
+    def choose_placement(
+        self,
+        backend: str | None = None,
+        *,
+        device: str | None = None,
+        precision: str | None = None,
+        objective: str | None = None,
+    ) -> PlacementOptions:
+        """Where a model is to run: as is asked for, else as the settings say."""
+        from chatapp.placement.selection import PlacementOptions
+
+        chosen = self.read_settings()
+        return PlacementOptions(backend or chosen.backend or None, device, precision, objective or chosen.objective)
+
+    def open_model(
+        self,
+        name: str,
+        placement: PlacementOptions | None = None,
+        *,
+        on_progress: Progress | None = None,
+        on_fallback: Callable[[str], object] = lambda reason: None,
+    ) -> Opened:
+        """Open a model; `on_fallback` is told, then or later, that a backend failed and another goes on."""
+        start = time.perf_counter()
+        from chatapp.placement.opening import open_engine
+
+        store = self.open_store()
+        engine = open_engine(
+            store, name, placement or self.choose_placement(), on_progress=on_progress, on_fallback=on_fallback
+        )
+        model = store.get(name)
+        return Opened(engine, model.name, model.parameters, time.perf_counter() - start)
+
+    def measure(
+        self,
+        name: str,
+        placement: PlacementOptions | None = None,
+        on_end: Callable[[list[Measurement]], object] = lambda ranking: None,
+    ) -> Measuring:
+        """The thread that measures a model's backends once all is quiet; `on_end` is told the ranking."""
+        from chatapp.placement.measuring import Measuring
+
+        return Measuring(self.open_store(), name, placement or self.choose_placement(), on_end=on_end)
+
+    def open_jobs(self, on_change: Callable[[Job], None]) -> Jobs:
+        """What is done with models in processes of their own, and was left undone the last time."""
+        from chatapp.models.jobs.jobs import Jobs
+
+        return Jobs(on_change, path=self.home / "jobs.json")
+
+    # Conversations
+
+    def open_history(self, patience: float | None = None) -> History:
+        """The conversations; HistoryError tells why they cannot be kept.
+
+        With `patience`, another program's writing is waited for so many seconds at most.
+        """
+        from chatapp.history import History
+
+        history = History(self.home / "history.db")
+        if patience is not None:
+            history.wait_at_most(patience)
+        return history
+
+    def peak_memory(self) -> int:
+        """Bytes that this process has taken at most."""
+        from chatapp.generation.memory import peak_memory
+
+        return peak_memory()

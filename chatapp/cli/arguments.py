@@ -11,8 +11,8 @@ from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.cli.printing import Form
-    from chatapp.generation import Engine
     from chatapp.placement.selection import PlacementOptions
+    from chatapp.workspace import Opened
 
 STATS_FORMATS = ("text", "json")
 
@@ -85,25 +85,21 @@ def add_placement(parser: Parser) -> None:
 
 def read_placement(given: Namespace) -> "PlacementOptions":
     """What the arguments and the settings say about where a model runs."""
-    from chatapp.placement.selection import PlacementOptions
-    from chatapp.settings import settings
+    from chatapp.workspace import Workspace
 
-    chosen = settings.read()
-    return PlacementOptions(
-        given.backend or chosen.backend or None, given.device, given.precision, given.objective or chosen.objective
+    return Workspace().choose_placement(
+        given.backend, device=given.device, precision=given.precision, objective=given.objective
     )
 
 
-def open_model(given: Namespace, name: str) -> "Engine":
-    """Load a model where and how the arguments say, telling how far it is if that takes long."""
+def open_model(given: Namespace, name: str) -> "Opened":
+    """Open a model where and how the arguments say, telling how far it is if that takes long."""
     from chatapp.cli.progress import show_steps, warn_of_fallback
-    from chatapp.placement.opening import open_engine
-    from chatapp.workspace import open_store
+    from chatapp.workspace import Workspace
 
     with show_steps(name) as on_progress:
-        return open_engine(
-            open_store(), name, read_placement(given), on_progress=on_progress, on_fallback=warn_of_fallback
-        )
+        placement = read_placement(given)
+        return Workspace().open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
 
 
 def add_output(parser: Parser) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, number, read_placement
 from chatapp.cli.progress import json_steps, show_steps, warn_of_fallback
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from backends import Placement
@@ -39,7 +39,7 @@ def run(given: Namespace) -> int:
         rest += ["--precision", given.precision] if given.precision else []
         figures = bench.measure_each(given.model, selection.list_devices(), rest)
     else:
-        store = open_store()
+        store = Workspace().open_store()
 
         def folder_of(place: "Placement") -> Path:
             return store.lowered(store.get(given.model), place.backend, place.precision).folder

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from chatapp.cli.arguments import Parser
 from chatapp.text.errors import InputError
 from chatapp.text.units import size, table
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store.upkeep import runtime_caches
 
 DETAILS = "Runtimes keep compiled models for a quicker start. What is deleted is made again when it is needed."
@@ -25,7 +25,7 @@ def run(given: Namespace) -> int:
     """List the caches, or delete them."""
     if given.action == "list" and given.models:
         raise InputError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
-    store = open_store()
+    store = Workspace().open_store()
     known = {"builtin", *store.names()}
     if unknown := [name for name in given.models if name not in known]:
         raise InputError(f"there is no model called {unknown[0]!r}; chatapp list shows those that are here")

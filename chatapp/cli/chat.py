@@ -8,14 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_setup
-from chatapp.conversation import manner
-from chatapp.conversation.manner import Manner, check_thinking
-from chatapp.settings import settings
 from chatapp.text.errors import InputError
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from chatapp.generation import Engine
-    from chatapp.placement.selection import PlacementOptions
+    from chatapp.conversation import Setup
+    from chatapp.workspace import Opened
 
 DETAILS = """\
 Without --plain it is the screen, as without any command. The plain mode prints lines and nothing else: no colours,
@@ -34,50 +32,48 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Open the screen, or talk in plain lines."""
-    model = given.model if given.command else given.screen_model
-    return chat(model, manner.read(given.preset, given.system, given.think), plain=given.plain)
-
-
-def chat(model: str | None, manner: Manner, *, plain: bool) -> int:
     """Open the screen, or talk line by line, with this model or the one in the settings."""
-    chosen = settings.read()
-    if plain:
-        return talk(model or chosen.model, manner)
+    workspace, asked = Workspace(), (given.preset, given.system, given.think)
+    setup = workspace.read_setup(*asked) if any(one is not None for one in asked) else None
+    model = (given.model if given.command else given.screen_model) or ""
+    if given.plain:
+        return talk(workspace, model, setup)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'import numpy as'")
     if os.environ.get("TERM") == "dumb":
         print(DUMB, file=sys.stderr, flush=True)
-        return talk(model or chosen.model, manner)
+        return talk(workspace, model, setup)
     gc.disable()  # until the first frame, which comes a tenth sooner
-    from chatapp.tui.keys.typed_ahead import typed_ahead
+    from chatapp.tui.keys.typed_ahead import driver, typed_ahead
 
     with typed_ahead() as ahead:
-        from chatapp.tui import app, users
+        from chatapp.tui import app
 
-        app.run(users.start(model or "", manner), ahead)
+        chosen = setup if setup and (setup.options or setup.system) else None
+        app.run(app.ChatApp(workspace, model=model, setup=chosen, driver=driver(ahead) if ahead else None))
     return 0
 
 
-def talk(model: str, manner: Manner) -> int:
+def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
     """Talk in plain lines."""
     from chatapp.cli import repl
     from chatapp.cli.printing import Form, note
     from chatapp.cli.run import fitting, open_history
     from chatapp.commands.steering import Outside, Steering
     from chatapp.conversation import Setup
+    from chatapp.conversation.setup import check_thinking
     from chatapp.conversation.talk import Talk
-    from chatapp.placement.measuring import measure_quietly
-    from chatapp.workspace import open_store
 
-    engine = open_engine(model)
-    check_thinking(engine, model, manner.options)
-    system = fitting(engine, model, manner.system)
-    talk = Talk(engine, Setup(open_store().get(model).name, manner.options, system))
-    history = talk.history = open_history() if settings.read().history else None
+    setup, model = setup or Setup(), model or workspace.read_settings().model
+    opened = open_model(workspace, model)
+    check_thinking(opened.engine, model, setup.options)
+    system = fitting(opened.engine, model, setup.system)
+    talk = Talk(opened.engine, Setup(opened.name, setup.options, system))
+    history = talk.history = open_history(workspace)
     talk.begin_anew()
     try:
-        outside = Outside(open_engine, open_store, history, partial(measure_quietly, open_store(), options=wanted()))
+        open_one = partial(open_model, workspace)
+        outside = Outside(lambda name: open_one(name).engine, workspace.open_store, history, workspace.measure)
         return repl.loop(Steering(talk, outside, say=note), repl.PLAIN, Form())
     finally:
         if history:
@@ -85,19 +81,9 @@ def talk(model: str, manner: Manner) -> int:
             history.close()
 
 
-def wanted() -> "PlacementOptions":
-    """What the settings say about where a model runs."""
-    from chatapp.placement.selection import PlacementOptions
-
-    chosen = settings.read()
-    return PlacementOptions(chosen.backend or None, objective=chosen.objective)
-
-
-def open_engine(name: str) -> "Engine":
+def open_model(workspace: Workspace, name: str) -> "Opened":
     """Open a model where the settings say, telling each step in a line."""
     from chatapp.cli.printing import note, warn
-    from chatapp.placement.opening import open_engine
-    from chatapp.workspace import open_store
 
     told = ""
 
@@ -107,4 +93,4 @@ def open_engine(name: str) -> "Engine":
             told = step
             note(f"{name}: {step}")
 
-    return open_engine(open_store(), name, wanted(), on_progress=tell, on_fallback=warn)
+    return workspace.open_model(name, on_progress=tell, on_fallback=warn)

@@ -6,14 +6,13 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_generation, add_output, number, open_model, read_form, read_options
 from chatapp.cli.printing import Form, end_line, note, print_logprobs, print_stats, stoppable, write
-from chatapp.settings import settings
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from chatapp.completion.offers import Offer, Request
@@ -76,8 +75,8 @@ def run(given: Namespace) -> int:
         recalling=not given.no_recall,
         pick_temperature=given.temperature is None,
     )
-    model = given.model or settings.read().model
-    return complete(request, partial(open_model, given, model), read_form(given))
+    model = given.model or Workspace().read_settings().model
+    return complete(request, lambda: open_model(given, model).engine, read_form(given))
 
 
 def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str]:

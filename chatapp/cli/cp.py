@@ -5,7 +5,7 @@ from argparse import Namespace
 from chatapp.cli.arguments import Parser
 from chatapp.text.printable import printable
 from chatapp.text.units import size
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store.upkeep import copies, usage
 
 DETAILS = """\
@@ -23,7 +23,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Copy the model, and print what that takes."""
-    store = open_store()
+    store = Workspace().open_store()
     model = copies.copy(store, given.model, given.new)
     taken = next(one for one in usage.usage(store) if one.name == model.name)
     alone = not taken.shared and bool(taken.own or model.variants)  # the disk knows no links

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from chatapp.cli.arguments import Parser
 from chatapp.text.printable import printable
 from chatapp.text.units import size, table
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store.upkeep import usage
 
 DETAILS = """\
@@ -24,7 +24,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Print a line for each model, and the sum."""
-    store = open_store()
+    store = Workspace().open_store()
     found, total = usage.usage(store), usage.total(store)
     if given.json:
         print(json.dumps({"models": [asdict(one) for one in found], "total": total}, indent=2))

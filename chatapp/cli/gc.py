@@ -8,7 +8,7 @@ from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import warn
 from chatapp.text.printable import printable
 from chatapp.text.units import size
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store.upkeep import garbage
 
 DETAILS = """\
@@ -26,7 +26,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Delete the files, and print each with the reason."""
-    found = garbage.collect(open_store(), dry_run=given.dry_run, warn=warn)
+    found = garbage.collect(Workspace().open_store(), dry_run=given.dry_run, warn=warn)
     if given.json:
         print(json.dumps([asdict(one) for one in found], indent=2, default=str))
         return 0

@@ -9,7 +9,7 @@ from chatapp.cli.show import model_facts
 from chatapp.models.facts import Fact, describe_kind, describe_precision, lay_out
 from chatapp.text.printable import printable
 from chatapp.text.units import size
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store.local import imports
 from model_store.local.imports import Plan
 
@@ -33,7 +33,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Import the model, unless only the plan is wanted, and print it."""
-    store = open_store()
+    store = Workspace().open_store()
     plan = imports.plan(store, given.source, name=given.name, copy=given.copy)
     if not given.dry_run:
         with show_steps(plan.model.name) as on_progress:

@@ -8,7 +8,7 @@ from chatapp.cli.printing import warn
 from chatapp.cli.show import model_facts
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import Store, StoreError, Variant
 from model_store.local.imports import plan
 from model_store.local.other_apps import repositories
@@ -24,7 +24,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Print one line per model."""
-    (print_cache if given.cache else print_models)(open_store(), as_json=given.json)
+    (print_cache if given.cache else print_models)(Workspace().open_store(), as_json=given.json)
     return 0
 
 

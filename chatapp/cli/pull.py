@@ -12,7 +12,7 @@ from chatapp.models.facts import describe_plan, lay_out
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import Progress, Store
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(given: Namespace) -> int:
     from model_store.hub.catalog import refer
 
     offline.require_network("pull")
-    store, placement = open_store(), read_placement(given)
+    store, placement = Workspace().open_store(), read_placement(given)
 
     def on_wait(reason: str, pause: float) -> None:
         if given.json:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from chatapp.cli.arguments import Parser
 from chatapp.text.printable import printable
 from chatapp.text.units import size
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 
 DETAILS = "A checkpoint that was pulled is deleted too; a checkpoint folder of your own is never touched."
 
@@ -18,7 +18,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Delete the models, and print what that freed."""
-    store = open_store()
+    store = Workspace().open_store()
     for name in given.models:
         print(printable(f"{name}: {size(store.remove(name))} freed"))
     return 0

@@ -3,9 +3,8 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import (
@@ -19,20 +18,19 @@ from chatapp.cli.arguments import (
     read_options,
     read_placement,
 )
-from chatapp.cli.printing import Form, note, print_answer, warn
-from chatapp.conversation import Setup, manner
+from chatapp.cli.printing import note, print_answer, warn
+from chatapp.conversation import Setup
+from chatapp.conversation.setup import check_thinking
 from chatapp.conversation.talk import Talk
 from chatapp.generation import GenerationError
 from chatapp.history import Conversation, HistoryError, Message
-from chatapp.settings import settings
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
     from chatapp.history import History
-    from chatapp.placement.selection import PlacementOptions
 
 DETAILS = """\
 MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
@@ -46,9 +44,6 @@ Ctrl+C stops an answer and, where there is none, leaves.
 """
 ENOUGH = 256
 """Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
-
-Open = Callable[[str], "Engine"]
-"""Opens a model by its name."""
 
 
 def add(parser: Parser) -> None:
@@ -80,30 +75,30 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 def run(given: Namespace) -> int:
     """Open the model, and answer or talk."""
-    wanted = manner.read(given.preset, given.system)
+    workspace = Workspace()
+    wanted = workspace.read_setup(given.preset, given.system)
     chosen = {**wanted.options, **read_options(given)}
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = read_input("-").removesuffix("\n")
     if prompt is not None:
         check_prompt(prompt)
-    before = past(given.session, last=given.resume)
+    before = past(workspace, given.session, last=given.resume)
     model = given.model or (before.conversation.model if before else "")
-    engine = open_model(given, model)
-    manner.check_thinking(engine, model, chosen)
+    opened = open_model(given, model)
+    engine = opened.engine
+    check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
-    setup = Setup(open_store().get(model).name, chosen, fitting(engine, model, system))
+    setup = Setup(opened.name, chosen, fitting(engine, model, system))
     return answer(
         Talk(engine, setup, n=options.n),
-        partial(open_model, given),
+        workspace,
+        given,
         prompt,
-        placement=read_placement(given),
-        past=before,
-        keeping=not given.no_history,
-        form=read_form(given),
+        before,
     )
 
 
@@ -134,13 +129,11 @@ class Past:
         return Past(history.restore(self.conversation, self.messages), self.messages, history)
 
 
-def past(session: int | None, *, last: bool) -> Past | None:
+def past(workspace: Workspace, session: int | None, *, last: bool) -> Past | None:
     """The conversation with this number, or the last one where that is asked for."""
     if session is None and not last:
         return None
-    from chatapp.history import History
-
-    with History(settings.history()) as history:
+    with workspace.open_history() as history:
         conversation = history.get(session) if session is not None else history.last("chat")
         if conversation is None:
             raise InputError("there is no conversation to go on with yet; chatapp run MODEL begins one")
@@ -162,24 +155,15 @@ def fitting(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
-def answer(
-    talk: Talk,
-    open_model: Open,
-    prompt: str | None,
-    *,
-    placement: "PlacementOptions",
-    past: Past | None,
-    keeping: bool,
-    form: Form,
-) -> int:
+def answer(talk: Talk, workspace: Workspace, given: Namespace, prompt: str | None, past: Past | None) -> int:
     """Answer one prompt, or talk line by line, where that was left; return the exit code.
 
     One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     """
     if past and not talk.engine.can_chat:
         raise GenerationError(f"{talk.setup.model} has no chat template: it cannot continue a conversation")
-    if keeping and settings.read().history and (prompt is None or talk.engine.can_chat):
-        talk.history = open_history()
+    if not given.no_history and (prompt is None or talk.engine.can_chat):
+        talk.history = open_history(workspace)
     history = talk.history
     if past:
         past = past if history else past.kept_aside()
@@ -188,31 +172,33 @@ def answer(
         talk.begin_anew()
     try:
         if prompt is not None:
-            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, form) else 0
-        return _loop(talk, open_model, placement, past, form)
+            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, read_form(given)) else 0
+        return _loop(talk, workspace, given, past)
     finally:
         if history:
             talk.dialogue.save()
             history.close()
 
 
-def _loop(talk: Talk, open_model: Open, placement: "PlacementOptions", past: Past | None, form: Form) -> int:
+def _loop(talk: Talk, workspace: Workspace, given: Namespace, past: Past | None) -> int:
     from chatapp.cli import repl
     from chatapp.commands.steering import Outside, Steering
-    from chatapp.placement.measuring import measure_quietly
 
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
-    outside = Outside(open_model, open_store, talk.history, partial(measure_quietly, open_store(), options=placement))
-    return repl.loop(Steering(talk, outside, say=note), repl.RUN, form)
+    outside = Outside(
+        lambda name: open_model(given, name).engine,
+        workspace.open_store,
+        talk.history,
+        lambda name: workspace.measure(name, read_placement(given)),
+    )
+    return repl.loop(Steering(talk, outside, say=note), repl.RUN, read_form(given))
 
 
-def open_history() -> "History | None":
-    """The history, where it can be opened; a conversation is possible without."""
-    from chatapp.history import History
-
+def open_history(workspace: Workspace) -> "History | None":
+    """The history, where conversations are kept and it can be opened; a conversation is possible without."""
     try:
-        return History(settings.history())
+        return workspace.open_history() if workspace.read_settings().history else None
     except HistoryError as error:
         warn(f"this conversation is not being saved: {error}")
         return None

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from chatapp.cli.arguments import Parser, number
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
-from chatapp.settings import settings
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from chatapp.history import Found, History
@@ -217,9 +217,7 @@ ACTIONS: dict[str, Callable[["History", Namespace], int]] = {
 
 def run(given: Namespace) -> int:
     """Do what the arguments say, and return the exit code."""
-    from chatapp.history import History
-
-    with History(settings.history()) as history:
+    with Workspace().open_history() as history:
         code = ACTIONS[given.action](history, given)
         for line in history.new_damage():
             print(f"Warning: {line}", file=sys.stderr)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from chatapp.cli.arguments import Parser
 from chatapp.models.facts import describe_model, lay_out
 from chatapp.text.printable import printable
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import StoredModel, StoreError
 from model_store.hub.card import introduction
 from model_store.hub.pulled import source
@@ -21,7 +21,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Print what the store knows of the model."""
-    print_model(open_store().get(given.model), as_json=given.json)
+    print_model(Workspace().open_store().get(given.model), as_json=given.json)
     return 0
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from chatapp.cli.arguments import Parser, add_placement, read_placement
 from chatapp.cli.progress import json_steps, show_steps
 from chatapp.text.printable import printable
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 
 DETAILS = """\
 Reads fixed prompts with the backend, device and precision that would run, in prefill, token by token and in
@@ -52,7 +52,7 @@ def run(given: Namespace) -> int:
     from chatapp.evaluation.verify import reference_file, report, sources, verdict
     from chatapp.placement import selection
 
-    store, placement = open_store(), read_placement(given)
+    store, placement = Workspace().open_store(), read_placement(given)
     model = store.get(given.model)
     destination = reference_file.destination(given.write) if given.write else None
     with json_steps() if given.steps else show_steps(model.name) as on_progress:

@@ -10,7 +10,7 @@ from chatapp.cli.arguments import Parser, add_placement, read_placement
 from chatapp.cli.progress import show_steps
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size, table
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import StoredModel
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(given: Namespace) -> int:
     """Print what was measured, and measure what was not yet."""
     from chatapp.placement import measuring, selection
 
-    store, placement = open_store(), read_placement(given)
+    store, placement = Workspace().open_store(), read_placement(given)
     model = store.get(given.model)
     with show_steps(model.name) as on_progress:
         found, _ = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.commands import commands, parameters, parse
 from chatapp.conversation import Setup, Turn, files
-from chatapp.conversation.manner import NO_SWITCH, THINKS, check_thinking, without_thinking
+from chatapp.conversation.setup import NO_SWITCH, THINKS, check_thinking
 from chatapp.conversation.talk import Talk
 from chatapp.generation import Engine
 from chatapp.history import Message as Kept
@@ -111,7 +111,7 @@ class Steering:
         self.talk.engine = engine
         setup = replace(self.talk.setup, model=self.outside.store().get(name).name)
         if "think" in setup.options and not engine.can_switch_thinking:
-            setup = without_thinking(setup)
+            setup = setup.without_thinking()
             self.say(NO_SWITCH.format(setup.model))
         self.talk.dialogue.change(setup)
         if changed:

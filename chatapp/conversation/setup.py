@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from chatapp.generation import OptionError, Options
+from chatapp.generation import Engine, OptionError, Options
 from chatapp.history.text import clean, one_line
+from chatapp.text.errors import InputError
 
 WhenFull = Literal["stop", "slide", "summarise"]
 """When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
+NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
+THINKS = {True: "The model thinks before it answers.", False: "The model answers at once."}
 NAMES = {one.name for one in fields(Options)}
 
 
@@ -28,6 +31,10 @@ class Setup:
         """The options, where `defaults` are the model's; OptionError tells what cannot be."""
         return replace(defaults, **self.options)
 
+    def without_thinking(self) -> "Setup":
+        """The same for a model whose thinking has no switch."""
+        return replace(self, options={name: value for name, value in self.options.items() if name != "think"})
+
     def as_json(self) -> dict[str, Any]:  # Any: JSON
         """The same, as JSON can hold it."""
         return {**asdict(self), "options": facts(self.options)}
@@ -44,6 +51,12 @@ class Setup:
             options=_understood(options) if isinstance(options, Mapping) else {},
             when_full=when_full if when_full in get_args(WhenFull) else "stop",
         )
+
+
+def check_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> None:
+    """Refuse to switch the thinking of a model whose template has no switch."""
+    if options.get("think") is not None and not engine.can_switch_thinking:
+        raise InputError(NO_SWITCH.format(model))
 
 
 def facts(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Time and verify the placements of a model that nobody has tried yet, while somebody waits for it or nobody does."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,14 @@ class Measuring(Thread):
         self.store, self.model, self.options, self.after, self.on_end = store, name, options, after, on_end
         self.stopping = Event()
 
+    def __enter__(self) -> None:
+        """Measure inside; who leaves the program meanwhile waits until the process that measures is gone."""
+        self.daemon = False
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+
     def run(self) -> None:
         if self.stopping.wait(self.after):
             return
@@ -124,15 +132,3 @@ class Measuring(Thread):
 def room_for_another(model: StoredModel) -> bool:
     """Whether the memory holds a model once more, beside the one that answers, and what it is compared with."""
     return 3 * fit.memory_needed(fit.lowered_size(model.parameters, model.precision), 0) <= fit.memory()
-
-
-@contextmanager
-def measure_quietly(store: Store, name: str, options: PlacementOptions) -> Iterator[None]:
-    """Measure a model's placements inside, once it has been quiet."""
-    thread = Measuring(store, name, options)
-    thread.daemon = False  # leaving waits until its process is gone; the next answer, or Ctrl+C, does not
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.stopping.set()

@@ -73,14 +73,9 @@ def places() -> "Places":
     )
 
 
-def settings_file() -> Path:
+def settings_file(folder: Path | None = None) -> Path:
     """The TOML file that the user writes to choose."""
-    return home() / "settings.toml"
-
-
-def themes() -> Path:
-    """The folder of the user's own themes."""
-    return home() / "themes"
+    return (folder or home()) / "settings.toml"
 
 
 def keys_file() -> Path:
@@ -88,9 +83,9 @@ def keys_file() -> Path:
     return home() / "keys.toml"
 
 
-def read() -> Settings:
-    """The user's settings; the defaults where nothing was set."""
-    path = settings_file()
+def read(folder: Path | None = None) -> Settings:
+    """The settings in a home, the user's own unless another is given; the defaults where nothing was set."""
+    path = settings_file(folder)
     try:
         found = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -123,9 +118,9 @@ def read() -> Settings:
     return chosen
 
 
-def choose_theme(name: str) -> None:
+def choose_theme(name: str, folder: Path | None = None) -> None:
     """Write the theme into the user's settings, and leave every other line of theirs as it is."""
-    path = settings_file()
+    path = settings_file(folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = toml_files.read_text(path) if path.exists() else ""

@@ -22,19 +22,18 @@ import themes
 from chatapp.text.printable import printable
 from chatapp.tui.chat.screen import ChatScreen
 from chatapp.tui.errors import telling
-from chatapp.tui.keys import typed_ahead
 from chatapp.tui.keys.complaints import untold
 from chatapp.tui.keys.keyboard import Keyboard
-from chatapp.tui.start import Start
 from chatapp.tui.theme import palette
 from chatapp.tui.widgets.guard import GUARD
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
     from chatapp.commands.actions import Action
+    from chatapp.conversation import Setup
     from chatapp.tui.help.command_palette import Command
-    from chatapp.tui.keys.typed_ahead import Ahead
     from chatapp.tui.prompt import Prompt
 
 LONGEST_WORD = 1_000
@@ -59,24 +58,34 @@ class ChatApp(App[None]):
         Binding("f2", "theme", "Theme", show=False, id="app.theme"),
     ]
 
-    def __init__(self, start: Start, driver: type[Driver] | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        model: str = "",
+        setup: Setup | None = None,
+        driver: type[Driver] | None = None,
+    ) -> None:
+        """With a model or a setup, in a new conversation; with nothing, where it was left."""
         super().__init__(driver)
-        self.start = start
+        self.workspace, self.settings = workspace, workspace.read_settings()
         self.keyboard = Keyboard(self)
         self.chosen_keys: dict[str, str] = {}
         """By the ids of actions, the user's own keys."""
         self.vim = False
         strange = set(self.available_themes)
-        self.palettes, self.complaints = themes.collect(start.home / "themes")
+        self.palettes, self.complaints = themes.collect(workspace.home / "themes")
         for ours in self.palettes.values():
             self.register_theme(palette(ours))
-        self.theme = start.theme if start.theme in self.palettes else "midnight"
-        if start.theme not in self.palettes:
-            self.complaints.append(f"there is no theme {start.theme!r}; choose from {', '.join(self.palettes)}")
+        wanted = self.settings.theme
+        self.theme = wanted if wanted in self.palettes else "midnight"
+        if wanted not in self.palettes:
+            self.complaints.append(f"there is no theme {wanted!r}; choose from {', '.join(self.palettes)}")
         for name in strange - self.palettes.keys():
             self.unregister_theme(name)
-        self.take_keys(start.home / "keys.toml")
-        self.chat_screen = ChatScreen(start)
+        self.take_keys(workspace.home / "keys.toml")
+        resumes = not model and not setup
+        self.chat_screen = ChatScreen(workspace, model or self.settings.model, setup=setup, resumes=resumes)
 
     def take_keys(self, path: Path) -> None:
         """Bind the user's own keys, where there are some."""
@@ -143,7 +152,7 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         self.call_after_refresh(self.collect_garbage)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the shell has written over it
-        for complaint in untold(self.complaints, self.start.home):
+        for complaint in untold(self.complaints, self.workspace.home):
             self.notify(complaint, severity="warning", timeout=10, markup=False)
 
     def collect_garbage(self) -> None:
@@ -219,7 +228,7 @@ class ChatApp(App[None]):
         from chatapp.tui.help.help import Help, sections
 
         if not isinstance(self.screen, Help):
-            self.push_screen(Help(sections(self.screen, self.chosen_keys), str(self.start.home / "keys.toml")))
+            self.push_screen(Help(sections(self.screen, self.chosen_keys), str(self.workspace.home / "keys.toml")))
 
     def action_theme(self) -> None:
         """Choose the colours by looking at them."""
@@ -241,7 +250,7 @@ class ChatApp(App[None]):
 
             self.theme = name
             try:
-                self.start.choose_theme(name)
+                self.workspace.choose_theme(name)
             except SettingsError as error:
                 self.notify(str(error), severity="warning", timeout=10, markup=False)
 
@@ -254,7 +263,7 @@ class ChatApp(App[None]):
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # with what started it, such as uv run, so that the shell sees it
 
     def on_vim_area_suspend_wanted(self) -> None:
-        if self.start.suspend:
+        if self.settings.suspend:
             self.action_suspend_process()
 
     # What any screen may ask for
@@ -278,13 +287,12 @@ class ChatApp(App[None]):
             self.call_from_thread(self.copy_to_clipboard, text)
 
         with telling(self):
-            self.notify(str(clipboard.copy(text, osc52, self.start.home)), markup=False)
+            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
 
 
-def run(start: Start, ahead: Ahead | None = None) -> None:
-    """Open the screen and stay until its user leaves; what was typed ahead is typed first."""
+def run(app: ChatApp) -> None:
+    """Open the screen and stay until its user leaves."""
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
-    app = ChatApp(start, typed_ahead.driver(ahead) if ahead else None)
     app.run()
     rested = app.chat_screen.rest(PATIENCE)
     from chatapp.tui.chat.rescue import save_or_rescue

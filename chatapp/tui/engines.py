@@ -8,15 +8,11 @@ from threading import Thread
 
 from textual.message import Message
 
-from chatapp.tui.opened import Opened
 from chatapp.tui.threads import describe
+from chatapp.workspace import Opened, Workspace
 
 LIMIT = 2
 """Models kept in memory at once; the one not used for longest is let go, unless it is writing."""
-
-Open = Callable[[Callable[[str, float], None], Callable[[str], None]], Opened]
-"""Opens a model; is given two functions: one to tell the step and the share of it that is done, and one to tell,
-then or later, that a backend failed and another goes on."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +58,16 @@ class Opening(Thread):
         choice: Choice
         error: str
 
-    def __init__(self, choice: Choice, open_engine: Open, post: Callable[[Message], bool]) -> None:
+    def __init__(self, choice: Choice, workspace: Workspace, post: Callable[[Message], bool]) -> None:
         super().__init__(name="opening", daemon=True)
-        self.choice, self.open_engine, self.post = choice, open_engine, post
+        self.choice, self.workspace, self.post = choice, workspace, post
 
     def run(self) -> None:
         try:
-            opened = self.open_engine(self.report, self.warn)
+            placement = self.workspace.choose_placement(self.choice.backend)
+            opened = self.workspace.open_model(
+                self.choice.model, placement, on_progress=self.report, on_fallback=self.warn
+            )
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer
         except Exception as error:  # whatever a runtime raises belongs on the screen
@@ -88,8 +87,8 @@ class Opening(Thread):
 class Engines:
     """Opens what is wanted, once, and keeps it open for the next conversation."""
 
-    def __init__(self, open_model: Callable[[Choice], Open], post: Callable[[Message], bool]) -> None:
-        self.open_model, self.post = open_model, post
+    def __init__(self, workspace: Workspace, post: Callable[[Message], bool]) -> None:
+        self.workspace, self.post = workspace, post
         self.opened: dict[Choice, Opened] = {}
         """The one used last stands last."""
         self.opening: dict[Choice, Opening] = {}
@@ -100,7 +99,7 @@ class Engines:
             self.opened[choice] = self.opened.pop(choice)
             return self.opened[choice]
         if choice not in self.opening:
-            self.opening[choice] = Opening(choice, self.open_model(choice), self.post)
+            self.opening[choice] = Opening(choice, self.workspace, self.post)
             self.opening[choice].start()
         return None
 

@@ -20,7 +20,7 @@ from chatapp.generation import Options
 from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.text.errors import InputError
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint, Run
 from support.scripted_engine import ScriptedEngine
@@ -182,7 +182,7 @@ class Desk:
     def __init__(self, history: History | None, model: str, *, can_chat: bool = True) -> None:
         self.engine = ScriptedEngine("Whales sing.", can_chat=can_chat)
         self.said: list[str] = []
-        talk = Talk(self.engine, Setup(model=open_store().get(model).name))
+        talk = Talk(self.engine, Setup(model=Workspace().open_store().get(model).name))
         talk.history = history
         talk.begin_anew()
         self.steering = Steering(talk, Outside(self.open, self.store, history), say=self.said.append)
@@ -192,7 +192,7 @@ class Desk:
         return engine  # type: ignore[return-value]  # it meets the contract
 
     def store(self) -> Store:
-        return open_store()
+        return Workspace().open_store()
 
     def do(self, line: str) -> str:
         """What is said after a line: the answer, or what the command tells."""

@@ -34,7 +34,7 @@ from chatapp.models.jobs.jobs import waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, settings
 from chatapp.text.errors import one_line
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from support.checkpoints import CHAT_TEMPLATE, LLAMA, random_llama, write_safetensors
 from support.gguf_files import converted
 from support.messages import TOKENS, ask
@@ -294,7 +294,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     theme = (Path(__file__).parents[2] / "themes" / "contrast-light.toml").read_bytes()
     yield "theme", theme, own(home / "themes" / "x.toml", lambda: str(collect(home / "themes")) and None)
 
-    store = open_store()
+    store = Workspace().open_store()
     main(["import", str(model), "--name", "mine"])
     made = store.root / "mine"
     measured = {"machine": {}, "measured": [{"placement": {"backend": "onnx", "device": "cpu", "precision": "int8"},

@@ -21,7 +21,7 @@ from chatapp.evaluation.compare import (
 from chatapp.generation import Delta, Options, Reply, Token
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import StoreError
 from support.checkpoints import HERE
 from support.scripted_engine import FIBONACCI, Placement, ScriptedEngine, pieces, summary
@@ -193,7 +193,7 @@ def test_the_figures_are_a_table() -> None:
 
 @pytest.mark.skipif("openvino" not in HERE, reason="OpenVINO is not for this machine")
 def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
-    store = open_store()
+    store = Workspace().open_store()
 
     def on(backend: str) -> Runner:
         return Runner(

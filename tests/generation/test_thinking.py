@@ -13,7 +13,7 @@ from chatapp.commands import parse
 from chatapp.commands.commands import SetThinking
 from chatapp.commands.steering import Outside, Steering
 from chatapp.conversation import Setup
-from chatapp.conversation.manner import NO_SWITCH
+from chatapp.conversation.setup import NO_SWITCH
 from chatapp.conversation.talk import Talk
 from chatapp.generation import Delta, GenerationError, Message, Options
 from chatapp.generation.engine import Engine

@@ -18,7 +18,7 @@ from chatapp.placement import measuring
 from chatapp.placement.calibration import check
 from chatapp.placement.record import Measurement
 from chatapp.placement.selection import PlacementOptions
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from model_store import ModelNotFound, Progress, Store, StoreError
 from model_store.hub import pulled
 from model_store.hub.partial import Wanted
@@ -84,7 +84,7 @@ def test_removing_works_on_a_disk_without_room_or_without_inodes(
 ) -> None:
     disk = mount(*options)
     monkeypatch.setenv("CHATAPP_HOME", str(disk))
-    root = open_store().root
+    root = Workspace().open_store().root
     part = stopped_pull(root, 1_000_000)
     with pytest.raises(OSError, match="No space left"):
         for number in range(1000):
@@ -136,7 +136,7 @@ def test_an_import_into_a_store_that_can_only_be_read_says_so(
 def test_measuring_and_verifying_work_in_a_store_that_can_only_be_read(
     read_only: Callable[[], object], checkpoint: MakeCheckpoint, capsys: Printed
 ) -> None:
-    store = open_store()
+    store = Workspace().open_store()
     model = store.get(str(checkpoint("tiny")))
     variant = store.lowered(model, "onnx", "f32")
     read_only()
@@ -155,7 +155,7 @@ def test_measuring_and_verifying_work_in_a_store_that_can_only_be_read(
 
 def broken_store(checkpoint: MakeCheckpoint, file: str, content: str) -> Path:
     """Two models that can be read, and one with a broken manifest."""
-    store = open_store()
+    store = Workspace().open_store()
     folder = checkpoint("tiny")
     for name in ("one", "two", "bad"):
         store.register(name, folder)

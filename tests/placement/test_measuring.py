@@ -5,7 +5,7 @@ import time
 import pytest
 
 from chatapp.placement import measuring, record
-from chatapp.placement.measuring import Measuring, measure_quietly
+from chatapp.placement.measuring import Measuring
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store, bandwidth, fit
@@ -43,7 +43,7 @@ def test_whoever_waits_ends_it_at_once_and_no_process_is_left(store: Store, name
 
 
 def test_nothing_begins_before_it_is_quiet_or_where_the_user_has_chosen(store: Store, name: str) -> None:
-    with measure_quietly(store, name, PlacementOptions()):
+    with Measuring(store, name, PlacementOptions()):
         pass
     chosen = Measuring(store, name, PlacementOptions("onnx"), after=0.0)
     chosen.start()

@@ -18,8 +18,8 @@ from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.models.asking import Asking, pull_question, removal_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
-from chatapp.tui.opened import Opened
 from chatapp.tui.widgets.note_screen import NoteScreen
+from chatapp.workspace import Opened
 from support.screen_driver import Driver
 from support.scripted_engine import ANSWER, ScriptedEngine
 
@@ -173,7 +173,7 @@ async def slash(driver: Driver) -> None:
 
 
 async def attachments(driver: Driver) -> None:
-    folder = driver.screen.start.home / "project"
+    folder = driver.screen.workspace.home / "project"
     for name in ("server.py", "client.py", "notes/plan.md"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("def serve():\n    return 1\n" * 20)
@@ -196,7 +196,7 @@ async def jump(driver: Driver) -> None:
 
 
 async def models(driver: Driver) -> None:
-    store = driver.screen.start.open_store()
+    store = driver.screen.workspace.open_store()
     rows = catalogue.list_models(store, THIS)
 
     def details(row: ListedModel) -> Details:
@@ -210,7 +210,7 @@ async def models(driver: Driver) -> None:
         freed=lambda row: 0,
         found=catalogue.describe_found,
     )
-    jobs = Jobs(lambda job: None, path=driver.screen.start.home / "jobs.json")
+    jobs = Jobs(lambda job: None, path=driver.screen.workspace.home / "jobs.json")
     screen = ModelsScreen(shown, jobs, current="builtin")
     await driver.app.push_screen(screen)
     await driver.until(lambda: screen.row)

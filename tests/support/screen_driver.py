@@ -2,21 +2,25 @@
 
 import argparse
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from textual.pilot import Pilot
 
+from chatapp.conversation import Setup
 from chatapp.history import History
 from chatapp.models import suggestion
+from chatapp.placement.measuring import Measuring
+from chatapp.placement.record import Measurement
+from chatapp.placement.selection import PlacementOptions
+from chatapp.settings.settings import Settings
 from chatapp.tui.app import ChatApp, run
 from chatapp.tui.chat.completion_page import EXAMPLE as EXAMPLE
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.engines import Choice, Open
-from chatapp.tui.start import Start
-from model_store import Store
-from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine, opener
+from chatapp.workspace import Opened, Workspace
+from model_store import Progress, Store
+from support.scripted_engine import ANSWER, FIBONACCI, Open, ScriptedEngine, opener
 from support.typist import Typist
 
 
@@ -58,6 +62,54 @@ class Driver(Typist):
         return "".join(character for character, author in written if author == "m")
 
 
+class ScriptedWorkspace(Workspace):
+    """A home of its own, in which one engine stands for whatever model is asked for."""
+
+    def __init__(self, home: Path, chosen: Settings, opens: Open, history: Path | None) -> None:
+        super().__init__(home)
+        self.chosen = chosen
+        self.opens: Callable[[str], Open] = lambda name: opens
+        self.opens_history: Callable[[], History] = lambda: History(history)
+        self.measures: Callable[[str, Callable[[list[Measurement]], object]], Measuring] = self.be_quiet
+
+    def be_quiet(self, name: str, tell: Callable[[list[Measurement]], object]) -> Measuring:
+        """A thread that waits longer than a test takes."""
+        return Measuring(self.open_store(), name, PlacementOptions(), after=600.0, on_end=tell)
+
+    def read_settings(self) -> Settings:
+        return self.chosen
+
+    def open_store(self) -> Store:
+        return Store(self.home / "models")
+
+    def open_model(
+        self,
+        name: str,
+        placement: PlacementOptions | None = None,
+        *,
+        on_progress: Progress | None = None,
+        on_fallback: Callable[[str], object] = lambda reason: None,
+    ) -> Opened:
+        return self.opens(name)(on_progress or (lambda step, share: None), on_fallback)
+
+    def measure(
+        self,
+        name: str,
+        placement: PlacementOptions | None = None,
+        on_end: Callable[[list[Measurement]], object] = lambda ranking: None,
+    ) -> Measuring:
+        return self.measures(name, on_end)
+
+    def open_history(self, patience: float | None = None) -> History:
+        history = self.opens_history()
+        if patience is not None:
+            history.wait_at_most(patience)
+        return history
+
+    def peak_memory(self) -> int:
+        return 118_000_000
+
+
 def beginning(
     open_model: Open | ScriptedEngine,
     model: str = "builtin",
@@ -65,32 +117,23 @@ def beginning(
     history: Path | None = None,
     home: Path | None = None,
     theme: str = "midnight",
-    resume: bool = True,
-) -> Start:
-    """What an app begins with: one engine for whatever model is asked for, and perhaps a history."""
+) -> ScriptedWorkspace:
+    """A user's home as an app finds it: one engine for whatever model is asked for, and perhaps a history."""
     opens = opener(open_model) if isinstance(open_model, ScriptedEngine) else open_model
     if home:
         home.mkdir(parents=True, exist_ok=True)
         history = home / "history.db"
     home = home or Path(tempfile.mkdtemp(prefix="chatapp-home-"))
     suggestion.remember_answer(home / "offer.json")  # nothing is offered, whatever this machine could run
-    return Start(
-        Choice(model),
-        lambda choice: opens,
-        lambda: History(history) if history else None,
-        lambda: Store(home / "models"),
-        home,
-        lambda theme: None,
-        lambda: 118_000_000,
-        theme=theme,
-        resume=resume,
-    )
+    return ScriptedWorkspace(home, Settings(model, theme, history=bool(history)), opens, history)
 
 
 @asynccontextmanager
-async def started(start: Start, *, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Driver]:
+async def started(
+    workspace: Workspace, *, model: str = "", setup: Setup | None = None, size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[Driver]:
     """The app as it begins."""
-    app = ChatApp(start)
+    app = ChatApp(workspace, model=model, setup=setup)
     async with app.run_test(size=size, notifications=True) as pilot:
         yield Driver(app, pilot)
         if app.chat_screen.history:
@@ -108,8 +151,9 @@ async def running(
     resume: bool = True,
 ) -> AsyncIterator[Driver]:
     """The app with an open engine."""
-    start = beginning(engine, "chatty" if engine.can_chat else "builtin", history=history, theme=theme, resume=resume)
-    async with started(start, size=size) as driver:
+    name = "chatty" if engine.can_chat else "builtin"
+    workspace = beginning(engine, name, history=history, theme=theme)
+    async with started(workspace, model="" if resume else name, size=size) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue, "the model to open")
         await driver.pilot.pause()
         yield driver
@@ -130,8 +174,7 @@ def main() -> None:
     engine = ScriptedEngine(text * given.times, delay=given.delay, can_chat=chats)
     if given.says:
         engine.context_length = 100_000
-    start = beginning(engine, "chatty" if chats else "builtin", home=given.home)
-    run(start)
+    run(ChatApp(beginning(engine, "chatty" if chats else "builtin", home=given.home)))
 
 
 if __name__ == "__main__":

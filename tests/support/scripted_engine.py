@@ -25,8 +25,7 @@ from chatapp.generation import (
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import percentile
 from chatapp.generation.text.thinking import Channels
-from chatapp.tui.engines import Open
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 
 FIBONACCI = '''
     """Return the n-th Fibonacci number."""
@@ -55,6 +54,8 @@ def decode(session, token):
 - prefill is bound by arithmetic
 - decoding is bound by memory
 """
+Open = Callable[[Callable[[str, float], None], Callable[[str], object]], Opened]
+"""Opens a model; is given what to tell its progress and a fallback to."""
 PACE = (0.0125, 0.0131, 0.0119, 0.0127, 0.0174, 0.0122, 0.0125, 0.0311, 0.0128, 0.0121)
 
 

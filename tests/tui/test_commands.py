@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
 from chatapp.settings import presets
+from chatapp.settings.settings import read
 from chatapp.tui.chat import writing
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
@@ -57,7 +57,7 @@ async def test_parameters_system_prompts_and_presets_are_set_and_shown(tmp_path:
         await driver.type("more\n")
         await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
         assert engine.options[-1].temperature == 0.2 and engine.chats[-1][0].text == "Be brief."
-        presets.save(driver.app.start.home / "presets.toml", "mine", {"top_k": 7})
+        presets.save(driver.app.workspace.home / "presets.toml", "mine", {"top_k": 7})
         await enter(driver, "/preset mine")
         assert driver.toasts[-1] == "Answers are mine from now on."
         await driver.type("more\n")
@@ -125,9 +125,9 @@ async def test_the_clipboard_is_told_truthfully(tmp_path: Path, monkeypatch: pyt
     async with talking(tmp_path, CODE) as (driver, _):
         for line, text in (("/copy 1", "one = 1\n"), ("/copy 2", "ls\n"), ("/copy", CODE)):
             await enter(driver, line)
-            file = driver.app.start.home / "copied.txt"
+            file = driver.app.workspace.home / "copied.txt"
             await driver.until(lambda file=file, text=text: file.exists() and file.read_text() == text)  # type: ignore[misc]
-            await driver.until(lambda: str(driver.app.start.home / "copied.txt") in driver.toasts[-1])
+            await driver.until(lambda: str(driver.app.workspace.home / "copied.txt") in driver.toasts[-1])
         await enter(driver, "/copy 3")
         assert driver.toasts[-1] == "there is no block 3: this answer has 2"
 
@@ -164,8 +164,8 @@ async def test_help_and_unknown_commands(tmp_path: Path) -> None:
 
 
 async def test_a_theme_is_chosen_by_looking_and_kept(tmp_path: Path) -> None:
-    kept: list[str] = []
-    start = replace(beginning(ScriptedEngine()), choose_theme=kept.append)
+    start = beginning(ScriptedEngine())
+    kept = start.home / "settings.toml"
     async with started(start, size=(120, 40)) as driver:
         await driver.until(lambda: driver.pane.opened)
         await driver.press("f2")
@@ -174,11 +174,11 @@ async def test_a_theme_is_chosen_by_looking_and_kept(tmp_path: Path) -> None:
         await driver.until(lambda: driver.app.theme != "midnight")
         await driver.press("escape")
         await driver.until(lambda: driver.app.theme == "midnight")
-        assert not kept
+        assert not kept.exists()
         await driver.press("f2", "down", "enter")
-        await driver.until(lambda: kept == [driver.app.theme])
+        await driver.until(lambda: kept.exists() and read(start.home).theme == driver.app.theme)
         await driver.app.run_action("keep_theme('paper')")
-        assert kept[-1] == driver.app.theme == "paper"
+        assert read(start.home).theme == driver.app.theme == "paper"
         await driver.app.run_action("keep_theme('papre')")
         await driver.until(lambda: "there is no theme 'papre'" in "".join(driver.toasts))
 

@@ -1,7 +1,6 @@
 """Disks that fail under the screen: it says so once, answers go on, and nothing that was said is lost."""
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from chatapp.history import History
 from chatapp.tui.chat import conversations
 from chatapp.tui.chat.rescue import save_or_rescue
 from chatapp.tui.chat.sidebar import Sidebar
-from chatapp.tui.start import Start
 from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import ScriptedEngine
 
@@ -19,6 +17,7 @@ from support.scripted_engine import ScriptedEngine
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "RETRY", 0.1)
+    monkeypatch.setattr(conversations, "PATIENCE", 0.05)
 
 
 @pytest.fixture
@@ -47,17 +46,6 @@ async def until_saved(driver: Driver, path: Path, expected: list[list[str]]) -> 
     await driver.until(lambda: kept(path) == expected, f"{expected} on the disk")
 
 
-def impatient(path: Path) -> History:
-    """A history that waits for others as briefly as the screen's does, or less."""
-    history = History(path)
-    history.wait_at_most(0.05)
-    return history
-
-
-def begun(path: Path) -> Start:
-    return replace(beginning(engine(), "chatty"), open_history=lambda: impatient(path))
-
-
 class SmallDisk(History):
     """A history on a disk that can be full."""
 
@@ -83,7 +71,9 @@ class SmallDisk(History):
 
 async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_saved(path: Path) -> None:
     disk = SmallDisk(path)
-    async with started(replace(beginning(engine(), "chatty"), open_history=lambda: disk)) as driver:
+    start = beginning(engine(), "chatty", history=path)
+    start.opens_history = lambda: disk
+    async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.history)
         await ask(driver, "one")
         disk.fill()
@@ -116,7 +106,7 @@ async def test_conversations_that_became_read_only_are_opened_anew(path: Path) -
 
 
 async def test_another_program_that_holds_the_conversations_is_not_waited_for(path: Path) -> None:
-    async with started(begun(path)) as driver:
+    async with started(beginning(engine(), "chatty", history=path)) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.history)
         await ask(driver, "one")
         other = sqlite3.connect(path, isolation_level=None)
@@ -133,7 +123,7 @@ async def test_another_program_that_holds_the_conversations_is_not_waited_for(pa
 async def test_a_history_that_opens_late_gets_what_was_said_meanwhile(path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    async with started(begun(path)) as driver:
+    async with started(beginning(engine(), "chatty", history=path)) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.lack)
         assert driver.toasts[0].startswith("Conversations are not being saved: another program holds")
         await ask(driver, "one")

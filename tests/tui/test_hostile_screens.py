@@ -19,17 +19,16 @@ from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.answers.running import Way
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
-from chatapp.tui.engines import Open
 from chatapp.tui.insight.heat_screen import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
 from chatapp.tui.models.asking import Asking, pull_question
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.opened import Opened
 from chatapp.tui.widgets.guard import guarded
+from chatapp.workspace import Opened
 from support import hostile
 from support.hostile import ANSWERS, NAME, check
 from support.screen_driver import Driver, beginning, running, started
-from support.scripted_engine import Placement, ScriptedEngine, opener
+from support.scripted_engine import Open, Placement, ScriptedEngine, opener
 
 Visit = Callable[[Driver], Awaitable[object]]
 HEAVY = ("1 MB without a line end", "100,000 lines", "huge table", "joined flood", "nested quotes")
@@ -43,7 +42,7 @@ def engine(text: str = "Yes.") -> ScriptedEngine:
 def opens(on: ScriptedEngine) -> Open:
     """Tells and calls everything as somebody hostile would."""
 
-    def open_model(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+    def open_model(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         on_progress(NAME, 0.5)
         warn(NAME)
         return Opened(on, NAME, 25_300_000, 0.31)

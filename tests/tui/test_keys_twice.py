@@ -7,7 +7,7 @@ from textual import events
 
 from chatapp.tui.answers.comparison import ComparisonScreen, Kept
 from chatapp.tui.answers.running import Way
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 

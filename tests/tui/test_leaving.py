@@ -8,8 +8,8 @@ import pytest
 from chatapp.generation import Options
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.answers.running import Way
-from chatapp.tui.opened import Opened
 from chatapp.tui.sampling.drawer import SamplingDrawer
+from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 

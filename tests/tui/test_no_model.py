@@ -1,31 +1,30 @@
 """Where there is no model to answer, the screen says at once, and goes on saying, why."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from chatapp.text.errors import InputError
-from chatapp.tui.engines import Choice, Open
 from chatapp.tui.models import controller
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 from support.screen_driver import beginning, started
-from support.scripted_engine import ScriptedEngine, opener
+from support.scripted_engine import Open, ScriptedEngine, opener
 
 CHATS, CONTINUES = ScriptedEngine("Because.", can_chat=True), ScriptedEngine("and so on")
 
 
-def open_by_name(choice: Choice) -> Open:
+def open_by_name(name: str) -> Open:
     """A model that chats, one that continues texts, and one that cannot be opened."""
-    if choice.model == "broken":
+    if name == "broken":
 
         def fail(report: object, warn: object) -> Opened:
             raise InputError("broken is damaged: model.safetensors ends too soon")
 
         return fail
-    return opener(CONTINUES if choice.model == "base" else CHATS)
+    return opener(CONTINUES if name == "base" else CHATS)
 
 
 async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: Path) -> None:
-    start = replace(beginning(CHATS, "broken", history=tmp_path / "history.db"), open_model=open_by_name)
+    start = beginning(CHATS, "broken", history=tmp_path / "history.db")
+    start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.pilot.pause()
@@ -36,7 +35,8 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
 
 
 async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anything_is_said(tmp_path: Path) -> None:
-    start = replace(beginning(CHATS, "chatty", history=tmp_path / "history.db"), open_model=open_by_name)
+    start = beginning(CHATS, "chatty", history=tmp_path / "history.db")
+    start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")
@@ -54,7 +54,8 @@ async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anyt
 
 
 async def test_the_conversation_after_it_is_one_of_its_own_kind(tmp_path: Path) -> None:
-    start = replace(beginning(CHATS, "chatty", history=tmp_path / "history.db"), open_model=open_by_name)
+    start = beginning(CHATS, "chatty", history=tmp_path / "history.db")
+    start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")

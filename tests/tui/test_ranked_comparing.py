@@ -9,7 +9,7 @@ from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.answers.running import Way
 from chatapp.tui.insight.heat_screen import HeatScreen
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 

@@ -15,8 +15,7 @@ from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen, Kept
 from chatapp.tui.answers.running import Progress, Warn, Way
-from chatapp.tui.opened import Opened
-from chatapp.workspace import open_store
+from chatapp.workspace import Opened, Workspace
 from support.answers_page import Page, shown
 from support.checkpoints import HERE
 from support.scripted_engine import FIBONACCI, Placement, ScriptedEngine
@@ -234,7 +233,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
 async def test_the_builtin_model_is_compared_on_two_backends() -> None:
     def open_real(model: str, backend: str | None, on_progress: Progress, warn: Warn) -> Opened:
         wish = PlacementOptions(backend or "onnx")
-        engine = open_engine(open_store(), model, wish, on_progress=on_progress, on_fallback=warn)
+        engine = open_engine(Workspace().open_store(), model, wish, on_progress=on_progress, on_fallback=warn)
         return Opened(engine, model, 1, engine.load_seconds)
 
     screen = ComparisonScreen(["builtin"], ["onnx", "openvino"], open_real, prompt="def fibonacci(n):", chosen=BOTH)

@@ -1,14 +1,12 @@
 """Backends are measured while nobody waits for an answer on the screen, and new conversations have the best."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from backends import Placement
 from chatapp.placement.measuring import Measuring
 from chatapp.placement.record import Measurement
 from chatapp.placement.selection import PlacementOptions
-from chatapp.tui.engines import Choice
 from model_store import Store
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
@@ -24,15 +22,17 @@ class Measurements:
         self.store, self.begun = Store(folder), list[Measuring]()
         self.tell: Callable[[list[Measurement]], object] = lambda ranking: None
 
-    def __call__(self, choice: Choice, on_end: Callable[[list[Measurement]], object]) -> Measuring:
+    def __call__(self, name: str, on_end: Callable[[list[Measurement]], object]) -> Measuring:
         self.tell = on_end
-        self.begun.append(Measuring(self.store, choice.model, PlacementOptions(), after=600.0))
+        self.begun.append(Measuring(self.store, name, PlacementOptions(), after=600.0))
         return self.begun[-1]
 
 
 async def test_an_answer_stops_what_measures_and_its_end_begins_it_anew(tmp_path: Path) -> None:
     measure, engine = Measurements(tmp_path), ScriptedEngine("Because. " * 50, delay=0.005, can_chat=True)
-    async with started(replace(beginning(engine), measure=measure)) as driver:
+    start = beginning(engine)
+    start.measures = measure
+    async with started(start) as driver:
         await driver.until(lambda: measure.begun and measure.begun[-1].is_alive())
         await driver.type("why?\n")
         await driver.until(lambda: driver.pane.reply)
@@ -44,7 +44,9 @@ async def test_an_answer_stops_what_measures_and_its_end_begins_it_anew(tmp_path
 
 async def test_what_is_faster_is_told_and_answers_the_next_conversation(tmp_path: Path) -> None:
     measure, engine = Measurements(tmp_path), ScriptedEngine(can_chat=True)
-    async with started(replace(beginning(engine), measure=measure)) as driver:
+    start = beginning(engine)
+    start.measures = measure
+    async with started(start) as driver:
         await driver.until(lambda: measure.begun)
         measure.tell([ONNX, OPENVINO])
         measure.tell([OPENVINO, ONNX])

@@ -25,7 +25,8 @@ LATE += [f"chatapp.{name}" for name in OURS.split()] + [f"chatapp.tui.{name}" fo
 def test_the_first_frame_waits_for_nothing_heavy() -> None:
     probe = """
         import sys
-        from chatapp.tui import app, users
+        from chatapp.tui import app
+        from chatapp.workspace import Workspace
         from chatapp.tui.chat import screen
 
         def first_frame(self):
@@ -33,7 +34,7 @@ def test_the_first_frame_waits_for_nothing_heavy() -> None:
             self.app.exit()
 
         screen.ChatScreen.load = first_frame
-        app.ChatApp(users.start()).run(headless=True, size=(80, 24))
+        app.ChatApp(Workspace()).run(headless=True, size=(80, 24))
     """
     command = [sys.executable, "-c", textwrap.dedent(probe)]
     loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout.split()

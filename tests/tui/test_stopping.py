@@ -8,7 +8,7 @@ import pytest
 
 from chatapp.generation import GenerationError, Options
 from chatapp.text.printable import printable
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 from support.screen_driver import EXAMPLE, beginning, running, started
 from support.scripted_engine import FIBONACCI, Placement, ScriptedEngine, opener
 
@@ -92,7 +92,7 @@ async def test_ctrl_c_copies_a_selection_and_else_tells_how_to_leave() -> None:
 async def test_what_was_asked_before_the_model_was_open_is_written_then() -> None:
     engine, ready = ScriptedEngine(), Event()
 
-    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         on_progress("lowering", 0.4)
         ready.wait(10)
         return opener(engine)(on_progress, warn)
@@ -109,7 +109,7 @@ async def test_what_was_asked_before_the_model_was_open_is_written_then() -> Non
 async def test_leaving_waits_for_the_threads_a_moment() -> None:
     ready = Event()
 
-    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         ready.wait(10)
         return opener(ScriptedEngine(pause_after=3))(on_progress, warn)
 
@@ -128,7 +128,7 @@ async def test_leaving_waits_for_the_threads_a_moment() -> None:
 
 
 async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> None:
-    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         raise GenerationError("there is no model called [b]gpt5[/b]; chatapp list shows what there is")
 
     async with started(beginning(open_engine, "gpt5")) as driver:
@@ -144,9 +144,9 @@ async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> N
 
 async def test_a_backend_that_fails_is_told_and_the_place_changes_with_it() -> None:
     engine = ScriptedEngine()
-    warnings: list[Callable[[str], None]] = []
+    warnings: list[Callable[[str], object]] = []
 
-    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], None]) -> Opened:
+    def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         warnings.append(warn)
         return opener(engine)(on_progress, warn)
 

@@ -59,7 +59,8 @@ async def test_what_was_deleted_comes_back_first() -> None:
 
 @pytest.mark.parametrize("can_chat", [True, False])
 async def test_the_setting_keeps_ctrl_z_for_undoing(can_chat: bool) -> None:
-    start = replace(beginning(ScriptedEngine(can_chat=can_chat), "m"), suspend=False)
+    start = beginning(ScriptedEngine(can_chat=can_chat), "m")
+    start.chosen = replace(start.chosen, suspend=False)
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.press("ctrl+z")

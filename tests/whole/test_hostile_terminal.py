@@ -18,7 +18,7 @@ from chatapp.conversation import Setup
 from chatapp.conversation.talk import Talk
 from chatapp.generation.engine import Engine
 from chatapp.history import History
-from chatapp.workspace import open_store
+from chatapp.workspace import Workspace
 from support.checkpoints import MakeCheckpoint
 from support.hostile import ANSWERS, ESCAPES, NAME, UNSAFE
 from support.scripted_engine import ScriptedEngine
@@ -137,7 +137,7 @@ def test_plain_lines_hold_nothing_that_a_terminal_obeys(
     talk.history = said
     talk.begin_anew()
 
-    steering = Steering(talk, Outside(lambda name: engine, open_store, said), say=note)
+    steering = Steering(talk, Outside(lambda name: engine, Workspace().open_store, said), say=note)
     assert repl.loop(steering, repl.PLAIN, Form()) == 0
     out, err = capsys.readouterr()
     assert "evil␛]0;" in out and "evil␛]0;" in err

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from chatapp.evaluation import compare
 from chatapp.generation import Engine
-from chatapp.tui.opened import Opened
 from chatapp.tui.threads import Drain
+from chatapp.workspace import Opened
 
 Progress = Callable[[str, float], None]
 Warn = Callable[[str], None]

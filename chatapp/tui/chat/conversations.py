@@ -19,11 +19,11 @@ from chatapp.text.errors import one_line
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.engines import Choice, Engines, Opening
 from chatapp.tui.errors import telling
-from chatapp.tui.start import Start
 from chatapp.tui.threads import aside, wait_for
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from chatapp.conversation import Dialogue
+    from chatapp.conversation import Dialogue, Setup
     from chatapp.history import Conversation, History, Kind
     from chatapp.placement.measuring import Measuring
     from chatapp.placement.record import Measurement
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 KEPT = 8
 """Conversations that stay on the screen, hidden, so that going back to one is quick."""
+PATIENCE = 0.5
+"""Seconds that the screen waits for another program to end its writing: a conversation tries again by itself."""
 RETRY = 5.0
 """Seconds after which saving is tried again when it failed."""
 ALTERNATIVES = 5
@@ -61,10 +63,11 @@ class Conversations(Screen[None]):
 
         text: str
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
         super().__init__()
-        self.start = start
-        self.engines = Engines(start.open_model, self.post_message)
+        self.workspace, self.model, self.setup, self.resumes = workspace, model, setup, resumes
+        """The user's home; what new conversations begin with; whether to go on with the last one first."""
+        self.engines = Engines(workspace, self.post_message)
         self.history: History | None = None
         self.shelved = False
         """Whether it is known by now if there is a history."""
@@ -74,7 +77,7 @@ class Conversations(Screen[None]):
         self.retrying: Timer | None = None
         self.keeper: Thread | None = None
         """The thread that opened the history, or tried last to save."""
-        self.pane = self.new_pane(start.choice, "completion" if start.choice.model == "builtin" else "chat")
+        self.pane = self.new_pane(Choice(model), "completion" if model == "builtin" else "chat")
         """The one that is shown."""
         self.panes = [self.pane]
         """The one shown last stands last."""
@@ -100,7 +103,8 @@ class Conversations(Screen[None]):
         try:
             import chatapp.conversation  # noqa: F401  # so that the screen need not wait for it
 
-            self.post_message(self.Shelved(self.start.open_history()))
+            kept = self.workspace.read_settings().history
+            self.post_message(self.Shelved(self.workspace.open_history(PATIENCE) if kept else None))
         except Exception as error:  # whatever the disk says belongs on the screen
             self.post_message(self.Shelved(None, one_line(error) or str(error)))
 
@@ -147,7 +151,7 @@ class Conversations(Screen[None]):
 
     async def resume(self) -> bool:
         """Go on with the last conversation, where that is wanted; whether there was one."""
-        if self.history and self.start.resume and not self.pane.box.text and not self.pane.wanted:
+        if self.history and self.resumes and not self.pane.box.text and not self.pane.wanted:
             with telling(self):
                 if last := self.history.last():
                     await self.open_conversation(last)
@@ -163,8 +167,7 @@ class Conversations(Screen[None]):
         """The conversation behind a pane."""
         from chatapp.conversation import Dialogue, Setup
 
-        setup = Setup(options=self.start.manner.options, system=self.start.manner.system)
-        setup = Setup.of_json(conversation.setup) if conversation else setup
+        setup = Setup.of_json(conversation.setup) if conversation else self.setup or Setup()
         return Dialogue(
             self.history if kept else None,
             conversation,
@@ -220,9 +223,15 @@ class Conversations(Screen[None]):
             self.measuring.stopping.set()
             self.measuring = None
         choice = self.pane.choice
-        if self.start.measure and self.pane.opened and not any(pane.reply for pane in self.panes):
-            self.measuring = self.start.measure(choice, lambda found: self.post_message(self.Ranked(choice, found)))
-            self.measuring.start()
+        if not self.pane.opened or any(pane.reply for pane in self.panes):
+            return
+        placement = self.workspace.choose_placement(choice.backend)
+        self.measuring = self.workspace.measure(choice.model, placement, partial(self.tell_ranking, choice))
+        self.measuring.start()
+
+    def tell_ranking(self, choice: Choice, ranking: list[Measurement]) -> None:
+        """The backends of a model are measured; called in a thread."""
+        self.post_message(self.Ranked(choice, ranking))
 
     def on_conversations_ranked(self, message: Ranked) -> None:
         """New conversations run where the model runs best."""
@@ -263,7 +272,7 @@ class Conversations(Screen[None]):
 
     def new_pane(self, choice: Choice, kind: Kind, *, kept: bool = True) -> Pane:
         renew = partial(self.dialogue, kept=kept)
-        return Pane(choice, kind, memory=self.start.memory, renew=renew, past=self.past, kept=kept)
+        return Pane(choice, kind, memory=self.workspace.peak_memory, renew=renew, past=self.past, kept=kept)
 
     def past(self) -> Sequence[str]:
         """What was asked before, the newest last; called in a thread."""
@@ -315,7 +324,7 @@ class Conversations(Screen[None]):
             if pane.dialogue and pane.dialogue.conversation == conversation.id:
                 await self.show(pane)
                 return pane
-        dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.start.choice.model), conversation)
+        dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.model), conversation)
         draft = self.history.draft(conversation.id) if self.history else ""
         choice = Choice(dialogue.setup.model)
         unused = None if self.pane.begun or self.pane.box.text or self.pane.reply else self.pane

@@ -20,7 +20,7 @@ from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.continuing import Continuing
 from chatapp.tui.chat.welcome import Welcome
 from chatapp.tui.engines import Choice
-from chatapp.tui.opened import Opened
+from chatapp.workspace import Opened
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
@@ -100,10 +100,10 @@ class Pane(Continuing):
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))
         if self.dialogue and "think" in self.dialogue.setup.options and not opened.engine.can_switch_thinking:
-            from chatapp.conversation.manner import NO_SWITCH, without_thinking
+            from chatapp.conversation.setup import NO_SWITCH
 
             self.notify(NO_SWITCH.format(opened.name), markup=False)
-            self.dialogue.change(without_thinking(self.dialogue.setup))
+            self.dialogue.change(self.dialogue.setup.without_thinking())
         self.opened, self.failure = opened, None
         self.status.place, self.status.memory = opened.place, self.memory()
         self.heading.model, self.heading.about = opened.name, f"{count(opened.parameters)} parameters"

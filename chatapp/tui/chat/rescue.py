@@ -28,15 +28,16 @@ def save_or_rescue(screen: Conversations) -> str:
     """Save all that is not saved; what the user should know, where that does not work."""
     from chatapp.conversation.rescue import rescue
     from chatapp.history import HistoryError
+    from chatapp.tui.chat.conversations import PATIENCE
 
     kept = [pane.dialogue for pane in screen.panes if pane.dialogue and pane.kept and pane.begun]
     if screen.history:
         catch_up(screen.history, kept)
     elif screen.lack:
         with suppress(HistoryError):
-            if history := screen.start.open_history():
-                for dialogue in kept:
-                    dialogue.keep_in(history)
+            history = screen.workspace.open_history(PATIENCE)
+            for dialogue in kept:
+                dialogue.keep_in(history)
     else:
         return ""
     behind = [dialogue for dialogue in kept if dialogue.is_ahead]
@@ -45,7 +46,7 @@ def save_or_rescue(screen: Conversations) -> str:
     what = "one conversation" if len(behind) == 1 else f"{len(behind)} conversations"
     why = f"{what} could not be saved: {behind[0].failure or screen.lack}"
     try:
-        file = rescue(behind, screen.start.home)
+        file = rescue(behind, screen.workspace.home)
     except HistoryError as error:
         return f"{why}\nWriting to a file failed too, so it is lost: {error}"
     return (

@@ -17,9 +17,10 @@ from chatapp.tui.chat.pane import Pane
 from chatapp.tui.errors import telling
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.lines import ACCEPT, HIDE, JobLine, OfferLine
-from chatapp.tui.start import Start
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
+    from chatapp.conversation import Setup
     from chatapp.history import Kind
     from chatapp.models.jobs.jobs import Jobs
     from chatapp.tui.answers.columns import Columns
@@ -54,8 +55,8 @@ class ChatScreen(Conversations):
     ]
     app: ChatApp
 
-    def __init__(self, start: Start) -> None:
-        super().__init__(start)
+    def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
+        super().__init__(workspace, model, setup=setup, resumes=resumes)
         self.offer_line, self.job_line = OfferLine(), JobLine()
         self.drawer: SamplingDrawer | None = None
         self.shell_known = False

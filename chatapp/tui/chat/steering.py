@@ -50,7 +50,7 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
         case commands.Show(what):
             screen.app.push_screen(NoteScreen(f"/show {what}", describe(screen, what)))
         case commands.Load(model):
-            await controller.use(screen, screen.start.open_store().get(model).name)
+            await controller.use(screen, screen.workspace.open_store().get(model).name)
         case commands.Models():
             screen.action_models()
         case commands.Save(title):
@@ -100,7 +100,7 @@ def opened(screen: ChatScreen) -> Dialogue:
 
 def switch_thinking(screen: ChatScreen, on: bool) -> None:
     """Let the model think before it answers, or answer at once, where that can be switched."""
-    from chatapp.conversation.manner import THINKS, check_thinking
+    from chatapp.conversation.setup import THINKS, check_thinking
 
     if screen.pane.opened is None:
         raise InputError("the model is not open yet; try again in a moment")
@@ -158,7 +158,7 @@ def take_preset(screen: ChatScreen, name: str) -> None:
         return sampling.pick_preset(screen)
     from chatapp.settings import presets
 
-    found = presets.find(screen.start.home / "presets.toml", name)
+    found = presets.find(screen.workspace.home / "presets.toml", name)
     if there := sampling.ready(screen):
         sampling.choose_options(screen, found.over(there[1].setup.options))
         sampling.show_setup(screen)
@@ -172,4 +172,4 @@ def describe(screen: ChatScreen, what: commands.What) -> str:
     setup, pane = opened(screen).setup, screen.pane
     if not pane.opened:
         raise InputError("the model is not open yet; try again in a moment")
-    return steering.describe(setup, pane.opened.engine, screen.start.open_store().get(pane.choice.model), what)
+    return steering.describe(setup, pane.opened.engine, screen.workspace.open_store().get(pane.choice.model), what)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chatapp.history import Kind
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.chat.transcript import Transcript
-    from chatapp.tui.opened import Opened
+    from chatapp.workspace import Opened
 
 SHARE = 0.03
 """Of the time, what the screen may take to show a reply: the rest is the model's."""

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from chatapp.models.jobs.job import Job
     from chatapp.models.suggestion import Offer
     from chatapp.tui.chat.screen import ChatScreen
-    from chatapp.tui.opened import Opened
+    from chatapp.workspace import Opened
 
 
 def open_shelf(screen: ChatScreen) -> Shelf:
     """Where the models screen reads; each is called in a thread."""
-    store = screen.start.open_store()
+    store = screen.workspace.open_store()
     return Shelf(
         machine=lambda: catalogue.read_machine(store),
         rows=lambda: catalogue.list_models(store, catalogue.read_machine(store)),
@@ -52,7 +52,7 @@ def show_models(screen: ChatScreen, *, downloading: bool = False) -> None:
 def jobs_of(screen: ChatScreen) -> jobs.Jobs:
     """What is done with models behind the screen."""
     if screen.jobs is None:
-        screen.jobs = jobs.Jobs(partial(tell, screen), path=screen.start.home / "jobs.json")
+        screen.jobs = screen.workspace.open_jobs(partial(tell, screen))
     return screen.jobs
 
 
@@ -104,7 +104,10 @@ def compare(screen: ChatScreen) -> None:
     def open_way(
         model: str, backend: str | None, on_progress: Callable[[str, float], None], warn: Callable[[str], None]
     ) -> Opened:
-        return screen.start.open_model(Choice(model, backend or ""))(on_progress, warn)
+        workspace = screen.workspace
+        return workspace.open_model(
+            model, workspace.choose_placement(backend), on_progress=on_progress, on_fallback=warn
+        )
 
     def take(kept: Kept | None) -> None:
         if kept:
@@ -112,7 +115,7 @@ def compare(screen: ChatScreen) -> None:
 
     import backends
 
-    names = [model.name for model in screen.start.open_store().list()]
+    names = [model.name for model in screen.workspace.open_store().list()]
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     pane = screen.pane
     prompt = pane.box.text or (pane.last_question.text if pane.last_question else "")
@@ -123,17 +126,17 @@ def compare(screen: ChatScreen) -> None:
 
 def suggest(screen: ChatScreen) -> Offer | None:
     """What is worth offering at the start: to go on with pulls, or a chat model that fits; called in a thread."""
-    left = jobs.waiting(screen.start.home / "jobs.json")
-    store = screen.start.open_store()
+    left = jobs.waiting(screen.workspace.home / "jobs.json")
+    store = screen.workspace.open_store()
     return suggestion.suggest_unfinished(store, left) or suggestion.suggest_chat_model(
-        store, screen.start.home / "offer.json"
+        store, screen.workspace.home / "offer.json"
     )
 
 
 def accept(screen: ChatScreen, taken: Offer) -> None:
     """Pull what was offered, in the background."""
     if taken.kind == "chat":
-        suggestion.remember_answer(screen.start.home / "offer.json")
+        suggestion.remember_answer(screen.workspace.home / "offer.json")
     for name in taken.names:
         screen.wanted_models.add(jobs_of(screen).add("pull", name).name)
 
@@ -141,6 +144,6 @@ def accept(screen: ChatScreen, taken: Offer) -> None:
 def decline(screen: ChatScreen, left: Offer) -> None:
     """Do not offer this again."""
     if left.kind == "chat":
-        suggestion.remember_answer(screen.start.home / "offer.json")
+        suggestion.remember_answer(screen.workspace.home / "offer.json")
     else:
         jobs_of(screen).dismiss()

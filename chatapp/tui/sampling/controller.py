@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.preview import Preview
     from chatapp.tui.chat.pane import Pane
     from chatapp.tui.chat.screen import ChatScreen
-    from chatapp.tui.opened import Opened
+    from chatapp.workspace import Opened
 
 
 def ready(screen: ChatScreen) -> tuple[Opened, Dialogue] | None:
@@ -108,7 +108,7 @@ def pick_preset(screen: ChatScreen) -> None:
 
     if there := ready(screen):
         opened, dialogue = there
-        path = screen.start.home / "presets.toml"
+        path = screen.workspace.home / "presets.toml"
         picker = PresetPicker(
             path, opened.engine.defaults, dialogue.setup.options, look=lambda options: look(screen.pane, options)
         )
@@ -125,7 +125,7 @@ def write_system_prompt(screen: ChatScreen) -> None:
 
     if there := ready(screen):
         _, dialogue = there
-        screen.app.push_screen(SystemPromptScreen(screen.start.home / "prompts", dialogue.setup.system), take)
+        screen.app.push_screen(SystemPromptScreen(screen.workspace.home / "prompts", dialogue.setup.system), take)
 
 
 def choose_system(screen: ChatScreen, text: str) -> None:

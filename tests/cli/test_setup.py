@@ -1,15 +1,14 @@
 """`--system` and `--preset`: for one answer, in lines, and on the screen."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chatapp.conversation import Setup, manner
-from chatapp.conversation.manner import Manner
+from chatapp.conversation import Setup
 from chatapp.history import History
 from chatapp.settings import presets, settings, system_prompts
+from chatapp.workspace import Workspace
 from support.checkpoints import MakeCheckpoint, Run
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
@@ -34,9 +33,10 @@ def kept() -> Setup:
 def test_names_are_looked_up_where_the_user_keeps_them() -> None:
     presets.save(settings.home() / "presets.toml", "mine", {"temperature": 0.4})
     system_prompts.save(settings.home() / "prompts", "pirate", "Talk like a pirate.")
-    assert manner.read("mine", "@pirate") == Manner({"temperature": 0.4}, "Talk like a pirate.")
-    assert manner.read("greedy", "Be brief.") == Manner({"temperature": 0.0, "repetition_penalty": 1.0}, "Be brief.")
-    assert manner.read(None, None) == Manner() and not Manner().chosen
+    read, greedy = Workspace().read_setup, {"temperature": 0.0, "repetition_penalty": 1.0}
+    assert read("mine", "@pirate") == Setup(options={"temperature": 0.4}, system="Talk like a pirate.")
+    assert read("greedy", "Be brief.") == Setup(options=greedy, system="Be brief.")
+    assert read(None, None) == Setup()
 
 
 @pytest.mark.usefixtures("home")
@@ -87,15 +87,15 @@ def test_the_plain_mode_begins_with_them(chatapp: Run, folder: Path) -> None:
 async def test_new_conversations_on_the_screen_begin_with_them_and_others_stay_as_they_were(tmp_path: Path) -> None:
     engine, path = ScriptedEngine("Yes.", can_chat=True), tmp_path / "history.db"
     start = beginning(engine, "chatty", history=path)
-    wanted = replace(start, manner=Manner({"temperature": 0.2}, "Be brief."), resume=False)
-    for begin, system in ((start, ""), (wanted, "Be brief.")):
-        async with started(begin) as driver:
+    wanted = Setup(options={"temperature": 0.2}, system="Be brief.")
+    for setup, system in ((None, ""), (wanted, "Be brief.")):
+        async with started(start, setup=setup) as driver:
             await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
             await driver.type("why?\n")
             await driver.until(lambda: driver.said and not driver.pane.reply)
             assert [one.text for one in engine.chats[-1] if one.role == "system"] == ([system] if system else [])
     assert engine.options[-1].temperature == 0.2
-    async with started(wanted) as driver:
+    async with started(start, setup=wanted) as driver:
         await driver.until(lambda: driver.screen.history and driver.pane.dialogue)
         assert driver.screen.history
         await driver.screen.open_conversation(driver.screen.history.list()[-1])
