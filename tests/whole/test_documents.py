@@ -1,0 +1,37 @@
+"""What the documents name is there: files, links, headings."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them of its headings."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        path, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in headings(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "../CONTRIBUTING.md"])
+def test_the_files_that_the_map_names_exist(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    rooms = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+    named = set(re.findall(rf"`((?:{rooms})/[\w./-]*)`", text))
+    assert len(named) > 10
+    assert not [name for name in named if not (ROOT / name).exists()]
