@@ -13,8 +13,8 @@ from chatapp.models.details import Details
 from chatapp.models.jobs.jobs import Jobs
 from chatapp.models.suggestion import Offer
 from chatapp.tui.answers.comparison import ComparisonScreen
-from chatapp.tui.answers.running import Way
 from chatapp.tui.chat.message import Answer, Said
+from chatapp.tui.engines import Choice
 from chatapp.tui.models.asking import Asking, pull_question, removal_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
@@ -235,11 +235,11 @@ async def colours(driver: Driver) -> None:
 
 
 def comparison() -> ComparisonScreen:
-    def open_way(model: str, backend: str | None, *tell: object) -> Opened:
-        return Opened(ScriptedEngine(), model, 25_300_000, 0.3)
+    def open_model(choice: Choice, *tell: object) -> Opened:
+        return Opened(ScriptedEngine(), choice.model, 25_300_000, 0.3)
 
-    ways = (Way("builtin", "onnx"), Way("builtin", "openvino"))
-    return ComparisonScreen(["builtin", "other"], ["onnx", "openvino"], open_way, prompt="def f():", chosen=ways)
+    chosen = (Choice("builtin", "onnx"), Choice("builtin", "openvino"))
+    return ComparisonScreen(["builtin", "other"], ["onnx", "openvino"], open_model, prompt="def f():", chosen=chosen)
 
 
 async def compare_form(driver: Driver) -> None:

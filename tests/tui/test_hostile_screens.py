@@ -16,9 +16,9 @@ from chatapp.models import catalogue
 from chatapp.models.jobs.job import Job
 from chatapp.text.printable import FLOOD, printable
 from chatapp.tui.answers.comparison import ComparisonScreen
-from chatapp.tui.answers.running import Way
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
+from chatapp.tui.engines import Choice
 from chatapp.tui.insight.heat_screen import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
 from chatapp.tui.models.asking import Asking, pull_question
@@ -187,16 +187,16 @@ async def several(driver: Driver) -> None:
 
 
 async def comparison(driver: Driver) -> None:
-    def open_way(model: str, backend: str | None, on_progress: object, warn: object) -> Opened:
+    def open_chosen(choice: Choice, on_progress: object, warn: object) -> Opened:
         assert callable(on_progress) and callable(warn)
         on_progress(NAME, 0.5)
-        if model == "other":
+        if choice.model == "other":
             raise RuntimeError(NAME)
         warn(NAME)
         return opener(engine(NAME))(on_progress, warn)
 
-    ways = [Way(NAME, None), Way("other", None)]
-    screen = ComparisonScreen([NAME, "other"], [], open_way, prompt=NAME, chosen=ways)
+    chosen = [Choice(NAME), Choice("other")]
+    screen = ComparisonScreen([NAME, "other"], [], open_chosen, prompt=NAME, chosen=chosen)
     await driver.app.push_screen(screen)
     await shows(driver, "2 of at most", "evil␛]0;")
     await driver.press("f5")

@@ -6,7 +6,7 @@ import pytest
 from textual import events
 
 from chatapp.tui.answers.comparison import ComparisonScreen, Kept
-from chatapp.tui.answers.running import Way
+from chatapp.tui.engines import Choice
 from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
@@ -24,9 +24,9 @@ async def test_an_answer_of_a_comparison_is_kept_once() -> None:
     screen = ComparisonScreen(
         ["a", "b"],
         [],
-        lambda model, *rest: Opened(ScriptedEngine("one"), model, 1, 0.1),
+        lambda choice, *rest: Opened(ScriptedEngine("one"), choice.model, 1, 0.1),
         prompt="x",
-        chosen=[Way("a"), Way("b")],
+        chosen=[Choice("a"), Choice("b")],
     )
     async with running(ScriptedEngine()) as driver:
         await driver.app.push_screen(screen, kept.append)

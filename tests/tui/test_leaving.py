@@ -7,7 +7,7 @@ import pytest
 
 from chatapp.generation import Options
 from chatapp.tui.answers.comparison import ComparisonScreen
-from chatapp.tui.answers.running import Way
+from chatapp.tui.engines import Choice
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
@@ -17,13 +17,13 @@ from support.scripted_engine import ScriptedEngine
 async def compare(driver: Driver, begun: Event, go: Event) -> None:
     """Begin a comparison, and leave its screen while a model is opened."""
 
-    def open_model(model: str, backend: str | None, *tell: object) -> Opened:
+    def open_model(choice: Choice, *tell: object) -> Opened:
         begun.set()
         go.wait(20)
-        return Opened(ScriptedEngine(), model, 1, 0.1)
+        return Opened(ScriptedEngine(), choice.model, 1, 0.1)
 
-    ways = [Way("a"), Way("b")]
-    await driver.app.push_screen(ComparisonScreen(["a", "b"], [], open_model, prompt="x", chosen=ways))
+    chosen = [Choice("a"), Choice("b")]
+    await driver.app.push_screen(ComparisonScreen(["a", "b"], [], open_model, prompt="x", chosen=chosen))
     await driver.press("f5")
     await driver.until(begun.is_set, "the comparison")
     driver.app.pop_screen()

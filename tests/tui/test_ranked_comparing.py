@@ -7,7 +7,7 @@ import pytest
 
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen
-from chatapp.tui.answers.running import Way
+from chatapp.tui.engines import Choice
 from chatapp.tui.insight.heat_screen import HeatScreen
 from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
@@ -21,10 +21,10 @@ async def comparing(
     """A comparison of so many models, which are all chosen."""
     models = {f"a-model-with-a-long-name-{number}": engine for number, engine in enumerate(engines, 1)}
 
-    def open_model(model: str, backend: str | None, *tell: object) -> Opened:
-        return Opened(models[model], model, 1, 0.1)
+    def open_model(choice: Choice, *tell: object) -> Opened:
+        return Opened(models[choice.model], choice.model, 1, 0.1)
 
-    screen = ComparisonScreen(list(models), [], open_model, prompt="x", chosen=[Way(model) for model in models])
+    screen = ComparisonScreen(list(models), [], open_model, prompt="x", chosen=[Choice(model) for model in models])
     async with running(ScriptedEngine(), size=size) as driver:
         await driver.app.push_screen(screen)
         yield driver, screen

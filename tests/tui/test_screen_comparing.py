@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.answers.columns import Columns
-from chatapp.tui.answers.comparison import ComparisonScreen, Kept
-from chatapp.tui.answers.running import Progress, Warn, Way
+from chatapp.tui.answers.comparison import ComparisonScreen, Kept, Progress, Warn
+from chatapp.tui.engines import Choice
 from chatapp.workspace import Opened, Workspace
 from support.answers_page import Page, shown
 from support.checkpoints import HERE
@@ -30,15 +30,15 @@ class Shelf:
     opened: list[str] = field(default_factory=list)
     warning: str = ""
 
-    def open(self, model: str, backend: str | None, on_progress: Progress, warn: Warn) -> Opened:
-        name = str(Way(model, backend))
+    def open(self, choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
+        name = str(choice)
         self.opened.append(name)
         on_progress("lowering", 0.5)
         if self.warning:
             warn(self.warning)
         if name not in self.engines:
             raise RuntimeError(f"{name} is not here")
-        return Opened(self.engines[name], model, 1, 0.1)
+        return Opened(self.engines[name], choice.model, 1, 0.1)
 
 
 class Desk(Page):
@@ -59,7 +59,7 @@ class Desk(Page):
 
 @asynccontextmanager
 async def comparing(
-    shelf: Shelf, *chosen: Way, prompt: str = "def f():", size: tuple[int, int] = (80, 24)
+    shelf: Shelf, *chosen: Choice, prompt: str = "def f():", size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[Desk, Pilot[None], ComparisonScreen]]:
     screen = ComparisonScreen(["builtin", "other"], ["onnx", "openvino"], shelf.open, prompt=prompt, chosen=chosen)
     app = Desk(screen)
@@ -76,7 +76,7 @@ def column_text(screen: ComparisonScreen, index: int) -> str:
     return "".join(screen.columns.columns[index].wrapped.parts)
 
 
-BOTH = (Way("builtin", "onnx"), Way("builtin", "openvino"))
+BOTH = (Choice("builtin", "onnx"), Choice("builtin", "openvino"))
 
 
 def both(**options: Any) -> Shelf:  # Any: fields of ScriptedEngine
@@ -112,7 +112,7 @@ async def test_the_answer_that_is_kept_is_the_result() -> None:
         await until(lambda: screen.results and not screen.answering)
         await pilot.press("2", "enter")
         await until(lambda: app.results)
-        kept = Kept("builtin on openvino", "    return [31;1m\x1b", "builtin", "openvino")
+        kept = Kept(Choice("builtin", "openvino"), "    return [31;1m\x1b")
         assert app.results == [kept]
 
 
@@ -141,7 +141,7 @@ async def test_escape_stops_the_models_then_shows_the_form_then_leaves() -> None
 
 async def test_one_that_cannot_be_opened_says_why_and_the_other_answers() -> None:
     shelf = both()
-    async with comparing(shelf, Way("other"), BOTH[0]) as (_, pilot, screen):
+    async with comparing(shelf, Choice("other"), BOTH[0]) as (_, pilot, screen):
         await pilot.press("enter")
         await until(lambda: screen.results and not screen.answering)
         assert screen.columns
@@ -231,10 +231,11 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
 
 @pytest.mark.skipif("openvino" not in HERE, reason="OpenVINO is not for this machine")
 async def test_the_builtin_model_is_compared_on_two_backends() -> None:
-    def open_real(model: str, backend: str | None, on_progress: Progress, warn: Warn) -> Opened:
-        wish = PlacementOptions(backend or "onnx")
-        engine = open_engine(Workspace().open_store(), model, wish, on_progress=on_progress, on_fallback=warn)
-        return Opened(engine, model, 1, engine.load_seconds)
+    def open_real(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
+        placement = PlacementOptions(choice.backend or "onnx")
+        store = Workspace().open_store()
+        engine = open_engine(store, choice.model, placement, on_progress=on_progress, on_fallback=warn)
+        return Opened(engine, choice.model, 1, engine.load_seconds)
 
     screen = ComparisonScreen(["builtin"], ["onnx", "openvino"], open_real, prompt="def fibonacci(n):", chosen=BOTH)
     app = Desk(screen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,18 +17,73 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from chatapp.evaluation import compare
-from chatapp.generation import Delta
+from chatapp.generation import Delta, Engine
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 from chatapp.tui.answers.columns import Columns
-from chatapp.tui.answers.picker import Choice, Picker
-from chatapp.tui.answers.running import OpenModel, Progressed, Run, Warned, Way
+from chatapp.tui.answers.picker import OneOf, Picker
+from chatapp.tui.engines import Choice
 from chatapp.tui.keys.key_line import Keys
-from chatapp.tui.threads import SOONEST, Pace
+from chatapp.tui.threads import SOONEST, Drain, Pace
 from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.workspace import Opened
+
+Progress = Callable[[str, float], None]
+Warn = Callable[[str], None]
+OpenModel = Callable[[Choice, Progress, Warn], Opened]
+"""Opens a model on a backend, or where it runs best; is given what to tell the progress and a fallback to."""
+Draw = Callable[[Sequence[compare.Runner], compare.Question], Generator[compare.Event, None, None]]
 
 ORDERS = {"one after the other": compare.one_after_another, "in turn": compare.in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """Opening takes a while; this is how far it is."""
+
+    index: int
+    step: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A backend has failed, and another takes over."""
+
+    reason: str
+
+
+class Run(Drain["compare.Event | Progressed | Warned"]):
+    """Draws one comparison; begins when the one before has let its engine go."""
+
+    def __init__(
+        self,
+        choices: Sequence[Choice],
+        question: compare.Question,
+        draw: Draw,
+        *,
+        open_model: OpenModel,
+        on_end: Callable[[], object],
+        after: Run | None = None,
+    ) -> None:
+        self.open_model = open_model
+        runners = [
+            compare.Runner(str(choice), choice.model, self.opener(index, choice))
+            for index, choice in enumerate(choices)
+        ]
+        super().__init__(draw(runners, question), lambda _: on_end(), name="comparison", after=after)
+
+    def opener(self, index: int, choice: Choice) -> Callable[[], Engine]:
+        """What opens one of the models, in the thread."""
+
+        def report(step: str, share: float) -> None:
+            self.arrived.append(Progressed(index, step, share))
+
+        def warn(reason: str) -> None:
+            self.arrived.append(Warned(reason))
+
+        return lambda: self.open_model(choice, report, warn).engine
 
 
 class Asked(TextArea):
@@ -62,10 +117,8 @@ class Asked(TextArea):
 class Kept:
     """The answer its user kept, and what wrote it."""
 
-    name: str
+    choice: Choice
     text: str
-    model: str
-    backend: str | None
 
 
 class ComparisonScreen(EndsOnce, Screen[Kept | None]):
@@ -89,19 +142,19 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         *,
         prompt: str = "",
         system: str = "",
-        chosen: Sequence[Way] = (),
+        chosen: Sequence[Choice] = (),
     ) -> None:
         super().__init__()
-        ways = [Way(model, backend) for model in models for backend in (None, *backends)]
-        self.ways = {str(way): way for way in ways}
+        choices = [Choice(model, backend) for model in models for backend in ("", *backends)]
+        self.choices = {str(choice): choice for choice in choices}
         self.open_model, self.system = open_model, system
         self.asked = Asked(prompt)
-        self.picker = Picker(list(self.ways), [str(way) for way in chosen])
-        self.order = Choice("Order", tuple(ORDERS), "one after the other")
-        self.tokens = Choice("Tokens at most", TOKENS, "128")
+        self.picker = Picker(list(self.choices), [str(choice) for choice in chosen])
+        self.order = OneOf("Order", tuple(ORDERS), "one after the other")
+        self.tokens = OneOf("Tokens at most", TOKENS, "128")
         self.running: Run | None = None
         self.columns: Columns | None = None
-        self.taking_part: list[Way] = []
+        self.taking_part: list[Choice] = []
         self.results: list[compare.Result] = []
         self.pulse: Timer | None = None
         self.pace = Pace()
@@ -149,7 +202,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
 
     async def begin(self, question: compare.Question) -> None:
         """Show a column for each and start the first."""
-        self.taking_part = [self.ways[name] for name in self.picker.chosen]
+        self.taking_part = [self.choices[name] for name in self.picker.chosen]
         self.results = []
         caption = f"{question.max_tokens} tokens at most, {self.order.value}"
         if self.order.value == "in turn":
@@ -259,11 +312,11 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     @on(Columns.Kept)
     def keep(self, message: Columns.Kept) -> None:
         assert self.columns
-        way, text = self.taking_part[message.index], self.columns.columns[message.index].reply.text
+        choice, text = self.taking_part[message.index], self.columns.columns[message.index].reply.text
         if text:
-            self.dismiss(Kept(str(way), text, way.model, way.backend))
+            self.dismiss(Kept(choice, text))
         else:
-            self.refuse(way)
+            self.refuse(choice)
 
     @on(Columns.HeatWanted)
     def show_heat(self, message: Columns.HeatWanted) -> None:
@@ -278,9 +331,9 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         else:
             self.refuse(self.taking_part[message.index])
 
-    def refuse(self, way: Way) -> None:
+    def refuse(self, choice: Choice) -> None:
         """There is no answer yet to do something with."""
-        self.notify(f"{printable(str(way))} has written nothing yet.", severity="warning", markup=False)
+        self.notify(f"{printable(str(choice))} has written nothing yet.", severity="warning", markup=False)
 
     @on(Columns.Left)
     async def action_leave(self) -> None:

@@ -133,11 +133,11 @@ class Picker(Widget, can_focus=True):
         return line.stylize_before("on $selection") if index == self.cursor and self.has_focus else line
 
 
-class Choice(Widget, can_focus=True):
+class OneOf(Widget, can_focus=True):
     """One of a few values, changed with left and right."""
 
     DEFAULT_CSS = """
-    Choice {
+    OneOf {
         height: 1;
         color: $text;
     }

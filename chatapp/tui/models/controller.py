@@ -14,8 +14,6 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from chatapp.models.jobs.job import Job
     from chatapp.models.suggestion import Offer
     from chatapp.tui.chat.screen import ChatScreen
@@ -98,16 +96,11 @@ async def use(screen: ChatScreen, name: str) -> None:
 
 def compare(screen: ChatScreen) -> None:
     """Let several models, or one on several backends, answer the same prompt."""
-    from chatapp.tui.answers.comparison import ComparisonScreen, Kept
-    from chatapp.tui.answers.running import Way
+    from chatapp.tui.answers.comparison import ComparisonScreen, Kept, Progress, Warn
 
-    def open_way(
-        model: str, backend: str | None, on_progress: Callable[[str, float], None], warn: Callable[[str], None]
-    ) -> Opened:
-        workspace = screen.workspace
-        return workspace.open_model(
-            model, workspace.choose_placement(backend), on_progress=on_progress, on_fallback=warn
-        )
+    def open_model(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
+        placement = screen.workspace.choose_placement(choice.backend)
+        return screen.workspace.open_model(choice.model, placement, on_progress=on_progress, on_fallback=warn)
 
     def take(kept: Kept | None) -> None:
         if kept:
@@ -119,9 +112,10 @@ def compare(screen: ChatScreen) -> None:
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     pane = screen.pane
     prompt = pane.box.text or (pane.last_question.text if pane.last_question else "")
-    chosen = [Way(pane.choice.model, None)]
+    chosen = [Choice(pane.choice.model)]
     system = pane.dialogue.setup.system if pane.dialogue else ""
-    screen.app.push_screen(ComparisonScreen(names, places, open_way, prompt=prompt, system=system, chosen=chosen), take)
+    comparison = ComparisonScreen(names, places, open_model, prompt=prompt, system=system, chosen=chosen)
+    screen.app.push_screen(comparison, take)
 
 
 def suggest(screen: ChatScreen) -> Offer | None:
