@@ -12,7 +12,6 @@ from chatapp.text.printable import printable
 if TYPE_CHECKING:
     from chatapp.cli.printing import Form
     from chatapp.placement.selection import PlacementOptions
-    from chatapp.workspace import Opened
 
 STATS_FORMATS = ("text", "json")
 
@@ -90,16 +89,6 @@ def read_placement(given: Namespace) -> "PlacementOptions":
     return Workspace().choose_placement(
         given.backend, device=given.device, precision=given.precision, objective=given.objective
     )
-
-
-def open_model(given: Namespace, name: str) -> "Opened":
-    """Open a model where and how the arguments say, telling how far it is if that takes long."""
-    from chatapp.cli.progress import show_steps, warn_of_fallback
-    from chatapp.workspace import Workspace
-
-    with show_steps(name) as on_progress:
-        placement = read_placement(given)
-        return Workspace().open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
 
 
 def add_output(parser: Parser) -> None:

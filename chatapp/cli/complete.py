@@ -8,8 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_generation, add_output, number, open_model, read_form, read_options
+from chatapp.cli.arguments import (
+    Parser,
+    add_generation,
+    add_output,
+    number,
+    read_form,
+    read_options,
+    read_placement,
+)
 from chatapp.cli.printing import Form, end_line, note, print_logprobs, print_stats, stoppable, write
+from chatapp.cli.progress import show_steps, warn_of_fallback
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
 from chatapp.workspace import Workspace
@@ -75,8 +84,16 @@ def run(given: Namespace) -> int:
         recalling=not given.no_recall,
         pick_temperature=given.temperature is None,
     )
-    model = given.model or Workspace().read_settings().model
-    return complete(request, lambda: open_model(given, model).engine, read_form(given))
+    workspace = Workspace()
+    model = given.model or workspace.read_settings().model
+
+    def open_engine() -> "Engine":
+        with show_steps(model) as on_progress:
+            placement = read_placement(given)
+            opened = workspace.open_model(model, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
+        return opened.engine
+
+    return complete(request, open_engine, read_form(given))
 
 
 def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str]:

@@ -1,25 +1,21 @@
-"""Take an answer from the model as it arrives, print it, and let Ctrl+C stop it."""
+"""Print replies as they arrive, and let Ctrl+C stop them."""
 
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from threading import Event
 from types import FrameType
-from typing import TYPE_CHECKING, cast
 
 from chatapp.generation import Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
-
-if TYPE_CHECKING:
-    from chatapp.generation import Engine
 
 PAUSE = 0.01
 """Seconds between two outputs of an answer: each wakes its reader, who takes a core from the model."""
@@ -61,85 +57,68 @@ def stoppable() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def collect(
-    deltas: Iterator[Delta], count: int, until: Callable[[Delta], object] | None = None
-) -> tuple[list[Reply], bool]:
-    """The `count` replies of a turn, told to `until` as they come, and whether Ctrl+C ended them."""
-    replies = [Reply() for _ in range(count)]
-    stream = cast(Generator[Delta], deltas)  # it can be closed: that is how a turn is cancelled
-    with stoppable() as stop, closing(stream):
-        for delta in stream:
-            replies[delta.index].add(delta)
-            if until:
-                until(delta)
-            if stop.is_set():
-                return replies, True
-    return replies, False
+class FirstReply:
+    """Prints the first of the replies as it arrives: the text on standard output, and on standard error what it thinks.
 
-
-def print_answer(engine: "Engine", deltas: Iterator[Delta], count: int, form: Form) -> bool:
-    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
-    due, waiting, thinking = 0.0, list[str](), Thinking(form)
-
-    def first(delta: Delta) -> None:
-        nonlocal due
-        if delta.channel == "thinking":
-            thinking.tell(delta)
-        elif delta.index == 0:
-            thinking.end()
-            waiting.append(delta.text)
-        if (now := time.monotonic()) >= due:
-            due = now + PAUSE
-            print_waiting()
-
-    def print_waiting() -> None:
-        write("".join(waiting), form)
-        waiting.clear()
-
-    if count > 1 and not form.json:
-        note(f"completion 1 of {count}")
-    try:
-        replies, interrupted = collect(deltas, count, None if form.json else first)
-    finally:
-        thinking.end()
-        print_waiting()
-    for index, reply in enumerate(replies):
-        if form.json:
-            print(as_json(index, reply, logprobs=form.logprobs), flush=True)
-            continue
-        if index:
-            note(f"completion {index + 1} of {count}")
-            write(reply.text, form)
-        end_line(reply.text, form)
-        if form.logprobs:
-            print_logprobs(reply.tokens)
-    if interrupted:
-        note("Interrupted.")
-    if form.stats and engine.last_usage:
-        print_stats(engine.last_usage, form.stats)
-    return interrupted
-
-
-class Thinking:
-    """Prints what the first of the replies thinks, on standard error: dim in a terminal, elsewhere if asked for."""
+    What it thinks is dim in a terminal, and elsewhere printed only if asked for.
+    """
 
     def __init__(self, form: Form) -> None:
+        self.form = form
         self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
-        self.wanted = (sys.stderr.isatty() or form.thinking) and not form.json
-        self.told = False
+        self.thinking_wanted = sys.stderr.isatty() or form.thinking
+        self.thinking_open = False
+        """Whether the last line of what it thinks has not ended."""
+        self.waiting, self.due = list[str](), 0.0
 
-    def tell(self, delta: Delta) -> None:
-        """Print a part of it at once."""
-        if self.wanted and delta.index == 0 and delta.text:
-            text = printable(delta.text)
+    def __enter__(self) -> "FirstReply":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_thinking()
+        self.print_waiting()
+
+    def add(self, delta: Delta) -> None:
+        """Print a part of it now, or with the next parts soon."""
+        if self.form.json:
+            return
+        if delta.index == 0 and delta.channel == "thinking":
+            self.think(delta.text)
+        elif delta.index == 0:
+            self.end_thinking()
+            self.waiting.append(delta.text)
+        if (now := time.monotonic()) >= self.due:
+            self.due = now + PAUSE
+            self.print_waiting()
+
+    def print_waiting(self) -> None:
+        """Print the text that has come since the last time."""
+        write("".join(self.waiting), self.form)
+        self.waiting.clear()
+
+    def think(self, text: str) -> None:
+        """Print a part of what it thinks at once."""
+        if self.thinking_wanted and text:
+            text = printable(text)
             print(f"\x1b[2m{text}\x1b[22m" if self.dim else text, end="", file=sys.stderr, flush=True)
-            self.told = not text.endswith("\n")
+            self.thinking_open = not text.endswith("\n")
 
-    def end(self) -> None:
-        """Begin a new line, where the answer follows in the same terminal."""
-        if self.told:
+    def end_thinking(self) -> None:
+        """Begin a new line, where the text follows in the same terminal."""
+        if self.thinking_open:
             print(file=sys.stderr, flush=True)
-        self.told = False
+        self.thinking_open = False
+
+
+def print_reply(index: int, reply: Reply, form: Form) -> None:
+    """Print what is still to be printed of a whole reply; of the first, the text has been."""
+    if form.json:
+        return print(as_json(index, reply, logprobs=form.logprobs), flush=True)
+    if index:
+        write(reply.text, form)
+    end_line(reply.text, form)
+    if form.logprobs:
+        print_logprobs(reply.tokens)
 
 
 def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from chatapp.cli.printing import Form, note, print_answer
+from chatapp.cli.printing import Form, note
+from chatapp.cli.run import print_answer
 from chatapp.commands import commands, parse
 from chatapp.commands.parse import FENCE
 from chatapp.commands.steering import Steering

@@ -3,9 +3,10 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from chatapp.cli.arguments import (
     Parser,
@@ -13,20 +14,20 @@ from chatapp.cli.arguments import (
     add_output,
     add_setup,
     number,
-    open_model,
     read_form,
     read_options,
     read_placement,
 )
-from chatapp.cli.printing import note, print_answer, warn
+from chatapp.cli.printing import FirstReply, Form, note, print_reply, print_stats, stoppable, warn
+from chatapp.cli.progress import show_steps, warn_of_fallback
 from chatapp.conversation import Setup
 from chatapp.conversation.setup import check_thinking
 from chatapp.conversation.talk import Talk
-from chatapp.generation import GenerationError
+from chatapp.generation import Delta, GenerationError, Reply
 from chatapp.history import Conversation, HistoryError, Message
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
-from chatapp.workspace import Workspace
+from chatapp.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
@@ -85,7 +86,7 @@ def run(given: Namespace) -> int:
         check_prompt(prompt)
     before = past(workspace, given.session, last=given.resume)
     model = given.model or (before.conversation.model if before else "")
-    opened = open_model(given, model)
+    opened = open_model(workspace, given, model)
     engine = opened.engine
     check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
@@ -93,13 +94,14 @@ def run(given: Namespace) -> int:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
     setup = Setup(opened.name, chosen, fitting(engine, model, system))
-    return answer(
-        Talk(engine, setup, n=options.n),
-        workspace,
-        given,
-        prompt,
-        before,
-    )
+    return answer(Talk(engine, setup, n=options.n), workspace, given, prompt, before)
+
+
+def open_model(workspace: Workspace, given: Namespace, name: str) -> Opened:
+    """Open a model where and how the arguments say, telling how far it is if that takes long."""
+    with show_steps(name) as on_progress:
+        placement = read_placement(given)
+        return workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
 
 
 def check_prompt(prompt: str) -> None:
@@ -187,12 +189,35 @@ def _loop(talk: Talk, workspace: Workspace, given: Namespace, past: Past | None)
     if past and (said := talk.dialogue.branch()):
         note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
     outside = Outside(
-        lambda name: open_model(given, name).engine,
+        lambda name: open_model(workspace, given, name).engine,
         workspace.open_store,
         talk.history,
         lambda name: workspace.measure(name, read_placement(given)),
     )
     return repl.loop(Steering(talk, outside, say=note), repl.RUN, read_form(given))
+
+
+def print_answer(engine: "Engine", deltas: Iterator[Delta], count: int, form: Form) -> bool:
+    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
+    if count > 1 and not form.json:
+        note(f"completion 1 of {count}")
+    replies, interrupted = [Reply() for _ in range(count)], False
+    stream = cast(Generator[Delta], deltas)  # it can be closed: that is how a turn is cancelled
+    with stoppable() as stop, closing(stream), FirstReply(form) as first:
+        for delta in stream:
+            replies[delta.index].add(delta)
+            first.add(delta)
+            if interrupted := stop.is_set():
+                break
+    for index, reply in enumerate(replies):
+        if index and not form.json:
+            note(f"completion {index + 1} of {count}")
+        print_reply(index, reply, form)
+    if interrupted:
+        note("Interrupted.")
+    if form.stats and engine.last_usage:
+        print_stats(engine.last_usage, form.stats)
+    return interrupted
 
 
 def open_history(workspace: Workspace) -> "History | None":

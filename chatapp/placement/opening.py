@@ -1,21 +1,28 @@
-"""Open a model where its user wishes or, if one is free to choose, where it runs best."""
+"""Open a model where its user wishes, else where it runs best; where a backend fails, the next takes over."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 import backends
-from backends import Placement, Session
+from backends import Placement, Session, check_call, check_parents, check_rewind
+from backends.rereading import Foreseeing, RememberingSession, replay
 from chatapp.generation.engine import Engine
-from chatapp.generation.fallback import FallbackSession
-from chatapp.generation.load import load_engine
+from chatapp.generation.published_options import published_options
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.placement import record
 from chatapp.placement.record import FIRST_USE, Measurement
 from chatapp.placement.selection import PlacementOptions, choose_on_backend, rank_runnable
-from model_store import Progress, Store, StoredModel, Variant, write_json
+from model_store import Progress, Store, StoredModel, StoreError, Variant, write_json
+
+Opener = Callable[[], Session]
+Result = TypeVar("Result")
 
 
 def open_engine(
@@ -58,16 +65,19 @@ def open_engine(
             failed.append(Measurement(placement, failure=str(error) or type(error).__name__))
             raise
 
-    def open_session() -> tuple[Session, float]:
-        session = FallbackSession([partial(open_placement, one) for one in ranking], on_fallback)
-        if failed:  # and another did not: it is the backend's fault, and not tried again
-            record.add(store, model, failed)
-        return session, sum(variant.seconds for variant in variants)
+    start = time.perf_counter()
+    # The tokenizer first: the memory that its reading takes for a moment, the session can use.
+    tokenizer, defaults = Tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
+    template = ChatTemplate(model.folder) if model.chats else None
+    session = FallbackSession([partial(open_placement, one) for one in ranking], on_fallback)
+    lowering = sum(variant.seconds for variant in variants)
+    load = time.perf_counter() - start - lowering
+    if failed:  # and another did not: it is the backend's fault, and not tried again
+        record.add(store, model, failed)
+    return Engine(session, tokenizer, template, defaults=defaults, load_seconds=load, lowering_seconds=lowering)
 
-    return load_engine(store, model, open_session)
 
-
-def use_first(store: Store, model: StoredModel, placement: Placement, load: Callable[[], Session]) -> Session:
+def use_first(store: Store, model: StoredModel, placement: Placement, load: Opener) -> Session:
     """Load a placement for the first time, and compute a token; where that ends the process, a note of it stays."""
     folder = store.folder(model.name)
     note = folder / FIRST_USE
@@ -83,3 +93,69 @@ def use_first(store: Store, model: StoredModel, placement: Placement, load: Call
     finally:
         with suppress(OSError):
             note.unlink(missing_ok=True)
+
+
+class FallbackSession(RememberingSession):
+    """The first of several sessions that works; it remembers the tokens, so that another can read them again."""
+
+    def __init__(self, openers: Sequence[Opener], on_fallback: Callable[[str], object]):
+        """Open the first that can be; `on_fallback` is told each time another one has to be taken, and why."""
+        self.others, self.on_fallback = list(openers), on_fallback
+        self.rows = []
+        self.first = 0
+        """Tokens of the first call: an encoder-decoder encodes just these."""
+        self.session = self.open_next()
+
+    def expect(self, length: int) -> None:
+        if isinstance(self.session, Foreseeing):
+            self.session.expect(length)
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        logits = self.attempt(lambda session: session.forward(tokens, last))
+        if not self.rows:
+            self.first = count
+        self.remember(tokens)
+        return logits
+
+    def rewind(self, length: int) -> None:
+        check_rewind(self, length, self.first if self.whole_prompts else 0)
+        self.attempt(lambda session: session.rewind(length))
+        self.rows = [row[:length] for row in self.rows] if length else []
+        self.first = min(self.first, length)
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(self, parents)
+        self.attempt(lambda session: session.reorder(parents))
+        self.rows = [list(self.rows[parent]) for parent in parents]
+
+    def attempt(self, act: Callable[[Session], Result]) -> Result:
+        """What `act` gives with this session or, if that fails, with the next that can."""
+        while True:
+            try:
+                return act(self.session)
+            except Exception as error:  # a foreign runtime raises what it likes
+                self.replace(error)
+
+    def replace(self, error: Exception) -> None:
+        """Let the next one take over; the same error if there is none."""
+        failed = self.session.placement
+        if not self.others:
+            raise error
+        self.on_fallback(f"{failed.backend} failed on {failed.device}: {error}")
+        self.session = self.open_next()
+
+    def open_next(self) -> Session:
+        """The next session that opens and reads all tokens so far; the last one's error if none does."""
+        while True:
+            try:
+                session = self.others.pop(0)()
+                replay(session, self.rows, self.first)
+                return session
+            except StoreError:  # the next one would meet it, too: a disk that is full, a checkpoint that is damaged
+                raise
+            except Exception as error:  # a foreign runtime raises what it likes
+                if not self.others:
+                    raise
+                self.on_fallback(str(error))

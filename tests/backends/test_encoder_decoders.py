@@ -15,7 +15,7 @@ from backends.decoder import Attention, Decoder
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
-from chatapp.generation.fallback import FallbackSession
+from chatapp.placement.opening import FallbackSession
 from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
 from support.checkpoints import HERE

@@ -17,8 +17,8 @@ from chatapp.evaluation.verify.verdict import verify
 from chatapp.generation import Options
 from chatapp.generation.decoding.generate import parts as prompt_parts
 from chatapp.generation.engine import Engine
-from chatapp.generation.fallback import FallbackSession
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.placement.opening import FallbackSession
 from model_store import Store, StoredModel
 from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.rope import rope

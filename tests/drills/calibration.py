@@ -15,8 +15,8 @@ import numpy as np
 
 import backends
 from backends import BackendError, Session, onnx
-from chatapp.generation.fallback import FallbackSession
 from chatapp.placement import calibration
+from chatapp.placement.opening import FallbackSession
 
 
 def load(folder: Path, *, device: str) -> Session:

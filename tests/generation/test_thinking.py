@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from chatapp.cli import main
-from chatapp.cli.printing import Form, print_answer
+from chatapp.cli.printing import Form
+from chatapp.cli.run import print_answer
 from chatapp.commands import parse
 from chatapp.commands.commands import SetThinking
 from chatapp.commands.steering import Outside, Steering

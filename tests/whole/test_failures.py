@@ -11,10 +11,9 @@ from backends import BackendError, Placement
 from chatapp.cli.main import main
 from chatapp.generation import Options
 from chatapp.generation.engine import Engine
-from chatapp.generation.fallback import FallbackSession
 from chatapp.placement import record
 from chatapp.placement.measuring import measure_all
-from chatapp.placement.opening import open_engine
+from chatapp.placement.opening import FallbackSession, open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 from support.checkpoints import MakeCheckpoint

@@ -8,8 +8,8 @@ import pytest
 from backends import BackendError, ContextExceeded, Placement, Session
 from chatapp.generation import Options
 from chatapp.generation.engine import Engine
-from chatapp.generation.fallback import FallbackSession, Opener
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.placement.opening import FallbackSession, Opener
 from model_store import StoreError
 from support.scripted_session import ScriptedSession, hashed, make_engine, write_tokenizer
 
