@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.processor import processor
-from model_store.upkeep.disk import write_json
+from model_store.files import write_json
 
 FILE = ".bandwidth.json"
 """In the store's folder: what was measured, by machine, for a store may be on a disk that moves."""

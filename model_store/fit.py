@@ -12,7 +12,6 @@ from backends import quantize
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
-from model_store.hub.partial import Wanted
 
 CONVERSATION = 4096
 """Tokens of context for which memory is reckoned."""
@@ -29,27 +28,27 @@ class Weights:
     """Of each, in the checkpoint."""
 
 
-def from_header(file: Wanted, header: bytes) -> Weights:
-    """The weights of a safetensors file, of which `header` is the JSON; its offsets must fit the file's size."""
+def read_header(name: str, size: int, header: bytes) -> Weights:
+    """The weights of a safetensors file of so many bytes, of which `header` is the JSON; its offsets must fit."""
     try:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
-        spans = [span(name, entry) for name, entry in entries.items()]
+        spans = [span(tensor, entry) for tensor, entry in entries.items()]
         shapes = [(entry["shape"], DTYPES[entry["dtype"]]) for entry in entries.values() if entry["dtype"] in DTYPES]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UnsupportedCheckpoint(f"the header of {file.name} cannot be read ({error})") from error
-    ends = [stop for begin, stop, size in spans if stop - begin == size]
-    if len(ends) < len(spans) or max(ends, default=0) + 8 + len(header) != file.size:
-        raise UnsupportedCheckpoint(f"{file.name} has {file.size:,} bytes, and its header describes others")
+        raise UnsupportedCheckpoint(f"the header of {name} cannot be read ({error})") from error
+    ends = [stop for begin, stop, expected in spans if stop - begin == expected]
+    if len(ends) < len(spans) or max(ends, default=0) + 8 + len(header) != size:
+        raise UnsupportedCheckpoint(f"{name} has {size:,} bytes, and its header describes others")
     count = sum(prod(shape) for shape, _ in shapes)
     return Weights(count, 8 * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes) // max(1, count))
 
 
-def header_size(file: Wanted, start: bytes) -> int:
+def header_size(name: str, file_size: int, start: bytes) -> int:
     """The bytes of the header of a safetensors file that starts so."""
     size = int.from_bytes(start[:8], "little")
-    if not 2 <= size <= min(file.size - 8, HEADER_LIMIT):
-        raise UnsupportedCheckpoint(f"{file.name} has {file.size:,} bytes, and its header would have {size:,}")
+    if not 2 <= size <= min(file_size - 8, HEADER_LIMIT):
+        raise UnsupportedCheckpoint(f"{name} has {file_size:,} bytes, and its header would have {size:,}")
     return size
 
 

@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import backends
-from model_store import variants
-from model_store.checkpoint.fingerprints import fingerprint
+from model_store import runtime_caches, variants
+from model_store.checkpoint import links
+from model_store.disk import freed_by, not_writable, own
 from model_store.errors import ModelNotFound, StoreError, suggest
-from model_store.local import imported
+from model_store.files import read_manifest, write_json
 from model_store.local.other_apps import Places
+from model_store.location import IMPORTED, MANIFEST, Location
+from model_store.locks import Held, Owner, alone, sweep, unfinished, working_on
 from model_store.models import BUILTIN, StoredModel, Variant, is_name, is_new_name
-from model_store.upkeep.disk import freed_by, not_writable, own, read_json, write_json
-from model_store.upkeep.locks import Held, Owner, alone, working_on
-from model_store.upkeep.unfinished import sweep, unfinished
+
+if TYPE_CHECKING:  # what it imports, listings do without
+    from model_store.local.sources import Source
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
-MANIFEST = "model.json"
 REMOVING = "removing"
 
 Progress = Callable[[str, float], None]
@@ -39,45 +41,45 @@ class Store:
     def __init__(self, root: Path, places: Places | None = None, more: Sequence[Path] = ()):
         self.root, self.places, self.roots = root, places, (root, *more)
 
-    def root_of(self, name: str) -> Path:
-        """The store folder that has a model, or would get it."""
+    def location(self, name: str) -> Location:
+        """The location of a model, or of one that would be called so."""
         from model_store.hub import pulled
 
-        if not is_name(name):
-            return self.root
-        return next(
-            (root for root in self.roots if (root / name / MANIFEST).exists() or pulled.begun(root, name)), self.root
-        )
+        return pulled.locate(self.roots, name) if is_name(name) else Location(self.root, name)
 
     def folder(self, name: str) -> Path:
-        """Where what is made for a model is kept."""
-        return own(self.root_of(name), name)
+        """The folder of what is made for a model."""
+        return self.location(name).folder
 
-    def names(self) -> dict[str, Path]:
-        """Every model but the built-in, and the store folder that has it."""
+    def locations(self) -> dict[str, Location]:
+        """The locations of all models but the built-in, by name."""
         from model_store.hub import pulled
 
         found: dict[str, Path] = {}
         for root in reversed(self.roots):
             with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
                 names = [entry.name for entry in entries if is_name(entry.name) and not entry.is_symlink()]
-                parts = (MANIFEST, imported.FOLDER)
+                parts = (MANIFEST, IMPORTED)
                 found |= {
                     name: root for name in names if any(os.path.exists(f"{root}/{name}/{part}") for part in parts)
                 }
             found |= dict.fromkeys(pulled.names(root), root)
         found.pop(BUILTIN, None)
-        return dict(sorted(found.items()))
+        return {name: Location(root, name) for name, root in sorted(found.items())}
+
+    def every_location(self) -> dict[str, Location]:
+        """The locations of all models, the built-in first."""
+        return {BUILTIN: self.location(BUILTIN), **self.locations()}
 
     def survey(self) -> tuple[list[StoredModel], dict[str, str]]:
         """The models that can be read, and by name what is wrong with others or with how they were pulled."""
-        from model_store.hub import pulled
+        from model_store.hub import manifest
 
         found, broken = [self.get(BUILTIN)], {}
-        for name, root in self.names().items():
+        for name, location in self.locations().items():
             try:
-                found.append(self.kept(name, root))
-                pulled.listed(pulled.checkpoint(root, name))
+                found.append(self.kept(location))
+                manifest.read_files(location.checkpoint)
             except StoreError as error:
                 broken[name] = str(error)
         return found, broken
@@ -90,16 +92,16 @@ class Store:
         """The models that can be read, the built-in first."""
         return self.survey()[0]
 
-    def kept(self, name: str, root: Path) -> StoredModel:
-        """A model of one store folder as its manifest tells, where it has one."""
-        return self.known(name, root) or self.get(name)
+    def kept(self, location: Location) -> StoredModel:
+        """The model at a location as its manifest tells, where it has one."""
+        return read_model(location.folder) if os.path.exists(location.manifest) else self.get(location.name)
 
     def get(self, name: str) -> StoredModel:
         """The model called `name`, at this path, or pulled from or in the Hub's cache of this repository."""
         try:
             return self.find(name)
         except StoreError as error:
-            owner = working_on(self.root_of(name), name) if is_name(name) else None
+            owner = working_on(self.location(name)) if is_name(name) else None
             if owner and owner.what == REMOVING:  # half of it is gone
                 raise ModelNotFound(f"{name} is being removed by {owner}") from error
             raise
@@ -109,25 +111,72 @@ class Store:
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled
-        from model_store.local import imports
+        from model_store.hub.catalog import is_in_catalog
+        from model_store.local import sources
 
-        for root in self.roots:
-            if pulled.is_here(root, name):
-                return self.register(name, pulled.checkpoint(root, name))
+        for location in (Location(root, name) for root in self.roots):
+            if pulled.is_here(location):
+                return self.register(name, location.checkpoint)
         if is_name(name):
             if model := self.known(name):
                 return self.register(name, model.folder)
-            if (copied := self.folder(name) / imported.FOLDER).is_dir():  # an import was stopped at its end
+            if (copied := self.location(name).imported).is_dir():  # an import was stopped at its end
                 return self.register(name, copied)
         here = (None if os.path.exists(os.path.expanduser(name)) else pulled.find(root, name) for root in self.roots)
         if found := next(filter(None, here), None):
-            return self.register(found, pulled.checkpoint(self.root_of(found), found))
-        if name and (source := imports.find(name, self.places)):
-            return imports.adopt(self, source)
-        hint = suggest(name, [BUILTIN, *self.names()], "chatapp list shows the models that are here")
-        if pulled.can_be_pulled(name):
+            return self.register(found, self.location(found).checkpoint)
+        if name and (source := sources.find(name, self.places)):
+            return self.adopt(source)
+        hint = suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
+        if is_in_catalog(name):
             hint = f"to fetch it: chatapp pull {name}"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
+
+    def adopt(self, source: "Source") -> StoredModel:
+        """The model of a user's own, linked where it is."""
+        name = self.name_of(source.path) or self.name_for(source.path, source.name)
+        if source.is_checkpoint:
+            return self.register(name, source.path)
+        if not self.known(name):
+            self.bring_in(name, lambda folder, tell: source.write_link(folder))
+        return self.register(name, self.location(name).imported)
+
+    def name_of(self, path: Path) -> str | None:
+        """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
+        for name, location in self.locations().items():
+            model = None
+            with suppress(StoreError):  # another model's manifest is damaged
+                model = read_model(location.folder) if location.manifest.exists() else None
+            if model is None:
+                continue
+            if links.origin(model.folder) == path or (
+                path.parent.name == "snapshots" and model.folder.parent == path.parent
+            ):
+                return name
+        return None
+
+    def bring_in(
+        self, name: str, write: Callable[[Path, Progress], object], on_progress: Progress | None = None
+    ) -> None:
+        """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
+        with self.working(name, "importing", on_progress) as held, unfinished(self.folder(name)) as folder:
+            write(folder, held.telling(on_progress))
+            target = self.location(name).imported
+            shutil.rmtree(target, ignore_errors=True)
+            folder.rename(target)
+
+    def renew(self, name: str, folder: Path) -> bool:
+        """Make the files beside a GGUF file or an export anew, where that has changed; tell whether there are any."""
+        from model_store.local.sources import Source
+
+        path = links.linked(folder)
+        if path and folder == self.location(name).imported:
+            source = Source(path)
+            if path.parent == folder:  # the store's own copy
+                source.write_link(folder)
+            else:
+                self.bring_in(name, lambda fresh, tell: source.write_link(fresh))
+        return path is not None
 
     def lowered(
         self, model: StoredModel, backend: str, precision: str | None = None, on_progress: Progress | None = None
@@ -145,9 +194,7 @@ class Store:
         with self.working(model.name, f"lowering for {backend}", on_progress) as held:
             if not self.found(model, backend, precision):  # another process may have been quicker
                 self.lower(model, backend, precision, held.telling(on_progress))
-        from model_store.upkeep import runtime_caches
-
-        runtime_caches.trim(self)
+        runtime_caches.trim(self.every_location().values())
         found = self.found(model, backend, precision)
         if not found:
             raise StoreError(f"{model.name} was removed while it was lowered for {backend}; try again")
@@ -155,10 +202,11 @@ class Store:
 
     def lower(self, model: StoredModel, backend: str, precision: str, on_progress: Progress) -> None:
         """Make a variant, which replaces one of another version or processor."""
-        from model_store.checkpoint.convert import convert
+        from model_store.convert import convert
 
-        target = own(self.root_of(model.name), model.name, f"{backend}-{precision}")
-        source = str(read_json(path).get("fingerprint")) if (path := target.with_name(MANIFEST)).exists() else ""
+        location = self.location(model.name)
+        target = own(location.folder, f"{backend}-{precision}")
+        source = str(read_manifest(location.manifest).get("fingerprint")) if location.manifest.exists() else ""
         began = time.perf_counter()
         with unfinished(target.parent) as folder:
             convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
@@ -175,14 +223,14 @@ class Store:
             if on_progress:
                 on_progress(f"waiting for {owner or 'another process'}", owner.share if owner else 0.0)
 
-        root = self.root_of(name)
+        location = self.location(name)
         try:
-            sweep(root)
-            with alone(root, name, what, on_wait) as held:
-                own(root, name).mkdir(exist_ok=True)
+            sweep(location.root)
+            with alone(location, what, on_wait) as held:
+                location.folder.mkdir(exist_ok=True)
                 yield held
         except OSError as error:
-            raise not_writable(root, error) from error
+            raise not_writable(location.root, error) from error
 
     @contextmanager
     def unfinished(self, name: str, on_progress: Progress | None = None) -> Iterator[Path]:
@@ -198,7 +246,7 @@ class Store:
     def keep_verdict(self, variant: Variant, device: str, verdict: Mapping[str, Any]) -> None:
         """Keep what verification found with the variant, until it is lowered anew."""
         path = variant.folder / variants.FACTS
-        facts = read_json(path)
+        facts = read_manifest(path)
         try:
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
         except OSError as error:
@@ -230,40 +278,39 @@ class Store:
         from model_store.hub import pulled
 
         for root in self.roots:
-            here = pulled.find(root, name, unfinished=True) or name
-            if is_name(here) and ((root / here).is_dir() or pulled.begun(root, here)):
-                return self.remove_from(root, here)
+            location = Location(root, pulled.find(root, name, unfinished=True) or name)
+            if is_name(location.name) and (location.root.joinpath(location.name).is_dir() or pulled.is_begun(location)):
+                return self.remove_from(location)
         return 0 if name == BUILTIN else self.remove(self.get(name).name)
 
-    def remove_from(self, root: Path, name: str) -> int:
+    def remove_from(self, location: Location) -> int:
         """Delete a model from one store folder: its manifests first, so that half a model is never found."""
         from model_store.hub import pulled
 
-        folder = own(root, name)
+        folder, gone = location.folder, location.removed
         try:
-            with alone(root, name, REMOVING):
+            with alone(location, REMOVING):
                 freed = freed_by(folder) if folder.is_dir() else 0
-                (folder / MANIFEST).unlink(missing_ok=True)
-                freed += pulled.remove(root, name) or 0
-                gone = folder.with_name(f".{name}.gone")
+                location.manifest.unlink(missing_ok=True)
+                freed += pulled.remove(location) or 0
                 shutil.rmtree(gone, ignore_errors=True)
                 if folder.is_dir():
                     folder.rename(gone)
                     shutil.rmtree(gone)
                 return freed
         except OSError as error:
-            raise not_writable(root, error) from error
+            raise not_writable(location.root, error) from error
 
     def forget(self, name: str, digest: str) -> None:
         """Delete what was made for a model whose checkpoint has changed, but for what was imported."""
         folder = self.folder(name)
         with self.working(name, "looking at it anew"):
-            manifest = folder / MANIFEST
-            if manifest.exists() and read_json(manifest).get("fingerprint") == digest:
+            manifest = self.location(name).manifest
+            if manifest.exists() and read_manifest(manifest).get("fingerprint") == digest:
                 return  # another process was quicker
             manifest.unlink(missing_ok=True)
             for path in folder.iterdir():
-                if path.is_dir() and path.name != imported.FOLDER:
+                if path.is_dir() and path.name != IMPORTED:
                     shutil.rmtree(path)
                 elif path.is_file():
                     path.unlink()
@@ -271,24 +318,21 @@ class Store:
     def register(self, name: str, folder: Path) -> StoredModel:
         """The model `name`, whose manifest is written anew when its checkpoint has changed."""
         try:
-            digest = fingerprint(folder)
+            digest = links.fingerprint(folder)
         except OSError as error:
             raise StoreError(
                 f"cannot read {error.filename or folder}, where the model {name} is: {error.strerror}; put it back, or "
                 f"forget the model with: chatapp rm {name}"
             ) from error
-        manifest = self.folder(name) / MANIFEST
+        manifest = self.location(name).manifest
         if manifest.exists():
-            if read_json(manifest).get("fingerprint") == digest:
+            if read_manifest(manifest).get("fingerprint") == digest:
                 return self.read(name)
             self.forget(name, digest)
+            if self.renew(name, folder):
+                digest = links.fingerprint(folder)
 
-            from model_store.local import imports
-
-            if imports.renew(self, name, folder):
-                digest = fingerprint(folder)
-
-        from model_store.checkpoint.convert import describe
+        from model_store.convert import describe
 
         model = replace(describe(folder), name=name)
         with suppress(StoreError):  # a model can be shown where nothing can be written; lowering will say so
@@ -299,17 +343,17 @@ class Store:
         """Write the manifest of a model, whose checkpoint has this fingerprint."""
         facts = {**asdict(model), "folder": str(model.folder), "fingerprint": digest}
         del facts["variants"]
-        manifest = self.folder(model.name) / MANIFEST
+        manifest = self.location(model.name).manifest
         try:
             manifest.parent.mkdir(parents=True, exist_ok=True)
             write_json(manifest, facts)
         except OSError as error:
             raise not_writable(self.root, error) from error
 
-    def known(self, name: str, root: Path | None = None) -> StoredModel | None:
+    def known(self, name: str) -> StoredModel | None:
         """The model called `name` if it has a manifest, as that tells."""
-        folder = own(root or self.root_of(name), name)
-        return read_model(folder) if os.path.exists(folder / MANIFEST) else None
+        location = self.location(name)
+        return read_model(location.folder) if os.path.exists(location.manifest) else None
 
     def read(self, name: str) -> StoredModel:
         """The model called `name` as its manifest tells."""
@@ -319,7 +363,7 @@ class Store:
         """A name for the model at `source` that no other one has, near what is wished for."""
         from model_store.hub import pulled
 
-        if source == pulled.checkpoint(self.root_of(source.name), source.name):
+        if source == self.location(source.name).checkpoint:
             return source.name
         wish = wish or (source.stem if source.is_file() else source.name)
         base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wish).strip(".-")[:100] or "model"
@@ -327,8 +371,8 @@ class Store:
         while (
             name == BUILTIN
             or not is_new_name(name)
-            or any(pulled.is_here(root, name) for root in self.roots)
-            or ((other := self.known(name)) and imported.origin(other.folder) != source)
+            or any(pulled.is_here(Location(root, name)) for root in self.roots)
+            or ((other := self.known(name)) and links.origin(other.folder) != source)
         ):
             count += 1
             name = f"{base}-{count}"
@@ -337,7 +381,7 @@ class Store:
 
 def read_model(folder: Path) -> StoredModel:
     """The model whose manifest is in a folder of the store."""
-    facts = read_json(f"{folder}/{MANIFEST}")
+    facts = read_manifest(f"{folder}/{MANIFEST}")
     try:
         del facts["fingerprint"]
         place = Path(facts["folder"])

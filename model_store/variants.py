@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from model_store.errors import StoreError
+from model_store.files import read_manifest
 from model_store.models import Variant
-from model_store.upkeep.disk import read_json
 
 FACTS = "variant.json"
 
@@ -30,7 +30,7 @@ def read(folder: Path | str) -> Variant | None:
     path = f"{folder}/{FACTS}"
     if not os.path.exists(path):
         return None
-    facts = read_json(path)
+    facts = read_manifest(path)
     here, size = contents(folder)
     written = facts.get("files")
     if not isinstance(written, dict) or any(here.get(name) != bytes for name, bytes in written.items()):

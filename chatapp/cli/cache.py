@@ -8,7 +8,7 @@ from chatapp.cli.arguments import Parser
 from chatapp.text.errors import InputError
 from chatapp.text.units import size, table
 from chatapp.workspace import Workspace
-from model_store.upkeep import runtime_caches
+from model_store import runtime_caches
 
 DETAILS = "Runtimes keep compiled models for a quicker start. What is deleted is made again when it is needed."
 
@@ -25,12 +25,13 @@ def run(given: Namespace) -> int:
     """List the caches, or delete them."""
     if given.action == "list" and given.models:
         raise InputError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
-    store = Workspace().open_store()
-    known = {"builtin", *store.names()}
+    known = Workspace().open_store().every_location()
     if unknown := [name for name in given.models if name not in known]:
         raise InputError(f"there is no model called {unknown[0]!r}; chatapp list shows those that are here")
     clear = given.action == "clear"
-    found = runtime_caches.clear(store, given.models) if clear else runtime_caches.caches(store)
+    found = runtime_caches.caches(known[name] for name in given.models or known)
+    if clear:
+        found = runtime_caches.delete(found)
     if given.json:
         print(json.dumps([asdict(one) for one in found], indent=2, default=str))
         return 0

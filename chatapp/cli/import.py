@@ -10,8 +10,8 @@ from chatapp.models.facts import Fact, describe_kind, describe_precision, lay_ou
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.workspace import Workspace
-from model_store.local import imports
-from model_store.local.imports import Plan
+from model_store import imports
+from model_store.imports import Plan
 
 DETAILS = """\
 PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository

@@ -10,7 +10,7 @@ from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
 from chatapp.workspace import Workspace
 from model_store import Store, StoreError, Variant
-from model_store.local.imports import plan
+from model_store.imports import plan
 from model_store.local.other_apps import repositories
 
 CACHE_FIELDS = ("name", "family", "parameters", "size", "why_not")

@@ -13,7 +13,7 @@ from chatapp.text.units import duration, size
 from model_store import Progress
 
 if TYPE_CHECKING:
-    from model_store.hub.progress import OnTransfer, Transfer
+    from model_store.hub.transfer import OnTransfer, Transfer
 
 EVERY = 0.5
 """Seconds between two lines of JSON."""

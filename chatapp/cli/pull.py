@@ -41,7 +41,6 @@ def add(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     """Plan, fetch, lower and time a model, so that it is ready to run."""
     from model_store.hub import pull
-    from model_store.hub.catalog import refer
 
     offline.require_network("pull")
     store, placement = Workspace().open_store(), read_placement(given)
@@ -52,8 +51,7 @@ def run(given: Namespace) -> int:
         else:
             note_waiting(reason, pause)
 
-    root = store.root_of(refer(given.name).name)
-    plan = pull.plan(root, given.name, precision=placement.precision, on_wait=on_wait)
+    plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=on_wait)
     facts = plan_facts(plan)
     if given.json:
         tell("plan", **facts)
@@ -67,7 +65,7 @@ def run(given: Namespace) -> int:
         return 0
     try:
         with show_transfer(as_json=given.json) as on_transfer:
-            pull.fetch(root, plan, on_transfer=on_transfer)
+            pull.fetch(plan, on_transfer=on_transfer)
         with json_steps() if given.json else show_steps(plan.model.name) as on_progress:
             place = prepare(store, plan.model.name, placement, on_progress)
     except KeyboardInterrupt:

@@ -9,8 +9,8 @@ from chatapp.models.facts import describe_model, lay_out
 from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
 from model_store import StoredModel, StoreError
-from model_store.hub.card import introduction
-from model_store.hub.pulled import source
+from model_store.checkpoint.card import introduction
+from model_store.hub.manifest import read_source
 
 
 def add(parser: Parser) -> None:
@@ -38,7 +38,7 @@ def model_facts(model: StoredModel) -> dict[str, object]:
     """A model for programs."""
     reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
     try:
-        came_from = source(model.folder)
+        came_from = read_source(model.folder)
     except StoreError:  # `broken` tells of it
         came_from = {}
     return asdict(model) | reasons | {"source": came_from}

@@ -180,7 +180,7 @@ def describe(setup: Setup, engine: Engine, model: StoredModel, what: commands.Wh
 
             return chat_template(model.folder) or f"{model.name} has no chat template: it continues text."
         case "license":
-            from model_store.hub.card import licence
+            from model_store.checkpoint.card import licence
 
             return licence(model.folder) or f"{model.name} says nothing about its licence."
         case "modelfile":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import OptionError, Options
-from model_store.checkpoint.json_files import optional_json
+from model_store.files import optional_json
 
 SAMPLING = ("temperature", "top_k", "top_p", "min_p")
 PENALTIES = ("repetition_penalty",)

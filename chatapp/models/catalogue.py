@@ -13,12 +13,13 @@ from chatapp.placement import record, selection
 from chatapp.placement.record import Measurement
 from model_store import Store, StoredModel, StoreError, Variant, fit
 from model_store.bandwidth import REACHED, speed
-from model_store.hub import pulled
+from model_store.disk import SPARE, amount, existing
+from model_store.hub import manifest
 from model_store.hub.catalog import Entry, catalog
+from model_store.location import CHECKPOINTS, MANIFEST, Location
+from model_store.locks import Owner, working_on
 from model_store.models import LARGE
-from model_store.store import MANIFEST, read_model
-from model_store.upkeep.disk import SPARE, amount, existing
-from model_store.upkeep.locks import Owner, working_on
+from model_store.store import read_model
 
 RECOMMENDED = {
     "chat": ("qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-360m-instruct", "smollm2-135m-instruct"),
@@ -111,7 +112,7 @@ def read_machine(store: Store) -> Machine:
 
 def list_models(store: Store, this: Machine, objective: str = "chat") -> list[ListedModel]:
     """The models that are here, those of which a part is, and the rest of the catalogue."""
-    here = [describe_stored(store, name, root, this, objective) for name, root in list_stored(store)]
+    here = [describe_stored(store, location, this, objective) for location in store.every_location().values()]
     names = {row.name for row in here}
     parts = [row for row in list_unfinished(store, this) if row.name not in names]
     names |= {row.name for row in parts}
@@ -127,19 +128,14 @@ def recommend(rows: list[ListedModel]) -> list[ListedModel]:
     return [replace(row, recommended=row.name in best) for row in rows]
 
 
-def list_stored(store: Store) -> Iterator[tuple[str, Path]]:
-    """The names of the models that are here, each with its store folder."""
-    yield "builtin", store.root
-    yield from store.names().items()
-
-
-def describe_stored(store: Store, name: str, root: Path, this: Machine, objective: str) -> ListedModel:
+def describe_stored(store: Store, location: Location, this: Machine, objective: str) -> ListedModel:
     """Describe a model that is here; one that cannot be read is `broken`."""
+    root, name = location.root, location.name
     try:
         known = name != "builtin" and os.path.exists(f"{root}/{name}/{MANIFEST}")
         model = read_model(root / name) if known else store.get(name)
-        was_pulled = os.path.dirname(model.folder) == f"{root}/{pulled.FOLDER}"
-        facts = pulled.source(model.folder) if was_pulled else {}
+        was_pulled = os.path.dirname(model.folder) == f"{root}/{CHECKPOINTS}"
+        facts = manifest.read_source(model.folder) if was_pulled else {}
     except StoreError as error:
         return ListedModel(name, "broken", "base", name, note=str(error))
     entry = catalog().get(name)
@@ -196,7 +192,7 @@ def choose_variant(model: StoredModel, best: Measurement | None) -> tuple[Varian
 def list_unfinished(store: Store, this: Machine) -> Iterator[ListedModel]:
     """Describe the models of which a part is here, and what another process is fetching."""
     for root in store.roots:
-        for folder in pulled.folders(root, unfinished=True):
+        for folder in manifest.folders(root, unfinished=True):
             if folder.name.startswith(".") and folder.suffix == ".partial":
                 yield describe_unfinished(root, folder, this)
 
@@ -207,13 +203,13 @@ def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
     entry = catalog().get(name)
     parameters = entry.parameters * 1_000_000 if entry else 0
     try:
-        facts, files = pulled.source(folder), pulled.listed(folder)
+        facts, files = manifest.read_source(folder), manifest.read_files(folder)
     except StoreError as error:
         return ListedModel(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
     source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
     size = sum(file.size for file in files)
     done = sum(min(file.size, count_arrived(folder, file.digest)) for file in files)
-    owner = working_on(root, name)
+    owner = working_on(Location(root, name))
     share = done / size if size else 0.0
     row = describe_offered(entry, this) if entry else ListedModel(name, "absent", "hub", source)
     state: State = "elsewhere" if owner else "stopped"

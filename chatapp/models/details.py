@@ -8,11 +8,10 @@ from chatapp.models.facts import Fact, describe_check, describe_precision, descr
 from chatapp.placement import selection
 from chatapp.placement.record import Measurement
 from model_store import Store, StoreError
-from model_store.hub import pulled
-from model_store.hub.card import introduction
-from model_store.local.imported import origin
-from model_store.upkeep import blobs
-from model_store.upkeep.disk import walk
+from model_store.checkpoint.card import introduction
+from model_store.checkpoint.links import origin
+from model_store.disk import walk
+from model_store.hub import blobs, manifest
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def read_details(store: Store, listed: ListedModel, this: Machine, objective: st
         model = store.get(listed.name)
     except StoreError as error:
         return Details((*use, Fact("problem", str(error))))
-    source = pulled.source(model.folder) if listed.name != "builtin" else {}
+    source = manifest.read_source(model.folder) if listed.name != "builtin" else {}
     found = read_measurements(store.folder(listed.name), model, this)
     ranking = selection.rank(found, objective)
     own = [
@@ -53,12 +52,11 @@ def read_details(store: Store, listed: ListedModel, this: Machine, objective: st
 
 def count_freed(store: Store, listed: ListedModel) -> int:
     """Count the bytes that removing a model frees: not those of files that another model has, too."""
-    root = store.root_of(listed.name)
-    folders = (root / listed.name, pulled.checkpoint(root, listed.name), pulled.unfinished(root, listed.name))
+    location = store.location(listed.name)
+    folders = (location.folder, location.checkpoint, location.partial)
     files = [file for folder in folders if folder.is_dir() for file in walk(folder)]
     names = Counter((file.st_dev, file.st_ino) for file in files)
     sizes = {(file.st_dev, file.st_ino): (file.st_size, file.st_nlink) for file in files}
-    kept = (
-        {(file.st_dev, file.st_ino) for file in walk(root / blobs.FOLDER)} if (root / blobs.FOLDER).is_dir() else set()
-    )
+    folder = location.root / blobs.FOLDER
+    kept = {(file.st_dev, file.st_ino) for file in walk(folder)} if folder.is_dir() else set()
     return sum(size for file, (size, links) in sizes.items() if links <= names[file] + (file in kept))

@@ -56,15 +56,15 @@ def describe_precision(model: StoredModel) -> Fact:
 
 def describe_model(model: StoredModel) -> Iterator[Fact]:
     """The facts of a model that is here: its kind, where it is from, and its variants."""
-    from model_store.hub.pulled import source
-    from model_store.local.imported import origin
+    from model_store.checkpoint.links import origin
+    from model_store.hub.manifest import read_source
 
     yield Fact("name", model.name)
     yield from describe_kind(model)
     yield Fact("sampling", describe_sampling(model.folder))
     yield describe_precision(model)
     yield Fact("checkpoint", str(origin(model.folder)), size(model.size))
-    if pulled := source(model.folder):
+    if pulled := read_source(model.folder):
         yield Fact("from", f"{pulled.get('endpoint')}/{pulled.get('repository')} at {pulled.get('commit')}")
         yield Fact("licence", str(pulled.get("licence")))
     for variant in model.variants:

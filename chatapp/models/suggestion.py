@@ -70,13 +70,13 @@ def suggest_unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
     """Offer to go on with the pulls that were left, but for those that are here or that another process does."""
     from model_store import StoreError
     from model_store.hub.catalog import refer
-    from model_store.upkeep.locks import working_on
+    from model_store.locks import working_on
 
     names = []
     for text in left:
         with suppress(StoreError):
             name = refer(text).name
-            if name not in store.names() and not working_on(store.root_of(name), name):
+            if name not in store.locations() and not working_on(store.location(name)):
                 names.append(text)
     if not names or offline.wanted():
         return None

@@ -78,7 +78,7 @@ def add(store: Store, model: StoredModel, found: Sequence[Measurement]) -> list[
     for one in found:
         if one not in before and not model.export:
             size = fit.lowered_size(model.parameters, one.placement.precision)
-            bandwidth.learn(store.root_of(model.name), size, one.p50)
+            bandwidth.learn(store.location(model.name).root, size, one.p50)
     known = [*(one for one in before if one.placement not in new), *found]
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from model_store.checkpoint import torch_file
-from model_store.checkpoint.json_files import read_json as read_json
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
+from model_store.files import read_json as read_json
 
 DTYPES = {
     "F64": np.dtype(np.float64),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.links import LINK
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf import architectures
 from model_store.gguf.architectures import GgufFamily
@@ -12,7 +13,6 @@ from model_store.gguf.config import config_of
 from model_store.gguf.reader import Header, read_header
 from model_store.gguf.tensors import Kept, own_precision, tensors_of
 from model_store.gguf.vocabulary import tokenizer_files
-from model_store.local.imported import LINK
 
 __all__ = ["GgufCheckpoint", "GgufFamily", "Kept", "open_gguf", "write_files"]
 

@@ -47,6 +47,11 @@ def catalog() -> Mapping[str, Entry]:
     return {name: Entry(name, kind, **facts) for kind, entries in kinds.items() for name, facts in entries.items()}
 
 
+def is_in_catalog(text: str) -> bool:
+    """Whether `text` is a name of the catalogue; what merely looks like a repository may be a path."""
+    return text.lower() in catalog()
+
+
 def refer(text: str) -> Reference:
     """What `text` stands for: a name of the catalogue, or a repository as `organisation/name`, `...@revision`."""
     if entry := catalog().get(text.lower()):

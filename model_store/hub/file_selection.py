@@ -7,6 +7,7 @@ from typing import Any
 
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub.partial import Wanted
+from model_store.prebuilt import GRAPHS, PACKAGE
 
 TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
 TEXTS += ("added_tokens.json", "chat_template.jinja", "README.md", "LICENSE", "LICENSE.txt")
@@ -35,13 +36,6 @@ TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,1
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 NAMES = re.compile(rf"({PLAIN.pattern})|({TEMPLATES.pattern})|(onnx/{PLAIN.pattern})")
 """Files as they may be called that a model is made of."""
-GRAPHS = (
-    "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
-    "decoder_model_merged.onnx",
-)  # fmt: skip
-"""Exported graphs as they are looked for."""
-PACKAGE = ".mlpackage"
-"""The end of a Core ML package's name, which is a folder."""
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that mean a device on Windows."""
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from model_store.disk import FULL
 from model_store.errors import StoreError
-from model_store.upkeep.disk import FULL
 
 BLOCK = 1 << 20
 """Bytes read at once when a file is checked."""

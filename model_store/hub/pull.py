@@ -11,21 +11,20 @@ import backends
 from backends import quantize
 from backends.decoder import Decoder
 from backends.prebuilt import PRECISION
-from model_store import StoredModel, families, fit
+from model_store import families, fit, prebuilt
 from model_store.bandwidth import speed
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import refuse_sizes
+from model_store.disk import SPARE, amount, existing, not_writable
 from model_store.errors import StoreError, UnsupportedCheckpoint
-from model_store.hub import catalog, file_selection, hub, pulled, transfer
+from model_store.hub import blobs, catalog, file_selection, hub, manifest, pulled, transfer
 from model_store.hub.hub import OnWait, Repository
 from model_store.hub.partial import Wanted
-from model_store.hub.progress import OnTransfer, Tracker, Transfer
+from model_store.hub.transfer import OnTransfer, Tracker, Transfer
 from model_store.hub.web import Patience, Site
-from model_store.local import prebuilt
-from model_store.models import usual_precision
-from model_store.upkeep import blobs
-from model_store.upkeep.disk import SPARE, amount, existing, not_writable
-from model_store.upkeep.locks import Held, Owner, alone
+from model_store.location import Location
+from model_store.locks import Held, Owner, alone
+from model_store.models import StoredModel, usual_precision
 
 CONFIG_LIMIT = 1 << 22
 """Bytes of config.json."""
@@ -39,6 +38,7 @@ ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 class Plan:
     """What a pull would fetch and what the model would need here; sizes in bytes."""
 
+    location: Location
     repository: Repository
     revision: str | None
     files: tuple[Wanted, ...]
@@ -70,6 +70,19 @@ class Plan:
         return self.size - self.there + self.lowered
 
     @property
+    def facts(self) -> dict[str, str | None]:
+        """Where the model comes from, as its manifest keeps it."""
+        source = self.repository
+        return {
+            "endpoint": source.site.endpoint,
+            "repository": source.id,
+            "revision": self.revision,
+            "commit": source.commit,
+            "licence": source.licence,
+            "graph": self.graph,
+        }
+
+    @property
     def problems(self) -> list[str]:
         """Why it does not fit, with the numbers."""
         found = []
@@ -85,7 +98,7 @@ class Plan:
 
 
 def plan(
-    root: Path,
+    roots: Sequence[Path],
     text: str,
     *,
     site: Site | None = None,
@@ -93,10 +106,11 @@ def plan(
     patience: Patience | None = None,
     on_wait: OnWait = lambda reason, pause: None,
 ) -> Plan:
-    """What pulling `text` means; asks the Hub, and writes nothing. Raises StoreError for what cannot be run."""
+    """The plan of pulling `text`, for which only the Hub is asked; raises StoreError for what cannot be run."""
     if precision:
         quantize.precision(precision)  # refuses an unknown one
     wanted, patience = catalog.refer(text), patience or Patience()
+    location = pulled.locate(roots, wanted.name)
     found = hub.repository(site or hub.site(), wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
     if found.gated and not found.site.token:
         raise hub.gated(found.page, found.id, known=False)
@@ -104,7 +118,7 @@ def plan(
     read: dict[str, bytes] = {}
 
     def json_of(file: Wanted, limit: int) -> Config:
-        path = here(root, wanted.name, file) if file.size <= limit else None
+        path = find_here(location, file) if file.size <= limit else None
         with suppress(OSError):
             if path and blobs.is_whole(path, file):
                 return parsed(path.read_bytes(), file, found.id)
@@ -112,7 +126,7 @@ def plan(
         return parsed(read[file.digest], file, found.id)
 
     def weights_in(file: Wanted) -> fit.Weights:
-        if path := here(root, wanted.name, file):
+        if path := find_here(location, file):
             with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
                 return described_by(file, lambda size: start_of(path, size))
         return described_by(file, lambda size: found.read(file, size, patience=patience, on_wait=on_wait))
@@ -134,7 +148,7 @@ def plan(
         raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
     model = StoredModel(
         name=wanted.name,
-        folder=pulled.checkpoint(root, wanted.name),
+        folder=location.checkpoint,
         family=str(config.get("model_type", "unknown")),
         parameters=needs.parameters,
         context_length=needs.context_length,
@@ -145,6 +159,7 @@ def plan(
         export=needs.export,
     )
     return Plan(
+        location=location,
         repository=found,
         revision=wanted.revision,
         files=chosen,
@@ -153,12 +168,12 @@ def plan(
         precision=precision or model.precision,
         precision_reason="as you asked" if precision else model.precision_reason,
         read=read,
-        there=sum(there(root, wanted.name, chosen, found.commit).values()),
+        there=sum(count_here(location, chosen, found.commit).values()),
         lowered=needs.lowered,
-        disk_free=shutil.disk_usage(existing(root)).free,
+        disk_free=shutil.disk_usage(existing(location.root)).free,
         memory_needed=fit.memory_needed(needs.weights, needs.cache),
         memory=fit.memory(),
-        tokens_per_second=speed(root).tokens_per_second(needs.weights),
+        tokens_per_second=speed(location.root).tokens_per_second(needs.weights),
     )
 
 
@@ -241,10 +256,10 @@ def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fi
 def described_by(file: Wanted, start: Callable[[int], bytes]) -> fit.Weights:
     """The weights that the header of a safetensors file describes; `start` gives so many of its first bytes."""
     found = start(HEADER_START)
-    end = 8 + fit.header_size(file, found)
+    end = 8 + fit.header_size(file.name, file.size, found)
     if end > len(found):
         found = start(end)
-    return fit.from_header(file, found[8:end])
+    return fit.read_header(file.name, file.size, found[8:end])
 
 
 def start_of(path: Path, size: int) -> bytes:
@@ -253,30 +268,22 @@ def start_of(path: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
+def fetch(plan: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
     """Fetch what a plan says, going on where an earlier attempt stopped; the checkpoint's folder."""
-    source, name, patience = wanted.repository, wanted.model.name, patience or Patience()
-    unique = list({file.digest: file for file in wanted.files}.values())
+    source, location, patience = plan.repository, plan.location, patience or Patience()
+    unique = list({file.digest: file for file in plan.files}.values())
     tracker = Tracker(unique)
 
     def on_wait(owner: Owner | None) -> None:
-        on_transfer(tracker.look(there(root, name, unique), 0, f"waiting for {owner or 'another process'}"))
+        on_transfer(tracker.look(count_here(location, unique), 0, f"waiting for {owner or 'another process'}"))
 
     try:
-        with alone(root, name, "pulling", on_wait) as held:
-            target = pulled.checkpoint(root, name)
-            if pulled.commit(target) == source.commit and pulled.has(target, wanted.files):
+        with alone(location, "pulling", on_wait) as held:
+            target = location.checkpoint
+            if manifest.read_commit(target) == source.commit and manifest.has_files(target, plan.files):
                 return target  # it was here, or another process was quicker
-            facts = {
-                "endpoint": source.site.endpoint,
-                "repository": source.id,
-                "revision": wanted.revision,
-                "commit": source.commit,
-                "licence": source.licence,
-                "graph": wanted.graph,
-            }
-            folder = pulled.begin(root, name, facts, wanted.files)
-            for digest, content in wanted.read.items():
+            folder = pulled.begin(location, plan.facts, plan.files)
+            for digest, content in plan.read.items():
                 (folder / f"{digest}.read").write_bytes(content)
                 (folder / f"{digest}.read").replace(folder / digest)
             transfer.fetch(
@@ -286,9 +293,9 @@ def fetch(root: Path, wanted: Plan, *, on_transfer: OnTransfer, patience: Patien
                 on_transfer=telling(held, on_transfer),
                 patience=patience,
             )
-            return pulled.publish(root, name)
+            return pulled.publish(location)
     except OSError as error:
-        raise not_writable(root, error) from error
+        raise not_writable(location.root, error) from error
 
 
 def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
@@ -301,10 +308,10 @@ def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
     return tell
 
 
-def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
+def count_here(location: Location, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
     """Bytes of each file that are here already, by name."""
-    folder, found = pulled.unfinished(root, name), {}
-    if commit and pulled.commit(target := pulled.checkpoint(root, name)) == commit and pulled.has(target, files):
+    folder, target, found = location.partial, location.checkpoint, {}
+    if commit and manifest.read_commit(target) == commit and manifest.has_files(target, files):
         return {file.name: file.size for file in files}
     for file in files:
         for path in (folder / file.digest, folder / f"{file.digest}.part"):
@@ -314,9 +321,9 @@ def there(root: Path, name: str, files: Sequence[Wanted], commit: str | None = N
     return found
 
 
-def here(root: Path, name: str, file: Wanted) -> Path | None:
+def find_here(location: Location, file: Wanted) -> Path | None:
     """A file that was verified when it came, in whichever model: by an unfinished pull, or a finished one."""
-    for path in (pulled.unfinished(root, name) / file.digest, *blobs.holders(root, file.digest)):
+    for path in (location.partial / file.digest, *blobs.holders(location.root, file.digest)):
         if path.is_file() and not path.is_symlink() and path.stat().st_size == file.size:
             return path
     return None

@@ -3,83 +3,61 @@
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from model_store.checkpoint.links import LINK
+from model_store.disk import freed_by, link_or_copy, sync
 from model_store.errors import ModelNotFound, StoreError
-from model_store.hub.catalog import catalog, refer
-from model_store.hub.file_selection import NAMES, check_entry
+from model_store.files import read_manifest, write_json
+from model_store.hub import blobs
+from model_store.hub.catalog import refer
+from model_store.hub.manifest import MANIFEST, altered, folders, read_files
 from model_store.hub.partial import Wanted
-from model_store.local.imported import LINK
-from model_store.upkeep import blobs
-from model_store.upkeep.disk import freed_by, link_or_copy, own, read_json, sync, write_json
-from model_store.upkeep.locks import alone
+from model_store.location import CHECKPOINTS, Location
+from model_store.locks import alone
 
-FOLDER = "checkpoints"
-MANIFEST = "pull.json"
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
-"""What a name can be that `refer` gives."""
-
-
-def checkpoint(root: Path, name: str) -> Path:
-    """Where the checkpoint called `name` is, or would be."""
-    return own(root, FOLDER, name)
-
-
-def unfinished(root: Path, name: str) -> Path:
-    """Where it is while it is being fetched: whole files named after their digests, and parts of others."""
-    return own(root, FOLDER, f".{name}.partial")
-
-
-def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
-    """The folders of complete checkpoints; those of others that may become complete as well, if asked for."""
-    every = [path.parent for path in sorted((root / FOLDER).glob(f"*/{MANIFEST}")) if not path.parent.is_symlink()]
-    return [
-        folder
-        for folder in every
-        if not folder.name.startswith(".") or (unfinished and folder.suffix in (".partial", ".old"))
-    ]
+"""A name that `refer` can give."""
 
 
 def names(root: Path) -> list[str]:
-    """Every complete checkpoint."""
-    for old in (root / FOLDER).glob(".*.old"):
-        mend(root, old.name[1:].removesuffix(".old"))
+    """The names of the complete checkpoints."""
+    for old in (root / CHECKPOINTS).glob(".*.old"):
+        mend(Location(root, old.name[1:].removesuffix(".old")))
     return [folder.name for folder in folders(root)]
 
 
-def mend(root: Path, name: str) -> None:
+def mend(location: Location) -> None:
     """Go back to the revision before, where a process was killed in the moment between that and the next."""
-    old, target = own(root, FOLDER, f".{name}.old"), checkpoint(root, name)
-    with suppress(OSError, StoreError), alone(root, name, "mending"):
-        if not target.exists():
-            old.rename(target)
+    with suppress(OSError, StoreError), alone(location, "mending"):
+        if not location.checkpoint.exists():
+            location.replaced.rename(location.checkpoint)
 
 
-@contextmanager
-def blobs_alone(root: Path) -> Iterator[None]:
-    """Be the only one for a moment to say which blobs are needed, or to delete one."""
-    with alone(root, blobs.FOLDER, "keeping files", lambda owner: None):
-        yield
+def is_begun(location: Location) -> bool:
+    """Whether a checkpoint is here, whole or not."""
+    return any((folder / MANIFEST).exists() for folder in (location.checkpoint, location.partial))
 
 
-def begun(root: Path, name: str) -> bool:
-    """Whether the checkpoint called `name` is here, whole or not."""
-    return any((folder / MANIFEST).exists() for folder in (checkpoint(root, name), unfinished(root, name)))
-
-
-def is_here(root: Path, name: str) -> bool:
+def is_here(location: Location) -> bool:
     """Whether there is a complete checkpoint of exactly this name."""
-    return PLAIN_NAME.fullmatch(name) is not None and (checkpoint(root, name) / MANIFEST).exists()
+    return PLAIN_NAME.fullmatch(location.name) is not None and (location.checkpoint / MANIFEST).exists()
+
+
+def locate(roots: Sequence[Path], name: str) -> Location:
+    """The location of a model in one of the store's folders: where it is, whole or not, or else the first."""
+    every = [Location(root, name) for root in roots]
+    return next((one for one in every if one.manifest.exists() or is_begun(one)), every[0])
 
 
 def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:
     """The name under which `text` was pulled: itself, or a repository's; None if that is not here."""
     known = names(root)
     if unfinished:
-        known += [path.name[1:].removesuffix(".partial") for path in (root / FOLDER).glob(".*.partial")]
+        known += [path.name[1:].removesuffix(".partial") for path in (root / CHECKPOINTS).glob(".*.partial")]
     if text in known:
         return text
     with suppress(ModelNotFound):
@@ -88,32 +66,11 @@ def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:
     return None
 
 
-def can_be_pulled(text: str) -> bool:
-    """Whether `text` is in the catalogue; what merely looks like a repository may be a path."""
-    return text.lower() in catalog()
-
-
-def commit(folder: Path) -> str | None:
-    """The commit of the checkpoint in `folder`; None if there is none."""
-    return read_json(folder / MANIFEST).get("commit") if (folder / MANIFEST).exists() else None
-
-
-def has(folder: Path, files: Sequence[Wanted]) -> bool:
-    """Whether each file is in `folder` with the size it should have."""
-    return all((folder / file.name).is_file() and (folder / file.name).stat().st_size == file.size for file in files)
-
-
-def source(folder: Path) -> dict[str, Any]:
-    """Where the checkpoint in `folder` was pulled from: `repository`, `commit`, `licence`; empty if it was not."""
-    facts = read_json(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
-    return {name: value for name, value in facts.items() if name != "files"}
-
-
-def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
+def begin(location: Location, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
     """The folder to fetch `files` into, with what an earlier attempt left or another checkpoint has."""
-    folder = unfinished(root, name)
+    root, folder = location.root, location.partial
     folder.mkdir(parents=True, exist_ok=True)
-    for file in listed(folder):  # an earlier attempt may have been stopped while it gave the files their names
+    for file in read_files(folder):  # an earlier attempt may have been stopped while it gave the files their names
         if (folder / file.name).exists():
             (folder / file.name).replace(folder / f"{file.digest}.part")
     told = {file.name: {"size": file.size, "digest": file.digest} for file in files}
@@ -132,36 +89,36 @@ def begin(root: Path, name: str, facts: dict[str, Any], files: Sequence[Wanted])
     return folder
 
 
-def publish(root: Path, name: str) -> Path:
+def publish(location: Location) -> Path:
     """Give the fetched files their names and the folder its own: from then on the checkpoint is there."""
-    folder = unfinished(root, name)
+    folder = location.partial
     named: dict[str, Path] = {}
-    for file in listed(folder):
+    for file in read_files(folder):
         (folder / file.name).parent.mkdir(exist_ok=True)
         if file.digest in named:  # two names, one content
             link_or_copy(named[file.digest], folder / file.name)
         else:
             named[file.digest] = (folder / file.digest).replace(folder / file.name)
     for path in folder.iterdir():
-        if path.is_file() and path.name not in {MANIFEST, *(file.name for file in listed(folder))}:
+        if path.is_file() and path.name not in {MANIFEST, *(file.name for file in read_files(folder))}:
             path.unlink()  # parts of what came in another way
     link_graph(folder)
-    return install(root, folder, name)
+    return install(location, folder)
 
 
 def link_graph(folder: Path) -> None:
     """Let a complete folder stand for the exported graph that its manifest names, if it does."""
-    if graph := read_json(folder / MANIFEST).get("graph"):
-        if graph not in {file.name for file in listed(folder)}:
+    if graph := read_manifest(folder / MANIFEST).get("graph"):
+        if graph not in {file.name for file in read_files(folder)}:
             raise altered(folder, "a graph that is not among its files")
         write_json(folder / LINK, {"file": graph})
 
 
-def install(root: Path, folder: Path, name: str) -> Path:
+def install(location: Location, folder: Path) -> Path:
     """Give a complete folder its name, in place of an older one, and its files to the blobs."""
-    target, old = checkpoint(root, name), own(root, FOLDER, f".{name}.old")
-    with blobs_alone(root):
-        for file in listed(folder):
+    root, target, old = location.root, location.checkpoint, location.replaced
+    with blobs.alone_with_blobs(root):
+        for file in read_files(folder):
             blobs.keep(root, folder / file.name, file)
         sync(folder)
         sync(root / blobs.FOLDER)
@@ -174,54 +131,34 @@ def install(root: Path, folder: Path, name: str) -> Path:
     return target
 
 
-def copy(root: Path, name: str, new: str) -> None:
+def copy(location: Location, new: Location) -> None:
     """The same checkpoint under another name: its files are names of the same blobs."""
-    source, folder = checkpoint(root, name), unfinished(root, new)
+    source, folder = location.checkpoint, new.partial
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    write_json(folder / MANIFEST, read_json(source / MANIFEST))
-    for file in listed(source):
+    write_json(folder / MANIFEST, read_manifest(source / MANIFEST))
+    for file in read_files(source):
         (folder / file.name).parent.mkdir(exist_ok=True)
         link_or_copy(source / file.name, folder / file.name)
     link_graph(folder)
-    install(root, folder, new)
+    install(new, folder)
 
 
-def remove(root: Path, name: str) -> int | None:
+def remove(location: Location) -> int | None:
     """Delete a pulled checkpoint, whole or not, and the blobs that no other has; the bytes freed, None if none is.
 
     The caller is alone with the model.
     """
-    target, gone = checkpoint(root, name), own(root, FOLDER, f".{name}.gone")
-    with blobs_alone(root):
+    target, gone = location.checkpoint, location.removed_checkpoint
+    with blobs.alone_with_blobs(location.root):
         shutil.rmtree(gone, ignore_errors=True)
         if target.exists():
             target.rename(gone)  # at once, so that half a checkpoint is never found
-        found = [folder for folder in (gone, unfinished(root, name)) if folder.exists()]
+        found = [folder for folder in (gone, location.partial) if folder.exists()]
         freed = 0
         for folder in found:
             freed += freed_by(folder)
             shutil.rmtree(folder)
         with suppress(StoreError):  # another manifest was altered: who knows which blobs it needs
-            freed += blobs.sweep(root)
+            freed += blobs.sweep(location.root)
     return freed if found else None
-
-
-def listed(folder: Path) -> list[Wanted]:
-    """The files in the manifest of `folder`, which somebody may have edited."""
-    if not (folder / MANIFEST).exists():
-        return []
-    content = read_json(folder / MANIFEST)
-    try:
-        files = content["files"]
-        found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
-    except (KeyError, TypeError, AttributeError, StoreError) as error:
-        raise altered(folder, str(error)) from error
-    if any(not NAMES.fullmatch(file.name) for file in found):
-        raise altered(folder, "a file in another folder")
-    return found
-
-
-def altered(folder: Path, what: str) -> StoreError:
-    """The error for a manifest that is not as it was written."""
-    return StoreError(f"{folder / MANIFEST} was altered ({what}); delete the folder {folder}")

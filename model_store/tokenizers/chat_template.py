@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from model_store.checkpoint.json_files import optional_json
-from model_store.checkpoint.text_files import read_text
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import optional_json, read_text
 
 LONGEST = 1_000_000
 """Characters; the longest that publishers have written is a twentieth of it."""

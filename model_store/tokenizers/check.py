@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from model_store.checkpoint.text_files import read_bytes
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import read_bytes
 from model_store.tokenizers import regex
 from model_store.tokenizers.sentencepiece import check_charsmap
 

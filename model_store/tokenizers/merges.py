@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from model_store.checkpoint.json_files import read_json
-from model_store.checkpoint.text_files import read_text
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import read_json, read_text
 
 
 def byte_pair_encoding(folder: Path, *, suffix: str = "", unknown: str | None = None) -> dict[str, Any]:

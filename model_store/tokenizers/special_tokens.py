@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_store.checkpoint.json_files import optional_json
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import optional_json
 
 CLASSES = {
     "biogpt": "BioGptTokenizer",

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_store.checkpoint.json_files import optional_json
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import optional_json
 from model_store.tokenizers import sentencepiece
 from model_store.tokenizers.merges import byte_pair_encoding
 from model_store.tokenizers.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED, Piece, SentencePiece

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import backends
-from model_store import Store, StoreError, variants
-from model_store.hub import pulled
-from model_store.local import imported
+from model_store import variants
+from model_store.disk import freed_by, own, walk
+from model_store.errors import StoreError
+from model_store.hub import blobs
+from model_store.location import CHECKPOINTS, Location
+from model_store.locks import PREFIX, alone
 from model_store.models import BUILTIN, is_name
-from model_store.store import MANIFEST
-from model_store.upkeep import blobs
-from model_store.upkeep.disk import freed_by, own, walk
-from model_store.upkeep.locks import alone
-from model_store.upkeep.unfinished import PREFIX
+from model_store.store import Store
 
 STALE = 7 * 24 * 3600.0
 """Seconds after which nobody is expected to go on with a pull that was stopped."""
@@ -47,12 +46,12 @@ def collect(
         if not root.is_dir():
             continue
         for name in every_name(root):
-            with free(root, name) as mine:
+            with free(location := Location(root, name)) as mine:
                 if mine:
                     with telling(warn):
-                        found += sweep(of_model(root, name, time.time() if now is None else now), dry_run)
+                        found += sweep(of_model(location, time.time() if now is None else now), dry_run)
         if own(root, blobs.FOLDER).is_dir():
-            with pulled.blobs_alone(root), telling(warn):
+            with blobs.alone_with_blobs(root), telling(warn):
                 found += sweep((at(path, "no model has it") for path in blobs.unreferenced(root)), dry_run)
     return found
 
@@ -67,11 +66,11 @@ def telling(warn: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def free(root: Path, name: str) -> Iterator[bool]:
+def free(location: Location) -> Iterator[bool]:
     """Be alone with a model if no other process works on it; whether that is so."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(alone(root, name, "collecting garbage"))
+            stack.enter_context(alone(location, "collecting garbage"))
         except StoreError:
             yield False
         else:
@@ -81,27 +80,26 @@ def free(root: Path, name: str) -> Iterator[bool]:
 def every_name(root: Path) -> list[str]:
     """Every model of which there is something."""
     names = {path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()}
-    parts = [path.name for path in (root / pulled.FOLDER).glob("*")] + [
-        name for name in names if name.endswith(".gone")
-    ]
+    parts = [path.name for path in (root / CHECKPOINTS).glob("*")] + [name for name in names if name.endswith(".gone")]
     names |= {re.sub(r"\.(partial|old|gone)$", "", part.removeprefix(".")) for part in parts}
     return sorted(name for name in names if is_name(name))
 
 
-def of_model(root: Path, name: str, now: float) -> Iterator[Garbage]:
+def of_model(location: Location, now: float) -> Iterator[Garbage]:
     """What a model does not need."""
-    folder, whole = own(root, name), pulled.checkpoint(root, name).is_dir()
-    for gone in (own(root, f".{name}.gone"), own(root, pulled.FOLDER, f".{name}.gone")):
+    folder, whole = location.folder, location.checkpoint.is_dir()
+    for gone in (location.removed, location.removed_checkpoint):
         if gone.is_dir():
             yield at(gone, "its model was removed")
-    if whole and (old := own(root, pulled.FOLDER, f".{name}.old")).is_dir():
-        yield at(old, "there is a newer revision")
-    partial = pulled.unfinished(root, name)
+    if whole and location.replaced.is_dir():
+        yield at(location.replaced, "there is a newer revision")
+    partial = location.partial
     if partial.is_dir() and now - max([partial.stat().st_mtime, *(file.st_mtime for file in walk(partial))]) > STALE:
         yield at(partial, "its pull was stopped more than a week ago")
     if not folder.is_dir():
         return
-    if not whole and name != BUILTIN and not any((folder / part).exists() for part in (MANIFEST, imported.FOLDER)):
+    kept = location.manifest, location.imported
+    if not whole and location.name != BUILTIN and not any(path.exists() for path in kept):
         yield at(folder, "it belongs to no model")
         return
     for path in sorted(folder.iterdir()):

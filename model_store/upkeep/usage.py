@@ -1,15 +1,12 @@
 """`du`: what each model takes on the disk, and what it shares with others."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_store import Store
-from model_store.hub import pulled
-from model_store.local import imported
-from model_store.upkeep.disk import own, walk
-from model_store.upkeep.runtime_caches import caches_in
+from model_store.disk import walk
+from model_store.runtime_caches import caches_in
+from model_store.store import Store
 
 File = tuple[int, int]
 """What tells a file from others, however many names it has: its disk and its number there."""
@@ -31,14 +28,12 @@ class Usage:
 
 
 def usage(store: Store) -> list[Usage]:
-    """What each model takes, by name; the built-in too, where it has been lowered."""
+    """The usage of each model, by name; the built-in too, where it has been lowered."""
     files: dict[str, tuple[dict[File, int], dict[File, int], int]] = {}
-    for name, root in {"builtin": store.root_of("builtin"), **store.names()}.items():
-        checkpoint: dict[File, int] = {}
-        for folder in (pulled.checkpoint(root, name), own(root, name, imported.FOLDER)):
-            checkpoint |= files_in(folder)
-        made = {file: size for file, size in files_in(own(root, name)).items() if file not in checkpoint}
-        caches = sum(sum(files_in(folder).values()) for folder in caches_in(own(root, name)))
+    for name, location in store.every_location().items():
+        checkpoint = files_in(location.checkpoint) | files_in(location.imported)
+        made = {file: size for file, size in files_in(location.folder).items() if file not in checkpoint}
+        caches = sum(sum(files_in(folder).values()) for folder in caches_in(location.folder))
         files[name] = checkpoint, made, caches
     holders = Counter(file for checkpoint, made, _ in files.values() for file in {*checkpoint, *made})
     return [
@@ -60,11 +55,4 @@ def total(store: Store) -> int:
 
 def files_in(folder: Path) -> dict[File, int]:
     """The files of a folder, if there is one, and their sizes."""
-    return {file: size for file, size in found(folder)}
-
-
-def found(folder: Path) -> Iterator[tuple[File, int]]:
-    """The files of a folder and their sizes; a file with two names comes twice."""
-    if folder.is_dir():
-        for file in walk(folder):
-            yield (file.st_dev, file.st_ino), file.st_size
+    return {(file.st_dev, file.st_ino): file.st_size for file in (walk(folder) if folder.is_dir() else ())}

@@ -17,9 +17,9 @@ from backends.decoder import Attention, Decoder, Rope, Weight
 from backends.reference import Session
 from model_store.checkpoint import weights as transforms
 from model_store.checkpoint.checkpoint import Checkpoint
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
+from model_store.convert import open_checkpoint
 from model_store.families import codegen, gpt_bigcode
 
 SEEN = 10 * TOLERANCE

@@ -24,8 +24,7 @@ from backends.prebuilt import Prebuilt, write
 from chatapp.generation import Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
-from model_store import Store, StoreError, UnsupportedCheckpoint
-from model_store.local import imports
+from model_store import Store, StoreError, UnsupportedCheckpoint, imports
 from support.checkpoints import Run
 from support.coreml_cases import EXACT, distance, open_case, reference, tokens_of
 from support.coreml_exports import FORMS, WINDOW, export

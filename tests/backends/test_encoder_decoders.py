@@ -16,8 +16,8 @@ from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from chatapp.placement.opening import FallbackSession
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from support.checkpoints import HERE
 
 GOLDEN = Path(__file__).parents[1] / "golden_answers"

@@ -13,7 +13,7 @@ from backends.decoder import Weight
 from backends.onnx import matrices
 from backends.onnx.graph import Graph
 from backends.quantize import PRECISIONS, dequantize, rounded
-from model_store.checkpoint.convert import convert
+from model_store.convert import convert
 
 ROOT = Path(__file__).parents[2]
 ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]

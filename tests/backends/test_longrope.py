@@ -20,9 +20,9 @@ from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.placement.opening import FallbackSession
 from model_store import Store, StoredModel
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
 from support.checkpoints import HERE, MakeCheckpoint
 from support.gguf_files import converted

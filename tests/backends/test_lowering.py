@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from model_store import Store, StoreError
-from model_store.checkpoint.convert import convert, expected_size, open_checkpoint
 from model_store.checkpoint.weights import Canonical
-from model_store.upkeep.locks import alone
+from model_store.convert import convert, expected_size, open_checkpoint
+from model_store.location import Location
+from model_store.locks import alone
 from support.checkpoints import HERE, LLAMA, ROOT, VOCABULARY, MakeCheckpoint
 
 ENDED = """
@@ -125,7 +126,7 @@ def test_what_a_killed_lowering_leaves_is_not_used_and_deleted_by_the_next(
 def test_a_folder_of_a_process_that_lives_is_kept(store: Store, checkpoint: MakeCheckpoint) -> None:
     store.get(str(checkpoint()))
     (store.root / "tiny" / ".unfinished-by-another").mkdir()
-    with alone(store.root, "tiny", "working"):
+    with alone(Location(store.root, "tiny"), "working"):
         store.lowered(store.get("builtin"), "onnx", "int8")
         assert left(store) == [".unfinished-by-another"]
 

@@ -11,8 +11,8 @@ import pytest
 
 import backends
 from model_store import Store
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from support.checkpoints import ROOT, MakeCheckpoint
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")

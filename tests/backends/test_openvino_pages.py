@@ -9,7 +9,7 @@ from test_openvino import GOLDEN, golden, kinds, lower
 
 import backends
 from backends import BackendError
-from model_store.checkpoint.convert import open_checkpoint
+from model_store.convert import open_checkpoint
 from support.checkpoints import MakeCheckpoint
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")

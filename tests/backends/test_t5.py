@@ -12,8 +12,8 @@ from safetensors.numpy import load_file, save_file
 
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from model_store.families import t5
 
 GOLDEN = Path(__file__).parents[1] / "golden_answers"

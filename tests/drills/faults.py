@@ -17,9 +17,10 @@ from chatapp.generation.memory import peak_memory
 from chatapp.text.errors import one_line
 from drills.pull import NAME, REPOSITORY, arguments, check, make_checkpoint
 from model_store import Store
-from model_store.hub import pull, pulled
-from model_store.hub.progress import Transfer
+from model_store.hub import pull
+from model_store.hub.transfer import Transfer
 from model_store.hub.web import Patience, Site
+from model_store.location import Location
 from support.checkpoints import random_llama, write_safetensors
 from support.hub_facts import Listing
 from support.loopback_hub import LoopbackHub
@@ -104,7 +105,7 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
         for turn in range(count):
             source = folder / chance.choice(["first", "second"])
             hub.publish(REPOSITORY, source)
-            if chance.random() < 0.7 and pulled.checkpoint(store.root, NAME).exists():
+            if chance.random() < 0.7 and Location(store.root, NAME).checkpoint.exists():
                 store.remove(NAME)
             misbehave(hub, chance)
             faults = [str(fault) for fault in hub.faults]
@@ -119,7 +120,7 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
                 hub.faults.clear()
                 hub.redirecting, hub.edit_listing = False, lambda listing: listing
                 assert not (told := disturbed(store, hub)), f"a pull that nobody disturbs must succeed: {told}"
-                assert check(store) and same(pulled.checkpoint(store.root, NAME), source)
+                assert check(store) and same(Location(store.root, NAME).checkpoint, source)
             except BaseException:
                 print(f"seed {seed}, turn {turn}:", *faults, sep="\n", file=sys.stderr)
                 raise
@@ -134,8 +135,8 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
 def disturbed(store: Store, hub: LoopbackHub) -> str:
     """Pull; what is said where that fails."""
     try:
-        planned = pull.plan(store.root, REPOSITORY, site=Site(hub.url), patience=QUICK)
-        pull.fetch(store.root, planned, on_transfer=quiet, patience=QUICK)
+        planned = pull.plan(store.roots, REPOSITORY, site=Site(hub.url), patience=QUICK)
+        pull.fetch(planned, on_transfer=quiet, patience=QUICK)
     except Exception as error:
         told = one_line(error)
         if not told:

@@ -22,10 +22,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from model_store import Store
-from model_store.hub import pulled
+from model_store.hub import blobs
 from model_store.hub.catalog import Entry, catalog
 from model_store.hub.partial import Wanted
-from model_store.upkeep import blobs
+from model_store.location import Location
 from support.checkpoints import ROOT, random_llama, write_safetensors, write_tokenizer
 from support.loopback_hub import LoopbackHub
 
@@ -97,7 +97,7 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
 def saved(root: Path) -> int:
     """Bytes of the weights that the journal vouches for."""
     lengths = [0]
-    for journal in pulled.unfinished(root, NAME).glob("*.journal"):
+    for journal in Location(root, NAME).partial.glob("*.journal"):
         if len(journal.stem) == 64:
             lengths += [int(line.split()[0]) for line in journal.read_text().splitlines()]
     return max(lengths)
@@ -106,7 +106,7 @@ def saved(root: Path) -> int:
 def check(store: Store) -> bool:
     """Whether the model is there; raises if it is neither whole nor absent."""
     names = [model.name for model in store.list()]
-    folder = pulled.checkpoint(store.root, NAME)
+    folder = Location(store.root, NAME).checkpoint
     if not folder.exists():
         assert names == ["builtin"]
         return False

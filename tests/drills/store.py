@@ -14,12 +14,11 @@ import traceback
 from pathlib import Path
 
 from drills.pull import NAME, REPOSITORY, arguments, make_checkpoint
-from model_store import Store, StoreError
-from model_store.hub import pull, pulled
+from model_store import Store, StoreError, imports
+from model_store.hub import blobs, manifest, pull
 from model_store.hub.partial import Wanted
 from model_store.hub.web import Site
-from model_store.local import imports
-from model_store.upkeep import blobs, copies, garbage
+from model_store.upkeep import copies, garbage
 from support.loopback_hub import LoopbackHub
 
 WORK = ("pull", "lower", "import", "copy", "remove", "collect")
@@ -97,8 +96,8 @@ def measure(store: Store, site: Site, source: Path) -> dict[str, float]:
 def work(what: str, store: Store, site: Site, source: Path, some: str) -> None:
     """Change the store; what is not pulled or imported is about `some` model."""
     if what == "pull":
-        planned = pull.plan(store.root, REPOSITORY, site=site)
-        pull.fetch(store.root, planned, on_transfer=lambda now: None)
+        planned = pull.plan(store.roots, REPOSITORY, site=site)
+        pull.fetch(planned, on_transfer=lambda now: None)
     elif what == "lower":
         store.lowered(store.get(some), "onnx", "int8")
     elif what == "import":
@@ -118,8 +117,8 @@ def check(store: Store) -> int:
         assert {path.name for path in model.folder.iterdir()} >= {"config.json", "model.safetensors", "tokenizer.json"}
         for variant in store.get(model.name).variants:
             assert json.loads((variant.folder / "variant.json").read_text())["made"]["digest"].startswith("sha256-")
-    for folder in pulled.folders(store.root):
-        for file in pulled.listed(folder):
+    for folder in manifest.folders(store.root):
+        for file in manifest.read_files(folder):
             for path in (folder / file.name, blobs.blob(store.root, file.digest)):
                 assert blobs.is_whole(path, Wanted(file.name, file.size, file.digest)), path
     return len(models)

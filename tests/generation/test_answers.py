@@ -19,8 +19,8 @@ from chatapp.generation.decoding.generate import PREFILL
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.infill import find_gap
 from chatapp.generation.text.tokenizer import Tokenizer
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from support.checkpoints import HERE, Run
 from support.scripted_session import text_of, usage_of
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from model_store import Store, StoreError
-from model_store.hub import pulled
+from model_store import Store, StoreError, runtime_caches
+from model_store.hub import blobs, manifest, pulled
 from model_store.hub.partial import Wanted
-from model_store.upkeep import blobs, copies, garbage, runtime_caches, usage
-from model_store.upkeep.locks import alone
+from model_store.location import Location
+from model_store.locks import alone
+from model_store.upkeep import copies, garbage, usage
 from support.checkpoints import write_tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,11 +36,11 @@ def pulled_as(store: Store, tmp_path: Path) -> Pulled:
             empty = Wanted(path.name, path.stat().st_size, "0" * 64).hash()
             empty.update(path.read_bytes())
             wanted.append(Wanted(path.name, path.stat().st_size, empty.hexdigest()))
-        folder = pulled.begin(store.root, name, {"repository": "org/tiny", "commit": "0" * 40}, wanted)
+        folder = pulled.begin(Location(store.root, name), {"repository": "org/tiny", "commit": "0" * 40}, wanted)
         for file in wanted:
             if not (folder / file.digest).exists():
                 shutil.copy(source / file.name, folder / file.digest)
-        return pulled.publish(store.root, name)
+        return pulled.publish(Location(store.root, name))
 
     return publish
 
@@ -55,7 +56,7 @@ def everything(folder: Path) -> set[str]:
 def test_two_models_with_the_same_files_have_them_once(store: Store, pulled_as: Pulled) -> None:
     first, second = pulled_as("one"), pulled_as("two")
     assert inodes(first) == inodes(second) == {path.stat().st_ino for path in (store.root / "blobs").iterdir()}
-    names = {blobs.blob(store.root, file.digest).name for file in pulled.listed(first)}
+    names = {blobs.blob(store.root, file.digest).name for file in manifest.read_files(first)}
     assert {path.name for path in (store.root / "blobs").iterdir()} == names == blobs.references(store.root)
 
 
@@ -63,22 +64,24 @@ def test_blobs_go_with_the_last_model_that_names_them(store: Store, pulled_as: P
     size = sum(path.stat().st_size for path in pulled_as("one").iterdir())
     pulled_as("two")
     assert store.remove("one") < 4096  # its manifests
-    assert len(list((store.root / "blobs").iterdir())) == len(pulled.listed(pulled.checkpoint(store.root, "two")))
+    assert len(list((store.root / "blobs").iterdir())) == len(
+        manifest.read_files(Location(store.root, "two").checkpoint)
+    )
     assert store.get("two").family == "llama"
     assert store.remove("two") >= size - 4096
     assert list((store.root / "blobs").iterdir()) == []
 
 
 def test_a_blob_that_an_unfinished_pull_names_is_kept(store: Store, pulled_as: Pulled) -> None:
-    files = pulled.listed(pulled_as("one"))
-    pulled.begin(store.root, "two", {}, files)
+    files = manifest.read_files(pulled_as("one"))
+    pulled.begin(Location(store.root, "two"), {}, files)
     store.remove("one")
     assert len(list((store.root / "blobs").iterdir())) == len({file.digest for file in files})
 
 
 def test_a_damaged_blob_is_not_used_again(store: Store, pulled_as: Pulled) -> None:
     folder = pulled_as("one")
-    file = next(file for file in pulled.listed(folder) if file.name == "config.json")
+    file = next(file for file in manifest.read_files(folder) if file.name == "config.json")
     blob = blobs.blob(store.root, file.digest)
     good = blob.read_bytes()
     blob.write_bytes(good.replace(b"llama", b"LLAMA"))
@@ -96,17 +99,17 @@ def test_without_links_there_are_only_the_files_of_the_models(
     folder = pulled_as("one")
     assert list((store.root / "blobs").iterdir()) == []
     copies.copy(store, "one", "two")
-    file = pulled.listed(folder)[0]
+    file = manifest.read_files(folder)[0]
     assert blobs.find(store.root, file) == folder / file.name
     store.remove("one")
-    assert blobs.find(store.root, file) == pulled.checkpoint(store.root, "two") / file.name
+    assert blobs.find(store.root, file) == Location(store.root, "two").checkpoint / file.name
 
 
 def test_a_copy_takes_no_room_and_outlives_its_origin(store: Store, pulled_as: Pulled) -> None:
     first = pulled_as("one")
     store.lowered(store.get("one"), "onnx", "int8")
     copied = copies.copy(store, "one", "two")
-    assert copied.folder == pulled.checkpoint(store.root, "two") and inodes(copied.folder) == inodes(first)
+    assert copied.folder == Location(store.root, "two").checkpoint and inodes(copied.folder) == inodes(first)
     assert [variant.folder.name for variant in copied.variants] == ["onnx-int8"]
     found = {one.name: one for one in usage.usage(store)}
     assert found["two"].own < 4096 and found["two"].variants < 8192 < found["two"].shared == found["one"].shared
@@ -135,7 +138,7 @@ def test_a_name_that_is_taken_is_refused(store: Store, pulled_as: Pulled) -> Non
 
 def test_who_works_on_a_model_is_told_to_who_would_remove_or_copy_it(store: Store, pulled_as: Pulled) -> None:
     pulled_as("one")
-    with alone(store.root, "one", "lowering for onnx") as held:
+    with alone(Location(store.root, "one"), "lowering for onnx") as held:
         held.tell("lowering", 0.5)
         words = (
             rf"one is in use by process {os.getpid()} on .*, lowering for onnx since .* \(lowering, 50%\); try again"
@@ -160,7 +163,7 @@ def test_garbage_is_found_told_and_deleted(store: Store, pulled_as: Pulled) -> N
     (store.root / "one" / "tokenizer-0.json").write_text("{}")
     (store.root / ".two.gone" / "onnx-f32").mkdir(parents=True)
     (store.root / "half" / "onnx-f32").mkdir(parents=True)
-    pulled.begin(store.root, "three", {}, [])
+    pulled.begin(Location(store.root, "three"), {}, [])
     expected = {"onnx-f32", stray.name, ".unfinished-x", "tokenizer-0.json", ".two.gone", "half"}
     before = {name for name in everything(store.root) if not name.startswith(".locks")}
     told = garbage.collect(store, dry_run=True)
@@ -168,7 +171,7 @@ def test_garbage_is_found_told_and_deleted(store: Store, pulled_as: Pulled) -> N
     assert {one.path.name: one.size for one in told}[stray.name] == 5
     assert garbage.collect(store) == told
     assert not any((store.root / name).exists() for name in ("half", ".two.gone")) and not old.exists()
-    assert kept.exists() and pulled.unfinished(store.root, "three").exists()
+    assert kept.exists() and Location(store.root, "three").partial.exists()
     later = garbage.collect(store, now=time.time() + garbage.STALE + 60)
     assert [one.path.name for one in later] == [".three.partial"]
     assert garbage.collect(store) == [] and [one.name for one in store.list()] == ["builtin", "one"]
@@ -178,7 +181,7 @@ def test_what_another_process_works_on_is_no_garbage(store: Store, pulled_as: Pu
     pulled_as("one")
     store.get("one")
     (store.root / "one" / ".unfinished-x").mkdir()
-    with alone(store.root, "one", "lowering"):
+    with alone(Location(store.root, "one"), "lowering"):
         assert garbage.collect(store) == []
     assert len(garbage.collect(store)) == 1
 
@@ -208,7 +211,7 @@ def test_links_in_the_store_are_refused_by_name(store: Store, pulled_as: Pulled,
         lambda: store.lowered(store.get("one"), "onnx", "int8"),
         lambda: copies.copy(store, "one", "two"),
         lambda: garbage.collect(store),
-        lambda: runtime_caches.clear(store),
+        lambda: runtime_caches.delete(runtime_caches.caches(store.every_location().values())),
     ):
         try:
             work()
@@ -225,11 +228,13 @@ def test_compiled_copies_are_listed_cleared_and_bounded(store: Store, pulled_as:
         (cache / "blob").write_bytes(b"x" * 1000)
         for path in (cache / "blob", cache):
             os.utime(path, (used, used))
-    assert [one.variant for one in runtime_caches.caches(store)] == ["onnx-f32", "onnx-int8"]
-    assert [one.variant for one in runtime_caches.trim(store, 1500)] == ["onnx-f32"]
-    assert runtime_caches.clear(store, ["builtin"]) == []
-    assert [(one.variant, one.size) for one in runtime_caches.clear(store)] == [("onnx-int8", 1000)]
-    assert runtime_caches.caches(store) == [] and len(store.get("one").variants) == 2
+    locations = store.every_location().values()
+    assert [one.variant for one in runtime_caches.caches(locations)] == ["onnx-f32", "onnx-int8"]
+    assert [one.variant for one in runtime_caches.trim(locations, 1500)] == ["onnx-f32"]
+    assert runtime_caches.caches([store.location("builtin")]) == []
+    deleted = runtime_caches.delete(runtime_caches.caches(locations))
+    assert [(one.variant, one.size) for one in deleted] == [("onnx-int8", 1000)]
+    assert runtime_caches.caches(locations) == [] and len(store.get("one").variants) == 2
 
 
 def test_models_of_several_folders_are_found_where_they_are(store: Store, pulled_as: Pulled, tmp_path: Path) -> None:

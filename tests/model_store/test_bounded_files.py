@@ -13,8 +13,9 @@ from test_torch_file import VALUES, tensor, write
 from chatapp.generation.memory import peak_memory
 from chatapp.settings import settings
 from model_store import UnsupportedCheckpoint
-from model_store.checkpoint import text_files, torch_file
-from model_store.hub.card import introduction, licence
+from model_store import files as small_files
+from model_store.checkpoint import torch_file
+from model_store.checkpoint.card import introduction, licence
 from support.checkpoints import MakeCheckpoint, Run
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links and devices of Unix")
@@ -191,8 +192,8 @@ def test_links_within_the_folder_and_those_of_the_hub_s_cache_are_followed(
 
 def test_a_file_is_read_up_to_what_its_kind_can_need(tmp_path: Path) -> None:
     path = tmp_path / "chat_template.jinja"
-    path.write_bytes(b"x" * text_files.KINDS[".jinja"])
-    assert len(text_files.read_text(path)) == text_files.KINDS[".jinja"]
-    path.write_bytes(b"x" * (text_files.KINDS[".jinja"] + 1))
+    path.write_bytes(b"x" * small_files.KINDS[".jinja"])
+    assert len(small_files.read_text(path)) == small_files.KINDS[".jinja"]
+    path.write_bytes(b"x" * (small_files.KINDS[".jinja"] + 1))
     with pytest.raises(OSError, match="it has more than 4 MB"):
-        text_files.read_text(path)
+        small_files.read_text(path)

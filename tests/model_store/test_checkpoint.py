@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from model_store import StoreError, UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Checkpoint, tensors
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -17,9 +17,8 @@ from backends.openvino.prebuilt import PrebuiltSession
 from backends.prebuilt import Prebuilt, write
 from chatapp.placement import measuring, selection
 from chatapp.placement.selection import PlacementOptions
-from model_store import Store, StoreError, UnsupportedCheckpoint
-from model_store.checkpoint.convert import open_checkpoint
-from model_store.local import imports
+from model_store import Store, StoreError, UnsupportedCheckpoint, imports
+from model_store.convert import open_checkpoint
 from support.checkpoints import Run
 
 TESTS = Path(__file__).parents[1]

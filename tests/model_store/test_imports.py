@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from model_store import ModelNotFound, Places, Store, StoreError, UnsupportedCheckpoint
-from model_store.local import imports
+from model_store import ModelNotFound, Places, Store, StoreError, UnsupportedCheckpoint, imports
 from support.checkpoints import MakeCheckpoint, Run
 
 GGUF = Path(__file__).parents[1] / "golden_gguf" / "qwen2-q8_0.gguf"

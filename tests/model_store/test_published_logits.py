@@ -12,8 +12,8 @@ import backends
 from backends import Session
 from backends.reference import Session as ReferenceSession
 from model_store import UnsupportedCheckpoint, families
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from support.checkpoints import HERE, write_safetensors
 from support.published_models import (
     GOLDEN,

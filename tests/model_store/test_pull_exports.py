@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models
 
 import backends
 from model_store import Store, StoreError, UnsupportedCheckpoint
-from model_store.hub import pull, pulled
+from model_store.hub import pull
 from model_store.hub.pull import Plan
 from model_store.hub.web import Site
 from model_store.upkeep import copies
@@ -50,14 +50,14 @@ def loopback(export: Path) -> Iterator[LoopbackHub]:
 @pytest.fixture
 def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
     def plan(name: str = ORG, precision: str | None = None) -> Plan:
-        return pull.plan(store.root, name, site=Site(loopback.url), precision=precision, patience=QUICK)
+        return pull.plan(store.roots, name, site=Site(loopback.url), precision=precision, patience=QUICK)
 
     return plan
 
 
 @pytest.fixture
 def pulling(store: Store, planned: Callable[..., Plan]) -> Callable[[], Path]:
-    return lambda: pull.fetch(store.root, planned(), on_transfer=lambda now: None, patience=QUICK)
+    return lambda: pull.fetch(planned(), on_transfer=lambda now: None, patience=QUICK)
 
 
 def test_the_plan_names_the_graph_and_what_it_takes(planned: Callable[..., Plan], kind: str, export: Path) -> None:
@@ -164,7 +164,7 @@ def test_of_several_graphs_the_usual_one_is_taken_or_none(
 
 
 def test_a_manifest_that_names_another_graph_is_refused(store: Store, pulling: Callable[[], Path]) -> None:
-    manifest = pulling() / pulled.MANIFEST
+    manifest = pulling() / "pull.json"
     for graph in "../../evil.onnx", "config.onnx":
         manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "graph": graph}))
         with pytest.raises(StoreError, match="was altered"):

@@ -14,7 +14,7 @@ import pytest
 from model_store import Store, StoreError
 from model_store.hub import pull
 from model_store.hub.partial import Wanted
-from model_store.hub.progress import Tracker, Transfer
+from model_store.hub.transfer import Tracker, Transfer
 from model_store.hub.web import Patience, Site
 from support.checkpoints import ROOT, MakeCheckpoint, Run
 from support.loopback_hub import LoopbackHub
@@ -126,7 +126,7 @@ def test_another_host_may_answer_for_the_api_and_is_not_told_the_token(
     moved = {"Location": "http://mirror.example/api/models/org/tiny?blobs=true"}
     loopback.fault("/api/models", status=307, headers=moved, body=b"")
     code = "from pathlib import Path\nfrom model_store.hub import pull, web\n"
-    code += f"pull.plan(Path('nowhere'), 'org/tiny', site=web.Site({PUBLIC!r}, 'secret'))"
+    code += f"pull.plan([Path('nowhere')], 'org/tiny', site=web.Site({PUBLIC!r}, 'secret'))"
     environment = {**os.environ, "http_proxy": loopback.url, "no_proxy": ""}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)
     asked = [(one.host, one.authorized) for one in loopback.asked("/api/models")]
@@ -172,8 +172,8 @@ def test_a_clock_that_jumps_changes_neither_rates_nor_pauses(loopback: LoopbackH
     loopback.fault("model.safetensors", rate=size)
     told: list[Transfer] = []
     start = time.monotonic()
-    plan = pull.plan(store.root, "org/tiny", site=Site(loopback.url), patience=QUICK)
-    pull.fetch(store.root, plan, on_transfer=told.append, patience=QUICK)
+    plan = pull.plan(store.roots, "org/tiny", site=Site(loopback.url), patience=QUICK)
+    pull.fetch(plan, on_transfer=told.append, patience=QUICK)
     assert 2 <= time.monotonic() - start < 20
     assert any("trying again in 1.0 s" in one.note for one in told)
     assert [one.done for one in told] == sorted(one.done for one in told)
@@ -185,7 +185,7 @@ def test_a_clock_that_jumps_changes_neither_rates_nor_pauses(loopback: LoopbackH
 @pytest.mark.usefixtures("clock")
 def test_a_pull_that_was_interrupted_before_a_jump_goes_on(loopback: LoopbackHub, tmp_path: Path) -> None:
     store = Store(tmp_path / "models")
-    plan = pull.plan(store.root, "org/tiny", site=Site(loopback.url), patience=QUICK)
+    plan = pull.plan(store.roots, "org/tiny", site=Site(loopback.url), patience=QUICK)
     loopback.fault("model.safetensors", stall=100_000, delay=20)
 
     def interrupt(now: Transfer) -> None:
@@ -193,9 +193,9 @@ def test_a_pull_that_was_interrupted_before_a_jump_goes_on(loopback: LoopbackHub
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pull.fetch(store.root, plan, on_transfer=interrupt, patience=QUICK)
+        pull.fetch(plan, on_transfer=interrupt, patience=QUICK)
     asked = len(loopback.requests)
-    pull.fetch(store.root, plan, on_transfer=lambda now: None, patience=QUICK)
+    pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
     assert [one.range for one in loopback.requests[asked:]] == ["bytes=100000-"]
 
 
@@ -217,5 +217,5 @@ def test_an_order_to_come_again_that_cannot_be_is_told(loopback: LoopbackHub, tm
         dated = {"Retry-After": order, "Date": "Wed, 01 Jan 2003 00:00:00 GMT"}
         loopback.fault("/api/models", status=429, headers=dated)
         with pytest.raises(StoreError, match="asks to wait .* minutes; try again then"):
-            pull.plan(tmp_path / "models", "org/tiny", site=Site(loopback.url), patience=QUICK)
+            pull.plan([tmp_path / "models"], "org/tiny", site=Site(loopback.url), patience=QUICK)
     assert len(loopback.requests) == 2

@@ -33,4 +33,4 @@ def test_what_is_there_and_what_to_do_is_told(tmp_path: Path, config: str, compl
     with LoopbackHub() as hub:
         hub.publish("org/tiny", folder)
         with pytest.raises(UnsupportedCheckpoint, match=complaint):
-            pull.plan(Store(tmp_path / "models").root, "org/tiny", site=Site(hub.url), patience=QUICK)
+            pull.plan(Store(tmp_path / "models").roots, "org/tiny", site=Site(hub.url), patience=QUICK)

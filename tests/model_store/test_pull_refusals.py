@@ -86,7 +86,7 @@ def test_a_file_that_vanishes_is_told(
     plan = planned()
     loopback.fault("tokenizer.json", status=404, headers={"X-Error-Code": "EntryNotFound"}, times=9)
     with pytest.raises(StoreError, match="a file that org/tiny lists is not there"):
-        pull.fetch(store.root, plan, on_transfer=lambda now: None, patience=QUICK)
+        pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
 
 
 HOSTILE_NAMES = [

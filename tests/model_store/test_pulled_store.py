@@ -4,15 +4,17 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from model_store import ModelNotFound, Store, StoreError, fit
 from model_store.families import find, names
-from model_store.hub import pull, pulled
+from model_store.hub import pull
 from model_store.hub.catalog import catalog, refer
 from model_store.hub.pull import Plan
+from model_store.location import Location
 from support.pulls import ORG, QUICK, Pull, everything
 
 TESTS = Path(__file__).parents[1]
@@ -68,12 +70,12 @@ def test_the_catalogue_holds_only_what_can_be_run_and_stored() -> None:
 def test_a_manifest_edited_by_hand_is_refused_by_its_path(
     store: Store, planned: Callable[..., Plan], folder: Path, edit: str, tmp_path: Path
 ) -> None:
-    left = pulled.unfinished(store.root, "org--tiny")
+    left = Location(store.root, "org--tiny").partial
     left.mkdir(parents=True)
     (left / "pull.json").write_text(edit)
     before = everything(tmp_path)
     with pytest.raises(StoreError):
-        pull.fetch(store.root, planned(), on_transfer=lambda now: None, patience=QUICK)
+        pull.fetch(planned(), on_transfer=lambda now: None, patience=QUICK)
     assert set(everything(tmp_path)) - set(before) <= {
         "models/.bandwidth.json",
         "models/.locks",
@@ -112,10 +114,10 @@ def test_a_folder_called_checkpoints_gets_another_name(store: Store, folder: Pat
 
 @pytest.mark.skipif(os.name == "nt", reason="a file in the way of a folder is another error there")
 def test_a_store_that_cannot_be_written_is_named(planned: Callable[..., Plan], folder: Path, tmp_path: Path) -> None:
-    plan = planned()
+    plan = replace(planned(), location=Location(tmp_path / "file", "org--tiny"))
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write to the model store .*file"):
-        pull.fetch(tmp_path / "file", plan, on_transfer=lambda now: None, patience=QUICK)
+        pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
 
 
 def test_a_link_in_the_store_does_not_lead_out_of_it(
@@ -124,10 +126,10 @@ def test_a_link_in_the_store_does_not_lead_out_of_it(
     """What somebody puts where a part will be is not followed."""
     plan, victim = planned(), tmp_path / "victim"
     victim.write_text("kept")
-    left = pulled.unfinished(store.root, "org--tiny")
+    left = Location(store.root, "org--tiny").partial
     left.mkdir(parents=True)
     for file in plan.files:
         (left / f"{file.digest}.part").symlink_to(victim)
-    target = pull.fetch(store.root, plan, on_transfer=lambda now: None, patience=QUICK)
+    target = pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
     assert victim.read_text() == "kept"
     assert not any(path.is_symlink() for path in target.iterdir())

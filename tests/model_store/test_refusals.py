@@ -15,8 +15,8 @@ from test_spellings import Tensors, configure, respelled
 from model_store import UnsupportedCheckpoint, families
 from model_store.checkpoint.checkpoint import Checkpoint, tensors
 from model_store.checkpoint.config_fields import LIMITS
-from model_store.checkpoint.convert import convert, describe, open_checkpoint
 from model_store.checkpoint.weights import Canonical, bits, is_finite
+from model_store.convert import convert, describe, open_checkpoint
 from support.checkpoints import MakeCheckpoint, Run
 
 TYPES = {

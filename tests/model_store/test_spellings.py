@@ -14,8 +14,8 @@ from test_torch_file import tensor, write
 
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Checkpoint
-from model_store.checkpoint.convert import describe, open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import describe, open_checkpoint
 
 Tensors = dict[str, np.ndarray]
 

@@ -20,12 +20,13 @@ from chatapp.placement.record import Measurement
 from chatapp.placement.selection import PlacementOptions
 from chatapp.workspace import Workspace
 from model_store import ModelNotFound, Progress, Store, StoreError
+from model_store.files import write_json
 from model_store.hub import pulled
 from model_store.hub.partial import Wanted
+from model_store.location import Location
+from model_store.locks import alone
 from model_store.store import BUILTIN_FOLDER
 from model_store.upkeep import garbage
-from model_store.upkeep.disk import write_json
-from model_store.upkeep.locks import alone
 from support.checkpoints import MakeCheckpoint
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits and mounts of Unix")
@@ -47,7 +48,9 @@ def no_room() -> Iterator[None]:
 
 def stopped_pull(root: Path, size: int) -> Path:
     """A pull that was stopped with so many bytes; no lock was ever taken in this store."""
-    folder = pulled.begin(root, "org--tiny", {"repository": "org/tiny"}, [Wanted("model.safetensors", 10**9, DIGEST)])
+    folder = pulled.begin(
+        Location(root, "org--tiny"), {"repository": "org/tiny"}, [Wanted("model.safetensors", 10**9, DIGEST)]
+    )
     (folder / f"{DIGEST}.part").write_bytes(bytes(size))
     return folder
 
@@ -159,11 +162,11 @@ def broken_store(checkpoint: MakeCheckpoint, file: str, content: str) -> Path:
     folder = checkpoint("tiny")
     for name in ("one", "two", "bad"):
         store.register(name, folder)
-    (pulled.checkpoint(store.root, "bad")).mkdir(parents=True)
+    (Location(store.root, "bad").checkpoint).mkdir(parents=True)
     (store.root / "blobs").mkdir()
     for part in ("config.json", "tokenizer.json", "model.safetensors"):
-        shutil.copy(folder / part, pulled.checkpoint(store.root, "bad"))
-    path = {"model.json": store.root / "bad", "pull.json": pulled.checkpoint(store.root, "bad")}[file] / file
+        shutil.copy(folder / part, Location(store.root, "bad").checkpoint)
+    path = {"model.json": store.root / "bad", "pull.json": Location(store.root, "bad").checkpoint}[file] / file
     path.write_text(content)
     return path
 
@@ -218,9 +221,12 @@ def test_a_copy_where_the_disk_knows_no_links_says_what_it_takes(
 
 
 def test_a_model_that_is_being_removed_is_said_to_be(store: Store) -> None:
-    folder = pulled.checkpoint(store.root, "org--tiny")
+    folder = Location(store.root, "org--tiny").checkpoint
     folder.mkdir(parents=True)
     shutil.copy(BUILTIN_FOLDER / "config.json", folder)
     (folder / "pull.json").write_text("{}")
-    with alone(store.root, "org--tiny", "removing"), pytest.raises(ModelNotFound, match="is being removed by process"):
+    with (
+        alone(Location(store.root, "org--tiny"), "removing"),
+        pytest.raises(ModelNotFound, match="is being removed by process"),
+    ):
         store.get("org--tiny")

@@ -14,7 +14,7 @@ from model_store.errors import StoreError
 from model_store.hub import transfer
 from model_store.hub.hub import Repository
 from model_store.hub.partial import Partial, Wanted
-from model_store.hub.progress import Transfer
+from model_store.hub.transfer import Transfer
 from model_store.hub.web import CHUNK, Patience
 from support.checkpoints import ROOT
 from support.loopback_hub import LoopbackHub

@@ -22,9 +22,10 @@ from chatapp.placement.record import Measurement
 from chatapp.tui.models.sections import KINDS, sections
 from model_store import Store, bandwidth, families, fit
 from model_store.hub.catalog import catalog
+from model_store.location import Location
+from model_store.locks import alone
 from model_store.models import LARGE
 from model_store.upkeep.copies import copy
-from model_store.upkeep.locks import alone
 from support.checkpoints import ROOT, MakeCheckpoint, Run
 from support.loopback_hub import LoopbackHub
 
@@ -187,7 +188,7 @@ def test_a_pull_that_was_stopped_is_listed_with_its_share(stopped: Path) -> None
     row = row_of(store, "org--tiny")
     assert (row.state, row.source, row.licence) == ("stopped", "org/tiny", "mit")
     assert row.share and 0 < row.share < 1 and row.size > 200_000
-    with alone(stopped, "org--tiny", "pulling") as held:
+    with alone(Location(stopped, "org--tiny"), "pulling") as held:
         held.tell("fetching", 0.4)
         time.sleep(0.21)
         held.tell("fetching", 0.4)

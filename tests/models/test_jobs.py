@@ -73,7 +73,7 @@ def test_a_pull_tells_how_far_it_is_and_never_goes_back(
     assert fetching[-1].done == fetching[-1].size > 200_000
     assert any(one.rate > 0 and one.seconds_left for one in fetching)
     assert told[-2].phase == "lowering"
-    assert "org--tiny" in Store(home / "models").names()
+    assert "org--tiny" in Store(home / "models").locations()
     assert waiting(witness.jobs.path) == []
 
 
@@ -122,7 +122,7 @@ def test_what_is_waited_for_is_told_at_once(
     job = witness.ended(witness.jobs.add("plan", "org/one"))
     assert job.state == "done" and job.facts["event"] == "plan"
     notes = list(dict.fromkeys(one.note for one in witness.of(job)))
-    assert notes[:2] == ["", "127.0.0.1 answers 503; trying again in 0.5 s"] and job.note == ""
+    assert notes[:2] == ["", "127.0.0.1 answers 503 Service Unavailable; trying again in 0.5 s"] and job.note == ""
 
 
 def test_what_fails_says_why_in_a_line(witness: Witness, loopback: LoopbackHub) -> None:
@@ -176,7 +176,7 @@ def test_models_are_verified_timed_and_removed(witness: Witness, checkpoint: Mak
     assert "tokens/s, first token of 1024 after" in timed.result
     removed = witness.ended(witness.jobs.add("remove", model))
     assert removed.result.endswith(" freed")
-    assert model not in store.names() and folder.exists()
+    assert model not in store.locations() and folder.exists()
 
 
 def test_a_search_gives_what_the_hub_has(witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint) -> None:

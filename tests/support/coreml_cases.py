@@ -18,8 +18,8 @@ from backends.coreml.stored import Stored, rounded_constants
 from backends.decoder import Decoder, Weights
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
-from model_store.checkpoint.convert import open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")

@@ -8,8 +8,8 @@ import pytest
 
 from model_store import Store
 from model_store.hub import pull
-from model_store.hub.progress import Transfer
 from model_store.hub.pull import Plan
+from model_store.hub.transfer import Transfer
 from model_store.hub.web import Patience, Site
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
@@ -31,7 +31,7 @@ def folder(checkpoint: MakeCheckpoint, loopback: LoopbackHub) -> Path:
 @pytest.fixture
 def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
     def plan(name: str = ORG, token: str | None = None, precision: str | None = None) -> Plan:
-        return pull.plan(store.root, name, site=Site(loopback.url, token), precision=precision, patience=QUICK)
+        return pull.plan(store.roots, name, site=Site(loopback.url, token), precision=precision, patience=QUICK)
 
     return plan
 
@@ -39,7 +39,7 @@ def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
 @pytest.fixture
 def pulling(store: Store, planned: Callable[..., Plan]) -> Pull:
     def run(name: str = ORG, **options: object) -> Path:
-        return pull.fetch(store.root, planned(name, **options), on_transfer=lambda now: None, patience=QUICK)
+        return pull.fetch(planned(name, **options), on_transfer=lambda now: None, patience=QUICK)
 
     return run
 
@@ -64,4 +64,4 @@ def interrupted(store: Store, plan: Plan, at: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pull.fetch(store.root, plan, on_transfer=interrupt, patience=Patience(stall=30))
+        pull.fetch(plan, on_transfer=interrupt, patience=Patience(stall=30))

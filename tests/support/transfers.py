@@ -9,7 +9,7 @@ import pytest
 from model_store.hub import hub, transfer
 from model_store.hub.hub import Repository
 from model_store.hub.partial import Wanted
-from model_store.hub.progress import Transfer
+from model_store.hub.transfer import Transfer
 from model_store.hub.web import Answer, Patience, Site
 from support.loopback_hub import LoopbackHub
 from support.pulls import QUICK

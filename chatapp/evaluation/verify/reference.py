@@ -12,8 +12,8 @@ from chatapp.evaluation.verify import NUMPY
 from chatapp.evaluation.verify.errors import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts, prompts_for
 from model_store import Progress, StoredModel
-from model_store.checkpoint.convert import Watched, kept, open_checkpoint
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import Watched, kept, open_checkpoint
 
 Logits = tuple[np.ndarray, ...]
 """For each of the prompts, (rows, positions, vocab) float32."""

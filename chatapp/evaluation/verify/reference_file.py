@@ -18,7 +18,7 @@ from chatapp.evaluation.verify.prompts import Prompts
 from chatapp.evaluation.verify.reference import Logits, Reference, checked, with_numpy
 from model_store import Progress, StoredModel, StoreError
 from model_store.checkpoint.checkpoint import DTYPES, Checkpoint, tensors
-from model_store.checkpoint.convert import open_checkpoint
+from model_store.convert import open_checkpoint
 
 PARTS = ("", "window.")
 INTEGERS = {"U8": np.uint8, "I8": np.int8, "U16": np.uint16, "I16": np.int16, "U32": np.uint32, "I32": np.int32}

@@ -15,7 +15,7 @@ import tokenizers
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text import moses
 from model_store.checkpoint.config_fields import check_fields
-from model_store.checkpoint.json_files import optional_json
+from model_store.files import optional_json
 from model_store.tokenizers.check import check
 from model_store.tokenizers.special_tokens import special_tokens, tokenizer_class
 

@@ -226,7 +226,7 @@ class Jobs:
     def keep(self, models: Sequence[str]) -> None:
         """Write the pulls that have not ended, where that can be written."""
         if self.path and not self.closed:
-            from model_store.upkeep.disk import write_json
+            from model_store.files import write_json
 
             with suppress(OSError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)

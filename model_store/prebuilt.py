@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from backends import prebuilt
 from backends.prebuilt import Facts, Prebuilt
-from model_store import StoredModel, write_json
-from model_store.checkpoint.json_files import read_json
+from model_store.checkpoint.links import LINK
 from model_store.errors import UnsupportedCheckpoint
-from model_store.hub.file_selection import GRAPHS, PACKAGE
-from model_store.local.imported import LINK
+from model_store.files import read_json, write_json
+from model_store.models import StoredModel
 from model_store.tokenizers import tokenizer
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.vocabulary import check_vocabulary
@@ -19,6 +18,13 @@ from model_store.tokenizers.vocabulary import check_vocabulary
 if TYPE_CHECKING:  # what it imports, listings do without
     from model_store.checkpoint.checkpoint import Config
 
+GRAPHS = (
+    "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
+    "decoder_model_merged.onnx",
+)  # fmt: skip
+"""Exported graphs as they are looked for."""
+PACKAGE = ".mlpackage"
+"""The end of a Core ML package's name, which is a folder."""
 BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
 """What runs an export, by the end of its name."""
 REASON = "its maker chose it: an export runs as it is, on {} only"

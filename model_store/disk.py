@@ -1,49 +1,18 @@
-"""Files of the store: written whole, linked rather than copied, and never reached through somebody's symbolic link."""
+"""The disk of the store: linked rather than copied, never reached through a symbolic link, and perhaps full."""
 
 import errno
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from model_store.errors import StoreError
 
-MANIFEST_LIMIT = 1 << 26
-"""Bytes that one of the store's own small files can have."""
 SPARE = 100_000_000
 """Bytes of the disk that are left free."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where there is no room for more."""
-
-
-def read_json(path: Path | str) -> dict[str, Any]:
-    """The JSON object in `path`, one of the store's own files."""
-    try:
-        with open(path, "rb", 0) as file:
-            content = file.read(1 << 16)
-            if len(content) == 1 << 16:
-                content += file.read(MANIFEST_LIMIT)
-        value = json.loads(content)
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path} cannot be read ({error}); delete the folder {Path(path).parent}") from error
-    return value if isinstance(value, dict) else {}
-
-
-def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
-    """Write `path` whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        error.filename = str(path)  # a full disk does not say what it had no room for
-        raise
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def own(root: Path, *parts: str) -> Path:

@@ -4,7 +4,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from model_store.checkpoint.text_files import read_text, stays
+from model_store.files import read_text, stays
 
 
 def introduction(folder: Path) -> str:

@@ -7,12 +7,15 @@ the files in the models' folders are all there is.
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from model_store.disk import own
 from model_store.errors import StoreError
+from model_store.hub import manifest
 from model_store.hub.partial import BLOCK, Wanted
-from model_store.upkeep.disk import own
+from model_store.location import Location
+from model_store.locks import alone
 
 FOLDER = "blobs"
 NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
@@ -48,19 +51,15 @@ def find(root: Path, wanted: Wanted) -> Path | None:
 
 def holders(root: Path, digest: str) -> Iterator[Path]:
     """The blob, and else the files that should be the same."""
-    from model_store.hub import pulled
-
     yield blob(root, digest)
-    for folder in pulled.folders(root):
+    for folder in manifest.folders(root):
         with suppress(StoreError):
-            yield from (folder / file.name for file in pulled.listed(folder) if file.digest == digest)
+            yield from (folder / file.name for file in manifest.read_files(folder) if file.digest == digest)
 
 
 def references(root: Path) -> set[str]:
     """The names of all blobs that a manifest names; raises StoreError for a manifest that was altered."""
-    from model_store.hub import pulled
-
-    found = (file for folder in pulled.folders(root, unfinished=True) for file in pulled.listed(folder))
+    found = (file for folder in manifest.folders(root, unfinished=True) for file in manifest.read_files(folder))
     return {blob(root, file.digest).name for file in found}
 
 
@@ -92,3 +91,10 @@ def is_whole(path: Path, wanted: Wanted) -> bool:
         while block := file.read(BLOCK):
             hash.update(block)
     return hash.hexdigest() == wanted.digest
+
+
+@contextmanager
+def alone_with_blobs(root: Path) -> Iterator[None]:
+    """Be the only one for a moment to say which blobs are needed, or to delete one."""
+    with alone(Location(root, FOLDER), "keeping files", lambda owner: None):
+        yield

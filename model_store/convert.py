@@ -8,16 +8,17 @@ import backends
 from backends import quantize
 from backends.decoder import Decoder, Lazy, Weight
 from backends.prebuilt import PRECISION, Prebuilt, write
-from model_store import StoredModel, StoreError, UnsupportedCheckpoint, families, gguf
+from model_store import families, gguf, prebuilt
 from model_store.checkpoint.checkpoint import Checkpoint
-from model_store.checkpoint.json_files import read_json
+from model_store.checkpoint.links import linked
 from model_store.checkpoint.weights import Canonical, Family
-from model_store.local import prebuilt
-from model_store.local.imported import linked
+from model_store.disk import amount
+from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.files import read_json
+from model_store.models import StoredModel
 from model_store.tokenizers import tokenizer
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.vocabulary import check_vocabulary
-from model_store.upkeep.disk import amount
 
 
 def describe(folder: Path) -> StoredModel:

@@ -3,15 +3,18 @@
 import json
 import os
 import platform
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from model_store.disk import FULL, own
 from model_store.errors import StoreError
-from model_store.upkeep.disk import FULL, own
+from model_store.location import CHECKPOINTS, Location
 
 FOLDER = ".locks"
 BLOBS = "blobs"
@@ -22,6 +25,8 @@ EVERY = 0.2
 """Seconds between two notes of how far the work is."""
 RECORD = 1024
 """Bytes of a note: each is written over the last one, at once."""
+PREFIX = ".unfinished-"
+"""How the names of folders in the making begin."""
 LOCKED = 1 << 30
 """The byte that Windows locks, far from what others read."""
 
@@ -82,19 +87,21 @@ class Held:
 
 
 @contextmanager
-def alone(root: Path, name: str, what: str, on_wait: OnWait | None = None) -> Iterator[Held]:
-    """Be the only one to work on the model `name` of a store; without `on_wait`, raise StoreError if another does.
+def alone(location: Location, what: str, on_wait: OnWait | None = None) -> Iterator[Held]:
+    """Be the only one to work on a model of a store; without `on_wait`, raise StoreError if another does.
 
     The system ends this when the process ends, however it does: nobody waits for the dead.
     The file stays, for were it deleted, two could hold it.
     """
-    path = own(root, FOLDER, name)
-    handle = opened(root, name)
+    path = own(location.root, FOLDER, location.name)
+    handle = open_lock(path, location)
     try:
         while not lock(handle):
             owner = read_owner(path)
             if on_wait is None:
-                raise StoreError(f"{name} is in use by {owner or 'another process'}; try again when that is done")
+                raise StoreError(
+                    f"{location.name} is in use by {owner or 'another process'}; try again when that is done"
+                )
             on_wait(owner)
             time.sleep(LOOK)
         yield Held(handle, what)
@@ -102,27 +109,27 @@ def alone(root: Path, name: str, what: str, on_wait: OnWait | None = None) -> It
         os.close(handle)
 
 
-def opened(root: Path, name: str) -> int:
+def open_lock(path: Path, location: Location) -> int:
     """The file of a lock, made where it is not there.
 
     A full disk may have no room for it: then a folder is locked in its place, so that room can be made, the store's
     for the blobs and another one for whoever deletes a model and then its blobs.
     """
-    path = own(root, FOLDER, name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
-        folders = (root,) if name == BLOBS else (path.parent, root / name, root / "checkpoints")
+        root, name = location.root, location.name
+        folders = (root,) if name == BLOBS else (path.parent, root / name, root / CHECKPOINTS)
         for folder in folders if error.errno in FULL else ():
             with suppress(OSError):  # not there; and Windows locks no folders
                 return os.open(folder, os.O_RDONLY)
         raise
 
 
-def working_on(root: Path, name: str) -> Owner | None:
+def working_on(location: Location) -> Owner | None:
     """Who works on a model now; looking takes the lock for a moment at most, and writes nothing."""
-    path = own(root, FOLDER, name)
+    path = own(location.root, FOLDER, location.name)
     try:
         with open(path, "r+b", 0) as file:
             return None if lock(file.fileno()) else read_owner(path)
@@ -153,3 +160,22 @@ def lock(handle: int) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """A new folder in `folder`, which disappears unless it is renamed."""
+    made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def sweep(root: Path) -> None:
+    """Delete what processes that were killed left in the folders of `root`."""
+    for folder in {path.parent for path in root.glob(f"*/{PREFIX}*")}:
+        # in use, removed meanwhile, or another user's
+        with suppress(OSError, StoreError), alone(Location(root, folder.name), "sweeping"):
+            for left in folder.glob(f"{PREFIX}*"):
+                shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,59 @@
+"""The manifests of pulled checkpoints: where each comes from, and the files that it has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from model_store.errors import StoreError
+from model_store.files import read_manifest
+from model_store.hub.file_selection import NAMES, check_entry
+from model_store.hub.partial import Wanted
+from model_store.location import CHECKPOINTS
+
+MANIFEST = "pull.json"
+
+
+def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
+    """The folders of complete checkpoints; those of others that may become complete as well, if asked for."""
+    every = [path.parent for path in sorted((root / CHECKPOINTS).glob(f"*/{MANIFEST}")) if not path.parent.is_symlink()]
+    return [
+        folder
+        for folder in every
+        if not folder.name.startswith(".") or (unfinished and folder.suffix in (".partial", ".old"))
+    ]
+
+
+def read_source(folder: Path) -> dict[str, Any]:
+    """Where the checkpoint in `folder` was pulled from: `repository`, `commit`, `licence`; empty if it was not."""
+    facts = read_manifest(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
+    return {name: value for name, value in facts.items() if name != "files"}
+
+
+def read_commit(folder: Path) -> str | None:
+    """The commit of the checkpoint in `folder`; None if there is none."""
+    return read_manifest(folder / MANIFEST).get("commit") if (folder / MANIFEST).exists() else None
+
+
+def read_files(folder: Path) -> list[Wanted]:
+    """The files in the manifest of `folder`, which somebody may have edited."""
+    if not (folder / MANIFEST).exists():
+        return []
+    content = read_manifest(folder / MANIFEST)
+    try:
+        files = content["files"]
+        found = [check_entry(name, facts["size"], facts["digest"]) for name, facts in files.items()]
+    except (KeyError, TypeError, AttributeError, StoreError) as error:
+        raise altered(folder, str(error)) from error
+    if any(not NAMES.fullmatch(file.name) for file in found):
+        raise altered(folder, "a file in another folder")
+    return found
+
+
+def has_files(folder: Path, files: Sequence[Wanted]) -> bool:
+    """Whether each file is in `folder` with the size it should have."""
+    return all((folder / file.name).is_file() and (folder / file.name).stat().st_size == file.size for file in files)
+
+
+def altered(folder: Path, what: str) -> StoreError:
+    """The error for a manifest that is not as it was written."""
+    return StoreError(f"{folder / MANIFEST} was altered ({what}); delete the folder {folder}")

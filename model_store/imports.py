@@ -1,0 +1,84 @@
+"""`import`: bring a model that is on this machine already into the store, linked where it is, or copied."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from model_store.checkpoint.links import fingerprint, origin
+from model_store.disk import existing
+from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.hub import pulled
+from model_store.local.sources import Source, find
+from model_store.location import Location
+from model_store.models import BUILTIN, StoredModel, check_new_name
+from model_store.store import Progress, Store
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an import would do."""
+
+    kind: str
+    """A checkpoint folder, a GGUF file or an export."""
+    source: Path
+    copied: int
+    """Bytes that are to be copied; 0 for a link."""
+    free: int
+    """Bytes that are free in the store."""
+    model: StoredModel
+    """As it will be, under the name it will have."""
+
+
+def plan(store: Store, given: str, *, name: str | None = None, copy: bool = False) -> Plan:
+    """The plan of an import; nothing is written to the store."""
+    source = find(given, store.places)
+    if source is None:
+        raise UnsupportedCheckpoint(
+            f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; check the path"
+        )
+    path = source.path
+    if name is not None and name != BUILTIN:
+        check_new_name(name)
+    chosen = name or (None if copy else store.name_of(path)) or store.name_for(path, source.name)
+    taken = store.known(chosen) is not None
+    if (
+        chosen == BUILTIN
+        or any(pulled.is_here(Location(root, chosen)) for root in store.roots)
+        or (name and taken and origin(store.read(name).folder) != path)
+    ):
+        raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
+    if source.is_checkpoint:
+        model, kind = source.describe(), "checkpoint folder"
+    else:
+        with TemporaryDirectory() as folder:
+            model = source.write_link(Path(folder))
+        kind = f"export for {model.export}" if model.export else "GGUF file"
+    size = sum(file.stat().st_size for file in source.files) if copy else 0
+    free = shutil.disk_usage(existing(store.root)).free
+    return Plan(kind, path, size, free, replace(model, name=chosen, folder=store.location(chosen).imported))
+
+
+def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
+    """Import as planned; raises StoreError where the store cannot be written."""
+    model = bring_in(store, plan, on_progress)
+    if not store.known(model.name):
+        store.keep(model, fingerprint(model.folder))  # again, for it says why that cannot be
+    return model
+
+
+def bring_in(store: Store, plan: Plan, on_progress: Progress | None) -> StoredModel:
+    """The model of a plan, linked or copied, and registered where that can be written."""
+    name, source, target = plan.model.name, Source(plan.source), store.location(plan.model.name).imported
+    if plan.copied > plan.free:
+        raise StoreError(
+            f"copying {source.path} needs {plan.copied / 1e6:,.0f} MB, and {plan.free / 1e6:,.0f} MB are free in "
+            f"{store.root}; free some, or import it without --copy"
+        )
+    if plan.copied:
+        store.bring_in(name, lambda folder, tell: source.write_copy(folder, plan.copied, tell), on_progress)
+    elif source.is_checkpoint:
+        return store.register(name, source.path)
+    elif not target.exists():
+        store.bring_in(name, lambda folder, tell: source.write_link(folder))
+    return store.register(name, target)
