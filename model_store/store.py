@@ -89,8 +89,12 @@ class Store:
         return self.survey()[1]
 
     def list(self) -> list[StoredModel]:
-        """The models that can be read, the built-in first."""
-        return self.survey()[0]
+        """The models that can be read, the built-in first; how others were pulled is not looked at."""
+        found = [self.get(BUILTIN)]
+        for location in self.locations().values():
+            with suppress(StoreError):
+                found.append(self.kept(location))
+        return found
 
     def kept(self, location: Location) -> StoredModel:
         """The model at a location as its manifest tells, where it has one."""
