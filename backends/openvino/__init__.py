@@ -33,9 +33,9 @@ def devices() -> list[str]:
     if sys.platform == "linux" and not any(path.exists() for path in ACCELERATORS):
         return ["cpu"]  # known without loading the runtime
 
-    import openvino
+    from backends.openvino.runtime import runtime
 
-    found = openvino.Core().available_devices
+    found = runtime().available_devices
     return [name.lower() for kind in KINDS for name in sorted(found) if name.partition(".")[0] == kind]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import openvino
 
 from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
-from backends.openvino.runtime import reason
+from backends.openvino.runtime import reason, runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 
 REQUIRED = {"input_ids", "attention_mask", "beam_idx"}
@@ -26,7 +26,7 @@ class PrebuiltSession:
     def __init__(self, foreign: Prebuilt, device: str):
         graph = Path(foreign.graph)
         try:
-            core = openvino.Core()
+            core = runtime()
             model = core.read_model(graph)
         except Exception as error:  # openvino raises RuntimeError, and others
             raise BackendError(f"OpenVINO cannot read {graph}: {reason(error)}") from error
@@ -100,7 +100,7 @@ def inspect(foreign: Prebuilt) -> Facts:
     session = PrebuiltSession(foreign, "CPU")
     weights = (
         prod(node.get_output_shape(0))
-        for node in openvino.Core().read_model(foreign.graph).get_ops()
+        for node in runtime().read_model(foreign.graph).get_ops()
         if node.get_type_name() == "Constant"
     )
     return Facts(sum(size for size in weights if size > SMALL), session.vocab_size)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,16 @@ def properties(device: str, facts: Facts, *, pages: bool = False) -> Properties:
     return chosen
 
 
+@cache
+def runtime() -> openvino.Core:
+    """The runtime, one for all models of this process and never released.
+
+    The processor's plugin of 2026.4 gives a thread another stack for signals. Of two that are released in the order in
+    which they were made, the second puts back the stack of the first, which is gone: the next Ctrl+C would be a crash.
+    """
+    return openvino.Core()
+
+
 def compile_model(
     folder: Path, device: str, config: Properties, *, name: str, change: Callable[[openvino.Model], None] | None = None
 ) -> openvino.CompiledModel:
@@ -74,17 +85,17 @@ def compile_model(
     The runtime itself compiles anew what is truncated or was written by another version or for another processor.
     It can also keep caches without their weights, but what the processor's plugin of 2026.4 reads from those is wrong.
     """
-    cache = folder / f"compiled-{name}"
+    kept_at = folder / f"compiled-{name}"
     try:
-        core = openvino.Core()
+        core = runtime()
         model = folder / "model.xml"
         if change:
             model = core.read_model(model)
             change(model)
-        kept = name and (folder / "model.bin").stat().st_size <= CACHED and can_hold(cache)
-        compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(cache)} if kept else {}))
+        kept = name and (folder / "model.bin").stat().st_size <= CACHED and can_hold(kept_at)
+        compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(kept_at)} if kept else {}))
         if kept and not compiled.get_property("LOADED_FROM_CACHE"):
-            keep_newest(cache)
+            keep_newest(kept_at)
         return compiled
     except Exception as error:  # openvino raises RuntimeError, and others
         raise BackendError(f"OpenVINO cannot load {folder} on {device}: {reason(error)}") from error

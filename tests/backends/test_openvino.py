@@ -271,3 +271,24 @@ def test_the_runtime_is_imported_without_its_converter_and_telemetry(tmp_path: P
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "openvino" in done.stdout
     assert "ovc" not in done.stdout and "openvino_telemetry" not in done.stdout
+
+
+RELEASED = """
+import gc, os, signal, sys
+from pathlib import Path
+import backends
+first, second = (backends.get("openvino").load(Path(sys.argv[1]), device="cpu") for _ in range(2))
+signal.signal(signal.SIGINT, lambda number, frame: print("Ctrl+C"))
+del first
+gc.collect()
+del second
+gc.collect()
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_a_signal_is_survived_after_two_models_were_released_in_the_order_they_were_loaded(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RELEASED, str(lower(GOLDEN / "gpt2", tmp_path))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Ctrl+C\n", "")
