@@ -55,12 +55,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each token is told by itself, however quickly it comes."""
-    monkeypatch.setattr("chatapp.generation.engine.HOLD", 0.0)
-
-
-@pytest.fixture
 def chatapp(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command and give back what it printed: as `python -m chatapp` in tests marked `process`, else in this one.
 

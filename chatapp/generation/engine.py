@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from backends import Placement, Session
-from chatapp.generation.decoding.generate import HOLD, Growth, generate, parts
+from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, parts
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
@@ -16,7 +16,6 @@ from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options
-from chatapp.generation.stopwatch import Stopwatch
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.detokenizer import Detokenizer
@@ -42,7 +41,7 @@ class Turn:
     unfinished: int
     """Rows whose last delta is still to come."""
     hold: float
-    """Seconds for which tokens may be held back: none where what they say may end the reply."""
+    """Seconds for which tokens may be held back: none where the reader may have enough."""
     channels: list[Channels] = field(default_factory=list)
     """Of the rows, where it is a chat: what is thinking, and what is answer."""
     opening: str = ""
@@ -73,11 +72,13 @@ class Engine:
         defaults: Options | None = None,
         load_seconds: float = 0.0,
         lowering_seconds: float = 0.0,
+        hold: float = HOLD,
     ):
+        """`hold` is how long, in seconds, tokens may be held back, to be told together."""
         self.defaults = defaults or Options()
         """What the model's publisher recommends: options to start from."""
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
-        self.load_seconds, self.lowering_seconds = load_seconds, lowering_seconds
+        self.load_seconds, self.lowering_seconds, self.hold = load_seconds, lowering_seconds, hold
         self.context_length = session.context_length
         self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         self._cached: list[int] = []
@@ -280,8 +281,8 @@ class Engine:
         ]
         for row in rows:
             row.go_on_from(begun)
-        hold = 0.0 if options.stop or at_once else HOLD
-        return Turn(prompt, rows, seed, options.seed is not None, Stopwatch(started), unfinished=len(rows), hold=hold)
+        watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
+        return Turn(prompt, rows, seed, options.seed is not None, watch, unfinished=len(rows), hold=hold)
 
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
         with self._lock:

@@ -1,10 +1,15 @@
-"""How a reply is to be generated: the options of one request, checked."""
+"""The options of one request, checked, and those that a model's publisher recommends."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from backends.errors import UserError
+from chatapp.generation.errors import GenerationError
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+PENALTIES = ("repetition_penalty",)
 
 
 class OptionError(UserError):
@@ -100,3 +105,24 @@ def _check_whole(name: str, value: int, low: int, high: int | None, allowed: str
 
 def _error(name: str, value: object, allowed: str) -> OptionError:
     return OptionError(f"{name} must be {allowed}, not {value!r}")
+
+
+def published_options(folder: Path) -> Options:
+    """Our defaults, in which what the publisher of the checkpoint in `folder` says counts first.
+
+    With `"do_sample": false` it is greedy; what is said about sampling beside it has no effect then.
+    `stop_strings`, one or several, end a reply.
+    """
+    from model_store.files import optional_json
+
+    path = folder / "generation_config.json"
+    config = optional_json(path)
+    greedy = config.get("do_sample") is False
+    names = PENALTIES if greedy else SAMPLING + PENALTIES
+    values = {name: config[name] for name in names if config.get(name) is not None}
+    if stop := config.get("stop_strings"):
+        values["stop"] = (stop,) if isinstance(stop, str) else stop
+    try:
+        return Options(**values | ({"temperature": 0.0} if greedy else {}))
+    except OptionError as error:
+        raise GenerationError(f"{path} has a wrong value: {error}; correct it, or delete the line") from error

@@ -74,7 +74,7 @@ def describe_model(model: StoredModel) -> Iterator[Fact]:
 def describe_sampling(folder: Path) -> str:
     """The options that a model's publisher recommends, as far as they differ from the usual ones."""
     from chatapp.generation import Options
-    from chatapp.generation.published_options import published_options
+    from chatapp.generation.options import published_options
 
     usual, published = asdict(Options()), asdict(published_options(folder))
     recommended = ", ".join(f"{name} {value}" for name, value in published.items() if value != usual[name])

@@ -13,7 +13,7 @@ import backends
 from backends import Placement, Session, check_call, check_parents, check_rewind
 from backends.rereading import Foreseeing, RememberingSession, replay
 from chatapp.generation.engine import Engine
-from chatapp.generation.published_options import published_options
+from chatapp.generation.options import published_options
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.placement import record

@@ -217,10 +217,9 @@ class Breaking(Engine):
         return broken()
 
 
-@pytest.mark.usefixtures("one_by_one")
 def test_when_the_model_fails_its_partial_answer_stays(tiny: str, database: Path) -> None:
     whole = open_engine(Store(settings.models()), tiny, PlacementOptions("onnx"))
-    breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template)
+    breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template, hold=0.0)
     with History(database) as history:
         setup = Setup(tiny, {"max_tokens": 9, "logit_bias": {0: -math.inf}})
         dialogue = Dialogue(history, kind="chat", setup=setup, warn=print)

@@ -29,7 +29,6 @@ from support.scripted_session import (
 SIZE = 400
 GREEDY = Options(temperature=0, max_tokens=12)
 END = 0
-pytestmark = pytest.mark.usefixtures("one_by_one")
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from backends import ContextExceeded
-from chatapp.generation.decoding.generate import PREFILL, generate
+from chatapp.generation.decoding.generate import PREFILL, Stopwatch, generate
 from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.options import Options
-from chatapp.generation.stopwatch import Stopwatch
 from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import ScriptedSession, hashed, saying, write_tokenizer

@@ -12,22 +12,14 @@ from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, saying, text_of, usage_of, write_tokenizer
 
 END = 0
+HELD = 60.0
+"""Seconds: until the last token, however slow this machine is."""
 NINE = Options(seed=1, max_tokens=9, logit_bias={END: -100})
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(write_tokenizer(tmp_path_factory.mktemp("tokenizer")))
-
-
-@pytest.fixture(autouse=True)
-def held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the last token, however slow this machine is."""
-    hold_for(60.0, monkeypatch)
-
-
-def hold_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chatapp.generation.engine.HOLD", seconds)
 
 
 def said(deltas: list[Delta], index: int) -> tuple[str, list[tuple[int, str]], str | None]:
@@ -37,7 +29,7 @@ def said(deltas: list[Delta], index: int) -> tuple[str, list[tuple[int, str]], s
 
 
 def test_the_first_token_is_told_at_once_and_the_others_together(tokenizer: Tokenizer) -> None:
-    engine, session = make_engine(tokenizer)
+    engine, session = make_engine(tokenizer, hold=HELD)
     deltas = engine.complete("The quick", NINE)
     first = next(deltas)
     assert (len(session.calls), len(first.tokens), first.finish_reason) == (1, 1, None)
@@ -48,11 +40,11 @@ def test_the_first_token_is_told_at_once_and_the_others_together(tokenizer: Toke
     assert spent == pytest.approx(sum(others.usage.latencies))
 
 
-def test_several_rows_say_what_they_say_one_by_one(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(n=6, seed=2, temperature=3.0, top_k=0, max_tokens=30, logit_bias={END: 13})
-    together = list(make_engine(tokenizer)[0].complete("The quick", options))
-    hold_for(0.0, monkeypatch)
-    single = list(make_engine(tokenizer)[0].complete("The quick", options))
+@pytest.mark.parametrize("stop", [(), ("e", "a b")])
+def test_several_rows_say_what_they_say_one_by_one(tokenizer: Tokenizer, stop: tuple[str, ...]) -> None:
+    options = Options(n=6, seed=2, temperature=3.0, top_k=0, max_tokens=30, logit_bias={END: 13}, stop=stop)
+    together = list(make_engine(tokenizer, hold=HELD)[0].complete("The quick", options))
+    single = list(make_engine(tokenizer, hold=0.0)[0].complete("The quick", options))
     expected = [said(single, index) for index in range(6)]
     assert len({len(tokens) for _, tokens, _ in expected}) > 2
     assert [said(together, index) for index in range(6)] == expected
@@ -62,20 +54,21 @@ def test_several_rows_say_what_they_say_one_by_one(tokenizer: Tokenizer, monkeyp
 
 def test_nothing_is_computed_beyond_a_stop_string(tokenizer: Tokenizer) -> None:
     reply = tokenizer.encode("one two three four five")
-    engine, session = make_engine(tokenizer, saying(reply, END))
+    engine, session = make_engine(tokenizer, saying(reply, END), hold=HELD)
     deltas = list(engine.complete("count", Options(temperature=0, stop=("o th",))))
     assert text_of(iter(deltas)) == "one tw"
-    assert len(session.calls) == len(deltas) == usage_of(deltas).completion_tokens < len(reply)
+    assert len(deltas) == 2
+    assert len(session.calls) == usage_of(deltas).completion_tokens < len(reply)
 
 
 def test_what_fills_a_gap_is_told_token_by_token(tokenizer: Tokenizer) -> None:
-    engine, session = make_engine(tokenizer)
+    engine, session = make_engine(tokenizer, hold=HELD)
     for count, delta in enumerate(engine.infill("def add(", "):", Options(seed=1, max_tokens=5)), 1):
         assert (len(session.calls), len(delta.tokens)) == (count, 1)
 
 
 def test_closing_leaves_in_the_cache_what_was_told(tokenizer: Tokenizer) -> None:
-    engine, session = make_engine(tokenizer)
+    engine, session = make_engine(tokenizer, hold=HELD)
     deltas = engine.complete("The quick", Options(n=3, seed=1, max_tokens=9, logit_bias={END: -100}))
     told = [next(deltas) for _ in range(3)]
     said_first = next(deltas)
@@ -93,7 +86,7 @@ def test_what_was_said_before_a_failure_is_told_before_it(tokenizer: Tokenizer) 
         hashed(tokens, logits)
 
     length = len(tokenizer.encode("The quick"))
-    engine, _ = make_engine(tokenizer, failing)
+    engine, _ = make_engine(tokenizer, failing, hold=HELD)
     told = list[Delta]()
     with pytest.raises(BackendError, match="the device is gone"):
         for delta in engine.complete("The quick", NINE):
@@ -101,12 +94,11 @@ def test_what_was_said_before_a_failure_is_told_before_it(tokenizer: Tokenizer) 
     assert [len(delta.tokens) for delta in told] == [1, 3]
 
 
-def test_a_slow_model_s_tokens_are_told_as_they_come(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_model_s_tokens_are_told_as_they_come(tokenizer: Tokenizer) -> None:
     def slow(tokens: Sequence[int], logits: np.ndarray) -> None:
         time.sleep(0.006)
         hashed(tokens, logits)
 
-    hold_for(0.01, monkeypatch)  # the next one would be too late
-    engine, session = make_engine(tokenizer, slow)
+    engine, session = make_engine(tokenizer, slow, hold=0.01)  # the next one would be too late
     for count, _ in enumerate(engine.complete("The quick", NINE), 1):
         assert len(session.calls) == count

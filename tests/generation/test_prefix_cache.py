@@ -12,7 +12,6 @@ from support.scripted_session import hashed, make_engine, text_of, usage_of, wri
 
 GREEDY = Options(temperature=0, max_tokens=12)
 END = 0
-pytestmark = pytest.mark.usefixtures("one_by_one")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.published_options import published_options
+from chatapp.generation.options import published_options
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store

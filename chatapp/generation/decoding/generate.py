@@ -2,19 +2,39 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
 from backends import Session
 from backends.rereading import Foreseeing
 from chatapp.generation.decoding.row import Row
-from chatapp.generation.stopwatch import Stopwatch
 
 PREFILL = 512
 """Tokens of a prompt read at a time: between two parts a long prefill can be cancelled."""
 HOLD = 0.01
 """Seconds for which tokens may be held back, to be told together; a frame of a screen takes longer. A step and what
 surrounds it drive each other out of the caches: 4 % of the built-in model's speed, if each token is told by itself."""
+
+
+class Stopwatch:
+    """Tells the seconds from lap to lap and adds them up; `resume` leaves out what passed in between."""
+
+    def __init__(self, started: float):
+        self.last = perf_counter()
+        self.total = self.last - started
+        """Seconds of the turn so far, preparing its prompt included."""
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = perf_counter()
+        passed, self.last = now - self.last, now
+        self.total += passed
+        return passed
+
+    def resume(self) -> None:
+        """What passed since the last lap was not ours."""
+        self.last = perf_counter()
 
 
 @dataclass(slots=True)

@@ -38,8 +38,12 @@ class Row:
     first: list[int] = field(default_factory=list)
     """What the first token is chosen from, if not from all."""
     tokens: list[int] = field(default_factory=list)
-    untold: deque[Drawn] = field(default_factory=deque)
-    """The last of the tokens, which the reader does not know yet."""
+    drawn: deque[Drawn] = field(default_factory=deque)
+    """The last of the tokens, of which there is no text yet."""
+    untold: list[tuple[int, str, float | None, tuple[Alternative, ...]]] = field(default_factory=list)
+    """The tokens before these, which the reader does not know yet: all of a Token but its seconds."""
+    text: str = ""
+    """What can be shown of them."""
     weights: np.ndarray | None = None
     """Where log-probabilities are reckoned."""
     finish_reason: FinishReason | None = None
@@ -60,42 +64,52 @@ class Row:
             logits[self.first] = every[self.first]
         token = self.sampler.sample(logits, top)
         if self.logprobs is None:
-            self.untold.append(Drawn(token, None, ()))
+            self.drawn.append(Drawn(token, None, ()))
         else:
             self.weights = np.empty_like(logits) if self.weights is None else self.weights
-            self.untold.append(Drawn(token, *log_probability(logits, token, self.logprobs, top, self.weights)))
+            self.drawn.append(Drawn(token, *log_probability(logits, token, self.logprobs, top, self.weights)))
         self.tokens.append(token)
         if token in self.end:
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
+        if self.stops.strings:  # it may end with what this one says: then nothing more is drawn
+            self.read()
+
+    def read(self) -> None:
+        """Turn what was drawn into text; a stop string finishes the row."""
+        while self.drawn:
+            token, logprob, best = self.drawn.popleft()
+            describe = self.detokenizer.describe  # what might stand here: before the token itself is added
+            alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
+            piece = "" if token in self.end else self.detokenizer.add(token)
+            last = bool(self.finish_reason and not self.drawn)
+            if last:
+                piece += self.detokenizer.flush()
+            self.text += self.stops.add(piece)
+            if self.stops.found:
+                self.finish_reason = "stop"
+            elif last:
+                self.text += self.stops.flush()
+            self.untold.append((token, piece, logprob, alternatives))
 
     def tell(self, totals: Sequence[float]) -> tuple[tuple[Token, ...], str, FinishReason | None]:
         """The tokens not told yet, the text that can now be shown, and how the row ends, if it ends with them.
 
-        They were drawn when the turn had taken `totals` seconds. A stop string finishes the row.
+        They were drawn when the turn had taken `totals` seconds.
         """
-        told, text = list[Token](), ""
-        while self.untold:
-            token, logprob, best = self.untold.popleft()
-            describe = self.detokenizer.describe  # what might stand here: before the token itself is added
-            alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
-            piece = "" if token in self.end else self.detokenizer.add(token)
-            last = bool(self.finish_reason and not self.untold)
-            if last:
-                piece += self.detokenizer.flush()
-            text += self.stops.add(piece)
-            if self.stops.found:
-                self.finish_reason = "stop"
-            elif last:
-                text += self.stops.flush()
-            total = totals[len(told)]
-            told.append(Token(token, piece, logprob, alternatives, total - self.seconds))
+        self.read()
+        told = list[Token]()
+        for total, known in zip(totals, self.untold, strict=True):
+            told.append(Token(*known, total - self.seconds))
             self.seconds = total
+        text, self.text = self.text, ""
+        self.untold.clear()
         return tuple(told), text, self.finish_reason
 
     def take_back(self) -> None:
         """What was not told was never said."""
-        if self.untold:
-            del self.tokens[-len(self.untold) :]
+        if count := len(self.drawn) + len(self.untold):
+            del self.tokens[-count:]
+            self.drawn.clear()
             self.untold.clear()
