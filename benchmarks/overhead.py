@@ -58,7 +58,8 @@ def drawn(engine: "Engine", count: int, logprobs: int | None = None) -> float:
 
 def printed(engine: "Engine", count: int) -> float:
     """Of `chatapp run` from its first token to its end, in a pipe to another process."""
-    from chatapp.cli import main as cli
+    from chatapp.cli import main, run
+    from chatapp.workspace import Opened
 
     came: list[tuple[float, int]] = []
     complete = engine.complete
@@ -69,10 +70,9 @@ def printed(engine: "Engine", count: int) -> float:
             yield delta
 
     arguments = ["run", "model", PROMPT, "--max-tokens", str(count), "--seed", "0", "--repetition-penalty", "1"]
-    opened, named = patch.object(cli, "open_model", lambda *_: engine), patch.object(cli, "store")
-    with opened, named as store, patch.object(engine, "complete", noted), piped():
-        store.return_value.get.return_value.name = "model"
-        if cli.main(arguments):
+    opened = patch.object(run, "open_model", lambda *_: Opened(engine, "model", 1, 0.0))
+    with opened, patch.object(engine, "complete", noted), piped():
+        if main.main(arguments):
             raise RuntimeError("chatapp run failed")
         end = time.perf_counter()
     check(sum(tokens for _, tokens in came), count)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,9 +15,6 @@ from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
-
-PAUSE = 0.01
-"""Seconds between two outputs of an answer: each wakes its reader, who takes a core from the model."""
 
 
 @dataclass(frozen=True)
@@ -69,32 +65,22 @@ class FirstReply:
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
         """Whether the last line of what it thinks has not ended."""
-        self.waiting, self.due = list[str](), 0.0
 
     def __enter__(self) -> "FirstReply":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end_thinking()
-        self.print_waiting()
 
     def add(self, delta: Delta) -> None:
-        """Print a part of it now, or with the next parts soon."""
+        """Print a part of it; the engine tells what comes quickly together, for each wakes the reader of a pipe."""
         if self.form.json:
             return
         if delta.index == 0 and delta.channel == "thinking":
             self.think(delta.text)
-        elif delta.index == 0:
+        elif delta.index == 0 and delta.text:
             self.end_thinking()
-            self.waiting.append(delta.text)
-        if (now := time.monotonic()) >= self.due:
-            self.due = now + PAUSE
-            self.print_waiting()
-
-    def print_waiting(self) -> None:
-        """Print the text that has come since the last time."""
-        write("".join(self.waiting), self.form)
-        self.waiting.clear()
+            write(delta.text, self.form)
 
     def think(self, text: str) -> None:
         """Print a part of what it thinks at once."""

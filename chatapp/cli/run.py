@@ -3,10 +3,10 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import (
     Parser,
@@ -197,14 +197,13 @@ def _loop(talk: Talk, workspace: Workspace, given: Namespace, past: Past | None)
     return repl.loop(Steering(talk, outside, say=note), repl.RUN, read_form(given))
 
 
-def print_answer(engine: "Engine", deltas: Iterator[Delta], count: int, form: Form) -> bool:
+def print_answer(engine: "Engine", deltas: Generator[Delta, None, None], count: int, form: Form) -> bool:
     """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
     if count > 1 and not form.json:
         note(f"completion 1 of {count}")
     replies, interrupted = [Reply() for _ in range(count)], False
-    stream = cast(Generator[Delta], deltas)  # it can be closed: that is how a turn is cancelled
-    with stoppable() as stop, closing(stream), FirstReply(form) as first:
-        for delta in stream:
+    with stoppable() as stop, closing(deltas), FirstReply(form) as first:
+        for delta in deltas:
             replies[delta.index].add(delta)
             first.add(delta)
             if interrupted := stop.is_set():
