@@ -8,7 +8,7 @@ import pytest
 from chatapp.commands import parse
 from chatapp.commands.actions import ACTIONS, rank
 from chatapp.tui.help.command_palette import CommandPalette
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.keys.bound import everything
 from chatapp.tui.models.screen import ModelsScreen
 from support.screen_driver import Driver, running

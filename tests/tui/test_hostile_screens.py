@@ -19,7 +19,7 @@ from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.engines import Choice
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
 from chatapp.tui.models.asking import Asking, pull_question
 from chatapp.tui.models.screen import ModelsScreen

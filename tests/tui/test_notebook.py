@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.generation import Options
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import FIBONACCI, ScriptedEngine
 

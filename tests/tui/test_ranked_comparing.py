@@ -8,7 +8,7 @@ import pytest
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.engines import Choice
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine

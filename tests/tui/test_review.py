@@ -12,7 +12,7 @@ from chatapp.models.catalogue import ListedModel
 from chatapp.tui.answers.column import Column
 from chatapp.tui.chat.message import Said
 from chatapp.tui.chat.reply import NEXT, ending
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.detail import Detail
 from support.screen_driver import Driver, beginning, running, started

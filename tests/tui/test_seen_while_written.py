@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from chatapp.text.child import describe_ending
 from chatapp.text.printable import printable
-from chatapp.text.units import milliseconds, size
+from chatapp.text.units import duration, milliseconds, percent, size
 
 Kind = Literal["pull", "verify", "bench", "remove", "plan", "search"]
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -99,3 +99,12 @@ def figures(facts: Mapping[str, Any]) -> str:
         f"{milliseconds(first['time_to_first_token'])}, loaded in {milliseconds(facts['warm_load'])}, "
         f"{size(facts['peak_memory'])}"
     )
+
+
+def describe_progress(job: Job) -> str:
+    """How far a running job is, in a few words: 64 % 12 MB/s 18 s."""
+    if job.phase != "fetching":
+        share = f" {percent(job.share)}" if job.share is not None else ""
+        return f"{' '.join(printable(job.phase).split())}{share}"
+    left = f" {duration(job.seconds_left)}" if job.seconds_left is not None else ""
+    return f"{percent(job.share or 0.0)} {size(round(job.rate))}/s{left}"

@@ -321,7 +321,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     @on(Columns.HeatWanted)
     def show_heat(self, message: Columns.HeatWanted) -> None:
         """The probability of each token of an answer."""
-        from chatapp.tui.insight.heat_screen import HeatScreen
+        from chatapp.tui.insight.heat import HeatScreen
 
         assert self.columns
         column = self.columns.columns[message.index]

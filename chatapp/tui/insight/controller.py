@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chatapp.evaluation.measurements import Answer
-from chatapp.tui.insight.heat_screen import HeatScreen
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen
 
 if TYPE_CHECKING:

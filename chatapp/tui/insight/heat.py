@@ -1,8 +1,8 @@
-"""Widget: an answer whose tokens are coloured by their probability, with the alternatives to each."""
+"""An answer whose tokens are coloured by their probability, also while it is written: a widget, and its screen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -12,6 +12,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.screen import Screen
 from textual.widget import Widget
 
 from chatapp.evaluation.measurements import UNLIKELY, certainty
@@ -19,9 +20,13 @@ from chatapp.generation.delta import Alternative, Token
 from chatapp.tui.insight.panel import TokenPanel
 from chatapp.tui.insight.shades import NAMES
 from chatapp.tui.insight.text import HeatText, looks
+from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 NARROW = 76
 """Columns below which the panel is under the text."""
+PAUSE = 0.2
+"""Seconds between two looks at an answer that grows."""
 
 
 class HeatSummary(Widget):
@@ -203,3 +208,48 @@ class HeatView(Widget):
         self.post_message(self.Closed())
 
     action_back = action_leave
+
+
+class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
+    """Ends with the tokens that another answer is to begin with, where its user chose one."""
+
+    BINDINGS = [Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop")]
+
+    def __init__(
+        self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool], stop: Callable[[], object]
+    ) -> None:
+        """`stop` ends what is growing."""
+        super().__init__()
+        self.tokens, self.growing, self.stop = tokens, growing, stop
+        self.view = HeatView(tokens(), growing=growing())
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+        yield Keys()
+
+    def on_mount(self) -> None:
+        self.view.focus()
+        if self.view.growing:
+            self.pulse = self.set_interval(PAUSE, self.grow)
+
+    def grow(self) -> None:
+        """Show what the model has written meanwhile."""
+        self.view.growing = self.growing()
+        if more := self.tokens()[len(self.view.tokens) :]:
+            self.view.grow(more)
+        if not self.view.growing:
+            self.pulse.stop()
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.view.growing if action == "stop" else True
+
+    def action_stop(self) -> None:
+        if self.growing():
+            self.stop()
+
+    def on_heat_view_closed(self) -> None:
+        self.dismiss(None)
+
+    def on_heat_view_chosen(self, message: HeatView.Chosen) -> None:
+        self.dismiss(message.tokens)

@@ -19,8 +19,7 @@ def everything() -> list[Action]:
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.help.help import Help
     from chatapp.tui.help.theme_picker import ThemePicker
-    from chatapp.tui.insight.heat import HeatView
-    from chatapp.tui.insight.heat_screen import HeatScreen
+    from chatapp.tui.insight.heat import HeatScreen, HeatView
     from chatapp.tui.insight.latencies import LatencyScreen
     from chatapp.tui.insight.table import TokenTable
     from chatapp.tui.insight.text import HeatText

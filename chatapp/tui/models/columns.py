@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from textual.content import Content
 
 from chatapp.models.facts import Fact, format_speed, mark_estimate
+from chatapp.models.jobs.job import describe_progress
 from chatapp.text.printable import printable
-from chatapp.text.units import count, duration, percent, size
+from chatapp.text.units import count, percent, size
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
@@ -149,16 +150,13 @@ def one_line(text: str) -> str:
 
 
 def progress(job: Job, width: int) -> Iterator[Part]:
-    """How far a job is."""
+    """How far a job is, with a bar where there is room."""
+    figures = describe_progress(job)
     if job.phase != "fetching":
-        so_far = f" {percent(job.share)}" if job.share is not None else ""
-        yield f"{one_line(job.phase)}{so_far}", "$accent"
+        yield figures, "$accent"
         return
-    share = job.share or 0.0
-    left = f" {duration(job.seconds_left)}" if job.seconds_left is not None else ""
-    figures = f"{percent(share)} {size(round(job.rate))}/s{left}"
     if width >= len(figures) + BAR + 2:
-        filled = round(share * BAR)
+        filled = round((job.share or 0.0) * BAR)
         yield "━" * filled, "$accent"
         yield "━" * (BAR - filled), "$muted 40%"
         yield " ", ""

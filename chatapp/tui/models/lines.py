@@ -13,7 +13,6 @@ from textual.style import Style
 from textual.widget import Widget
 
 from chatapp.text.printable import printable
-from chatapp.text.units import duration, percent, size
 
 if TYPE_CHECKING:
     from chatapp.models.jobs.job import Job
@@ -114,16 +113,12 @@ class JobLine(Widget):
         self.job = next((job for job in running if job.kind == "pull"), running[0] if running else None)
 
     def render(self) -> Content:
-        return Content.assemble(*told(self.job)) if self.job else Content()
+        return Content.assemble(*describe(self.job)) if self.job else Content()
 
 
-def told(job: Job) -> list[tuple[str, str]]:
+def describe(job: Job) -> list[tuple[str, str]]:
     """A job in a few words: ↓ smollm2-360m 64 % 12 MB/s 18 s."""
+    from chatapp.models.jobs.job import describe_progress  # not before there is a job
+
     mark = "↓" if job.kind == "pull" else "●"
-    share = f" {percent(job.share)}" if job.share is not None else ""
-    if job.phase != "fetching":
-        what = f" {' '.join(printable(job.phase).split())}{share}"
-    else:
-        left = f" {duration(job.seconds_left)}" if job.seconds_left is not None else ""
-        what = f"{share} {size(round(job.rate))}/s{left}"
-    return [(f"{mark} ", "$accent"), (printable(job.name), "$text"), (f"{what} ", "$muted")]
+    return [(f"{mark} ", "$accent"), (printable(job.name), "$text"), (f" {describe_progress(job)} ", "$muted")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -78,6 +79,8 @@ class ModelList(ScrollView, can_focus=True):
         """Titles and models, from the first to the last."""
         self.working: Mapping[str, Job] = {}
         """What is done with models, by name."""
+        self.places: list[int] = []
+        """The lines that are models."""
         self.place = 0
         self.plan: Layout = layout(80)
 
@@ -94,13 +97,13 @@ class ModelList(ScrollView, can_focus=True):
         for section in sections:
             if section.rows:
                 self.lines += [section.title, *section.rows]
-        rows = [(at, one) for at, one in enumerate(self.lines) if not isinstance(one, str)]
+        models = [(at, one) for at, one in enumerate(self.lines) if not isinstance(one, str)]
+        self.places = [at for at, _ in models]
         if before:
-            same = (at for at, one in rows if one.name == before.name)
+            same = (at for at, one in models if one.name == before.name)
         else:
-            same = (at for at, one in rows if self.downloading and one.recommended and one.state == "absent")
-        self.place = next(same, min(self.place, len(self.lines)))
-        self.place = self.nearest(self.place, 1)
+            same = (at for at, one in models if self.downloading and one.recommended and one.state == "absent")
+        self.place = next(same, self.nearest(self.place, 1))
         self.fit()
         if self.place != place:
             self.reveal()
@@ -129,14 +132,13 @@ class ModelList(ScrollView, can_focus=True):
     # Moving
 
     def nearest(self, place: int, step: int) -> int:
-        """The place of a model at or after this one in a direction, else before it."""
-        models = [at for at, one in enumerate(self.lines) if not isinstance(one, str)]
-        ahead = [at for at in models if (at >= place if step > 0 else at <= place)]
-        return (ahead[0] if step > 0 else ahead[-1]) if ahead else (models[-1 if step > 0 else 0] if models else 0)
+        """The place of the model at or after this place in a direction, else before it."""
+        found = bisect_left(self.places, place) if step > 0 else bisect_right(self.places, place) - 1
+        return self.places[max(0, min(found, len(self.places) - 1))] if self.places else 0
 
     def select(self, place: int, step: int = 1) -> None:
         """Select the model at a place, or the next one in a direction."""
-        found = self.nearest(max(0, min(place, len(self.lines) - 1)), step)
+        found = self.nearest(place, step)
         if found != self.place:
             self.place = found
             self.refresh()

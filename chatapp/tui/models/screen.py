@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
+from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from chatapp.models.jobs.job import Job, Kind
 from chatapp.models.jobs.jobs import Jobs
+from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.entry import Entry
 from chatapp.tui.models.listing import ModelList
-from chatapp.tui.models.reading import Reading
 from chatapp.tui.models.sections import Shelf, about_machine, possible, sections, unlisted
+from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel, Machine
     from chatapp.models.details import Details
+
+Found = TypeVar("Found")
 
 WIDE = 116
 """Columns from which the page about a model stands beside the list."""
@@ -40,7 +47,7 @@ EVERY = 1.0
 BUILTIN = "builtin"
 
 
-class ModelsScreen(Reading[str | None]):
+class ModelsScreen(EndsOnce, Screen[str | None]):
     """Pick, pull, check, time and remove models; ends with the name of the one to use, or None."""
 
     CSS_PATH = Path(__file__).with_name("models.tcss")
@@ -58,6 +65,12 @@ class ModelsScreen(Reading[str | None]):
         Binding("escape", "back", "Back", key_display="esc", id="models.back"),
         Binding("ctrl+c", "back", "Back", show=False),
     ]
+
+    @dataclass
+    class Came(Message):
+        """Something has been read, and is taken up so."""
+
+        take: Callable[[], object]
 
     def __init__(self, shelf: Shelf, jobs: Jobs, *, current: str, offline: str = "") -> None:
         super().__init__()
@@ -79,6 +92,8 @@ class ModelsScreen(Reading[str | None]):
         """Those that are known, and that the user is asked about one after the other."""
         self.later: Timer | None = None
         """Looks again at what other processes fetch."""
+        self.asked = Counter[str]()
+        """How often something was read."""
         self.listing, self.detail = ModelList(current), Detail()
 
     def compose(self) -> ComposeResult:
@@ -120,11 +135,6 @@ class ModelsScreen(Reading[str | None]):
         if not all(self.works_on(name) for name in others):  # what another process fetches grows without a word to us
             self.later = self.set_timer(EVERY, self.look)
 
-    def tell(self, what: str, text: str) -> None:
-        if what == "rows" and not self.rows:
-            self.head.update(f" models  {text}")
-        super().tell(what, text)
-
     def sort_in(self) -> None:
         """Put what the filter leaves into sections; a pull has a line, wherever its model was found."""
         self.hub = [*self.hub, *unlisted(self.jobs.all(), (*self.rows, *self.hub))]
@@ -132,6 +142,42 @@ class ModelsScreen(Reading[str | None]):
         self.listing.work_on({row.name: job for row in every if (job := self.job_of(row.name))})
         self.listing.show([*sections(self.rows, self.hub, self.wanted, self.sought)])
         self.refresh_bindings()
+
+    # What threads read
+
+    def read(self, what: str, get: Callable[[], Found], take: Callable[[Found], None]) -> None:
+        """Let a thread get something; it is taken up unless the same was asked for again meanwhile."""
+        self.asked[what] += 1
+        number = self.asked[what]
+
+        def take_latest(found: Found) -> None:
+            if number == self.asked[what]:
+                take(found)
+
+        def attempt() -> None:
+            try:
+                found = get()
+            except Exception as error:  # told if its message is for the user
+                if not (text := one_line(error)):
+                    raise
+                self.post_message(self.Came(partial(self.tell, what, text)))
+            else:
+                self.post_message(self.Came(partial(take_latest, found)))
+
+        self.run_worker(attempt, thread=True, group=what)
+
+    def tell(self, what: str, text: str) -> None:
+        """Something could not be read."""
+        if what == "rows" and not self.rows:
+            self.head.update(f" models  {text}")
+        self.notify(text, severity="error", markup=False)
+
+    def say(self, text: str) -> None:
+        """Tell the user something in passing."""
+        self.notify(text, markup=False, timeout=4)
+
+    def on_models_screen_came(self, message: Came) -> None:
+        message.take()
 
     # What is done
 
