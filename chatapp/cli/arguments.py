@@ -1,4 +1,4 @@
-"""What several commands accept, as argparse sees it, and what they make of it; nothing heavy is imported here."""
+"""Arguments that several commands have, and what is read from them; nothing heavy is imported here."""
 
 import argparse
 import re
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
-    """Options of every command that generates, with two defaults in words; their names are those of `Options`."""
+    """Add the options of every command that generates, named as those of `Options`; two defaults are told in words."""
     group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
     group.add_argument("--temperature", metavar="T", type=float, help=f"0 is greedy (default: {temperature})")
     group.add_argument("--top-k", metavar="K", type=int, help="keep the K likeliest tokens; 0: all (default: 40)")
@@ -44,7 +44,9 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
     group.add_argument("--repetition-penalty", metavar="R", type=float, help="for tokens in prompt or reply; 1: none")
     group.add_argument("--presence-penalty", metavar="P", type=float, help="for tokens in the reply (default: 0)")
     group.add_argument("--frequency-penalty", metavar="P", type=float, help="for each time they are (default: 0)")
-    group.add_argument("--logit-bias", metavar="ID=BIAS", type=bias, action="append", help="for one token; repeatable")
+    group.add_argument(
+        "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="for one token; repeatable"
+    )
     group.add_argument("--logprobs", metavar="K", type=int, help="log-probabilities, also of the K likeliest tokens")
     group.add_argument("--seed", metavar="N", type=int, help="the same seed gives the same text")
     group.add_argument("--max-tokens", metavar="N", type=int, help=f"at most N (default: {max_tokens})")
@@ -54,7 +56,7 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
 
 
 def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
-    """The options that were given, checked before a model is opened; those not given are the model's to choose."""
+    """Read the options that were given, checked before a model is opened; the others are the model's to choose."""
     from dataclasses import fields
 
     from chatapp.generation import Options
@@ -67,12 +69,17 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
 
 
 def add_placement(parser: Parser) -> None:
-    """Where and how a model is to run."""
+    """Add the options about where and how a model is to run."""
     group = parser.add_argument_group("placement")
-    group.add_argument("--backend", metavar="NAME", type=backend, help="see `chatapp devices` (default: the best)")
+    group.add_argument(
+        "--backend", metavar="NAME", type=check_backend, help="see `chatapp devices` (default: the best)"
+    )
     group.add_argument("--device", metavar="NAME", help="see `chatapp devices` (default: the best)")
     group.add_argument(
-        "--precision", metavar="NAME", type=precision, help="f32, int8, int4, mxfp4, ... (default: see `chatapp show`)"
+        "--precision",
+        metavar="NAME",
+        type=check_precision,
+        help="f32, int8, int4, mxfp4, ... (default: see `chatapp show`)",
     )
     group.add_argument(
         "--objective",
@@ -83,7 +90,7 @@ def add_placement(parser: Parser) -> None:
 
 
 def read_placement(given: Namespace) -> "PlacementOptions":
-    """What the arguments and the settings say about where a model runs."""
+    """Read where a model is to run, from the arguments and else from the settings."""
     from chatapp.workspace import Workspace
 
     return Workspace().choose_placement(
@@ -92,7 +99,7 @@ def read_placement(given: Namespace) -> "PlacementOptions":
 
 
 def add_output(parser: Parser) -> None:
-    """What is printed besides the text, and how."""
+    """Add the options about what is printed besides the text, and how."""
     group = parser.add_argument_group("output")
     group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
     form = group.add_mutually_exclusive_group()
@@ -109,7 +116,7 @@ def name_stats_format(argv: Sequence[str]) -> list[str]:
 
 
 def read_form(given: Namespace) -> "Form":
-    """How the answer is to be printed."""
+    """Read the form in which answers are printed."""
     from chatapp.cli.printing import Form
 
     return Form(
@@ -122,8 +129,8 @@ def read_form(given: Namespace) -> "Form":
 
 
 def add_setup(parser: argparse.ArgumentParser) -> None:
-    """How answers are to be, by what is kept under a name."""
-    group = parser.add_argument_group("manner")
+    """Add the options about how answers are to be: a system prompt, a preset, thinking."""
+    group = parser.add_argument_group("setup")
     group.add_argument("--system", metavar="TEXT|@NAME", help="what all answers keep to; @NAME is one of the library")
     think = group.add_mutually_exclusive_group()
     think.add_argument("--think", action="store_true", default=None, help="let the model think first, if it can")
@@ -131,15 +138,15 @@ def add_setup(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
 
 
-def number(text: str) -> int:
-    """A whole number from 1."""
+def parse_number(text: str) -> int:
+    """Parse a whole number from 1."""
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
-def bias(text: str) -> tuple[int, float]:
-    """A token and its bias."""
+def parse_bias(text: str) -> tuple[int, float]:
+    """Parse a token and its bias."""
     token, _, number = text.partition("=")
     try:
         return int(token), float(number)
@@ -147,8 +154,8 @@ def bias(text: str) -> tuple[int, float]:
         raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 50256=-100") from None
 
 
-def backend(text: str) -> str:
-    """The name of a backend."""
+def check_backend(text: str) -> str:
+    """Check the name of a backend."""
     from backends import NAMES
 
     if text not in NAMES:
@@ -156,8 +163,8 @@ def backend(text: str) -> str:
     return text
 
 
-def precision(text: str) -> str:
-    """The name of a precision."""
+def check_precision(text: str) -> str:
+    """Check the name of a precision."""
     from backends.quantize import PRECISIONS
 
     if text not in PRECISIONS:

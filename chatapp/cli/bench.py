@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_placement, number, read_placement
-from chatapp.cli.progress import json_steps, show_steps, warn_of_fallback
+from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.progress import show_steps, warn_of_fallback
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--tokens", metavar="N", type=number, default=64, help="decode steps timed (default: 64)")
+    parser.add_argument("--tokens", metavar="N", type=parse_number, default=64, help="decode steps timed (default: 64)")
     parser.add_argument("--load", action="store_true", help="time only how it loads")
     parser.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
     form = parser.add_mutually_exclusive_group()
@@ -44,7 +44,7 @@ def run(given: Namespace) -> int:
         def folder_of(place: "Placement") -> Path:
             return store.lowered(store.get(given.model), place.backend, place.precision).folder
 
-        with json_steps() if given.steps else show_steps(given.model) as on_progress:
+        with show_steps(given.model, as_json=given.steps) as on_progress:
             open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn_of_fallback)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")

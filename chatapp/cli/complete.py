@@ -12,7 +12,7 @@ from chatapp.cli.arguments import (
     Parser,
     add_generation,
     add_output,
-    number,
+    parse_number,
     read_form,
     read_options,
     read_placement,
@@ -43,10 +43,10 @@ def add(parser: Parser) -> None:
     parser.add_details(DETAILS)
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--at", metavar="LINE:COL", type=place, help="where, as editors count, from 1:1 (default: the end)"
+        "--at", metavar="LINE:COL", type=parse_place, help="where, as editors count, from 1:1 (default: the end)"
     )
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--lines", metavar="K", type=number, default=1, help="up to K lines (default: 1)")
+    length.add_argument("--lines", metavar="K", type=parse_number, default=1, help="up to K lines (default: 1)")
     length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="until the model ends")
     parser.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
     add_generation(parser, temperature="see above", max_tokens="64 in one line, else 256")
@@ -54,8 +54,8 @@ def add(parser: Parser) -> None:
     parser.set_defaults(name_words=name_words, think=None, objective="completion")
 
 
-def place(text: str) -> tuple[int, int]:
-    """A line and a column."""
+def parse_place(text: str) -> tuple[int, int]:
+    """Parse a line and a column."""
     found = re.fullmatch(r"([1-9]\d{0,8}):([1-9]\d{0,8})", text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, both counted from 1, such as 12:5")

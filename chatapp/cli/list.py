@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import warn
-from chatapp.cli.show import model_facts
+from chatapp.models.facts import gather_facts
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
 from chatapp.workspace import Workspace
@@ -34,7 +34,7 @@ def print_models(store: Store, *, as_json: bool) -> None:
     for name, problem in broken.items():
         warn(f"{name}: {problem}")
     if as_json:
-        return print(json.dumps([model_facts(model) for model in models], indent=2, default=str))
+        return print(json.dumps([gather_facts(model) for model in models], indent=2, default=str))
     rows = [
         (
             model.name,
@@ -43,7 +43,7 @@ def print_models(store: Store, *, as_json: bool) -> None:
             f"{model.context_length:,}",
             "chat" if model.chats else "base",
             size(model.size + sum(variant.size for variant in model.variants)),
-            ", ".join(f"{one.backend}-{one.precision}{_badge(one)}" for one in model.variants) or "-",
+            ", ".join(f"{one.backend}-{one.precision}{describe_check(one)}" for one in model.variants) or "-",
         )
         for model in models
     ]
@@ -51,7 +51,7 @@ def print_models(store: Store, *, as_json: bool) -> None:
 
 
 def print_cache(store: Store, *, as_json: bool) -> None:
-    """The models in the cache of the Hub, and why some of them cannot run."""
+    """Print the models in the cache of the Hub, and why some of them cannot run."""
     assert store.places
     rows = []
     for name in repositories(store.places.hub_cache):
@@ -67,8 +67,8 @@ def print_cache(store: Store, *, as_json: bool) -> None:
     print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))
 
 
-def _badge(variant: Variant) -> str:
-    """Whether a variant was verified, in a word."""
+def describe_check(variant: Variant) -> str:
+    """Tell in a word whether a variant was verified."""
     if not variant.verdicts:
         return ""
     return " (verified)" if all(verdict["passed"] for verdict in variant.verdicts.values()) else " (failed)"

@@ -1,4 +1,4 @@
-"""How far a command is and what it waits for, in lines for people and of JSON for whoever started it."""
+"""The progress of a command, and what it waits for: for people, or in lines of JSON for the program that started it."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from chatapp.text.printable import printable
 from chatapp.text.units import duration, size
@@ -27,63 +27,50 @@ def tell(event: str, **facts: object) -> None:
 
 
 @contextmanager
-def show_steps(name: str) -> Iterator[Progress | None]:
-    """Show, in one line of a terminal, how far a step is; nothing elsewhere."""
+def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]:
+    """Show how far each step is: in lines of JSON, one for each hundredth, or in one line of a terminal."""
+    last: tuple[str, int] | None = None
+
+    def tell_step(step: str, share: float) -> None:
+        nonlocal last
+        if last != (step, round(share * 100)):
+            last = step, round(share * 100)
+            tell("step", step=step, share=round(share, 2))
 
     def show(step: str, share: float) -> None:
         sys.stderr.write(f"\r{printable(name)}: {step} {share:.0%}\x1b[K")
         sys.stderr.flush()
 
-    watched = sys.stderr.isatty()
+    watched = sys.stderr.isatty() and not as_json
     try:
-        yield show if watched else None
+        yield tell_step if as_json else show if watched else None
     finally:
         if watched:
             sys.stderr.write("\r\x1b[K")
 
 
-@contextmanager
-def json_steps() -> Iterator[Progress]:
-    """What tells steps in JSON."""
-    yield changes(lambda step, share: tell("step", step=step, share=round(share, 2)))
-
-
-def changes(show: Progress) -> Progress:
-    """The same, only told when a hundredth has passed."""
-    last: tuple[str, int] | None = None
-
-    def told(step: str, share: float) -> None:
-        nonlocal last
-        if last != (step, round(share * 100)):
-            last = step, round(share * 100)
-            show(step, share)
-
-    return told
-
-
-def waiting(reason: str, pause: float) -> str:
-    """What is waited for, in a line."""
-    return printable(f"{reason}; trying again in {pause:.1f} s")
-
-
-def note_waiting(reason: str, pause: float) -> None:
-    """Tell on standard error what is waited for."""
-    print(waiting(reason, pause), file=sys.stderr, flush=True)
+def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:
+    """Tell what is waited for: on standard error, or in a line of JSON."""
+    text = printable(f"{reason}; trying again in {pause:.1f} s")
+    if as_json:
+        tell("waiting", note=text)
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def show_transfer(*, as_json: bool) -> Iterator["OnTransfer"]:
-    """What shows a transfer: lines of JSON, bars in a terminal, or a line for each file that is whole."""
+    """Show a transfer: in lines of JSON, as bars in a terminal, or a line for each file that is whole."""
     if as_json:
-        yield transfer_lines()
+        yield tell_transfer()
     elif sys.stderr.isatty():
-        with bars() as show:
+        with show_bars() as show:
             yield show
     else:
-        yield finished_files(sys.stderr)
+        yield print_finished()
 
 
-def transfer_lines() -> "OnTransfer":
+def tell_transfer() -> "OnTransfer":
     """Tell in JSON how far all is, twice a second, with the files that have grown since."""
     told: dict[str, int] = {}
     last = 0.0
@@ -101,25 +88,25 @@ def transfer_lines() -> "OnTransfer":
     return show
 
 
-def finished_files(stream: TextIO) -> "OnTransfer":
-    """A line for each file that is whole, and for each new reason to wait."""
+def print_finished() -> "OnTransfer":
+    """Print a line for each file that is whole, and for each new reason to wait, on standard error."""
     told: set[str] = set()
 
     def show(now: "Transfer") -> None:
         for file in now.files:
             if file.done == file.size and file.name not in told:
                 told.add(file.name)
-                print(f"{printable(file.name)}: {size(file.size)}", file=stream, flush=True)
+                print(f"{printable(file.name)}: {size(file.size)}", file=sys.stderr, flush=True)
         if now.note and now.note not in told:
             told.add(now.note)
-            print(printable(now.note), file=stream, flush=True)
+            print(printable(now.note), file=sys.stderr, flush=True)
 
     return show
 
 
 @contextmanager
-def bars() -> Iterator["OnTransfer"]:
-    """Bars on standard error: for everything, and for the files that are on their way."""
+def show_bars() -> Iterator["OnTransfer"]:
+    """Show bars on standard error: for everything, and for the files that are on their way."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn
     from rich.text import Text

@@ -3,11 +3,12 @@
 import sys
 from argparse import Namespace
 from dataclasses import asdict
+from functools import partial
 from textwrap import indent
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
-from chatapp.cli.progress import json_steps, note_waiting, show_steps, show_transfer, tell, waiting
+from chatapp.cli.progress import note_wait, show_steps, show_transfer, tell
 from chatapp.models.facts import describe_plan, lay_out
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
@@ -44,14 +45,8 @@ def run(given: Namespace) -> int:
 
     offline.require_network("pull")
     store, placement = Workspace().open_store(), read_placement(given)
-
-    def on_wait(reason: str, pause: float) -> None:
-        if given.json:
-            tell("waiting", note=waiting(reason, pause))
-        else:
-            note_waiting(reason, pause)
-
-    plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=on_wait)
+    wait = partial(note_wait, as_json=given.json)
+    plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=wait)
     facts = plan_facts(plan)
     if given.json:
         tell("plan", **facts)
@@ -66,7 +61,7 @@ def run(given: Namespace) -> int:
     try:
         with show_transfer(as_json=given.json) as on_transfer:
             pull.fetch(plan, on_transfer=on_transfer)
-        with json_steps() if given.json else show_steps(plan.model.name) as on_progress:
+        with show_steps(plan.model.name, as_json=given.json) as on_progress:
             place = prepare(store, plan.model.name, placement, on_progress)
     except KeyboardInterrupt:
         print("What has come is kept: pull again to go on.", file=sys.stderr)

@@ -13,7 +13,7 @@ from chatapp.cli.arguments import (
     add_generation,
     add_output,
     add_setup,
-    number,
+    parse_number,
     read_form,
     read_options,
     read_placement,
@@ -58,7 +58,9 @@ def add(parser: Parser) -> None:
     group = parser.add_argument_group("conversation")
     which = group.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="resume", action="store_true", help="go on with the last one")
-    which.add_argument("--session", metavar="ID", type=number, help="go on with this one; see `chatapp sessions ls`")
+    which.add_argument(
+        "--session", metavar="ID", type=parse_number, help="go on with this one; see `chatapp sessions ls`"
+    )
     group.add_argument("--no-history", action="store_true", help="do not keep what is said")
     add_output(parser)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser
-from chatapp.cli.progress import note_waiting
+from chatapp.cli.progress import note_wait
 from chatapp.settings import offline
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
@@ -40,7 +40,7 @@ def hub_search(text: str) -> "list[Found]":
     from model_store.hub import hub
 
     offline.require_network("search")
-    return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_waiting)
+    return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_wait)
 
 
 def print_search(text: str | None, *, as_json: bool) -> None:

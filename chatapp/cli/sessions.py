@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, number
+from chatapp.cli.arguments import Parser, parse_number
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
 from chatapp.text.errors import InputError
@@ -55,7 +55,7 @@ def add(parser: Parser) -> None:
         return added
 
     def json_and_limit(added: ArgumentParser, default: str) -> None:
-        added.add_argument("--limit", metavar="N", type=number, help=f"at most so many (default: {default})")
+        added.add_argument("--limit", metavar="N", type=parse_number, help=f"at most so many (default: {default})")
         added.add_argument("--json", action="store_true", help="print JSON")
 
     json_and_limit(action("ls", "list the conversations, the last used first", aliases=("list",)), "all")
@@ -65,11 +65,11 @@ def add(parser: Parser) -> None:
     json_and_limit(search, "50")
 
     show = action("show", "print a conversation")
-    show.add_argument("id", metavar="ID", type=number, nargs="?", help="its number (default: the last one)")
+    show.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
     show.add_argument("--json", action="store_true", help="print JSON, with every branch")
 
     export = action("export", "write conversations as Markdown, JSON or HTML", EXPORT)
-    export.add_argument("ids", metavar="ID", type=number, nargs="*")
+    export.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     export.add_argument("--all", action="store_true", help="all conversations")
     export.add_argument("--format", choices=FORMATS, default="markdown", help="(default: markdown)")
     export.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
@@ -78,11 +78,11 @@ def add(parser: Parser) -> None:
     imported.add_argument("files", metavar="FILE", nargs="+")
 
     rename = action("rename", "give a conversation another title")
-    rename.add_argument("id", metavar="ID", type=number)
+    rename.add_argument("id", metavar="ID", type=parse_number)
     rename.add_argument("title", metavar="TITLE")
 
     remove = action("rm", "delete conversations", REMOVE)
-    remove.add_argument("ids", metavar="ID", type=number, nargs="*")
+    remove.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     remove.add_argument("--all", action="store_true", help="all conversations")
     remove.add_argument("--now", action="store_true", help="for good, at once")
 

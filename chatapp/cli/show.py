@@ -2,15 +2,13 @@
 
 import json
 from argparse import Namespace
-from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser
-from chatapp.models.facts import describe_model, lay_out
+from chatapp.models.facts import describe_model, gather_facts, lay_out
 from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
-from model_store import StoredModel, StoreError
+from model_store import StoredModel
 from model_store.checkpoint.card import introduction
-from model_store.hub.manifest import read_source
 
 
 def add(parser: Parser) -> None:
@@ -26,19 +24,9 @@ def run(given: Namespace) -> int:
 
 
 def print_model(model: StoredModel, *, as_json: bool) -> None:
-    """Everything about one model, with the beginning of its card where it has one."""
+    """Print everything about one model, with the beginning of its card where it has one."""
     if as_json:
-        return print(json.dumps(model_facts(model), indent=2, default=str))
+        return print(json.dumps(gather_facts(model), indent=2, default=str))
     print(printable(lay_out(describe_model(model))))
     if text := introduction(model.folder):
         print(printable(f"\n{text}\n\nThe whole card: {model.folder / 'README.md'}"))
-
-
-def model_facts(model: StoredModel) -> dict[str, object]:
-    """A model for programs."""
-    reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
-    try:
-        came_from = read_source(model.folder)
-    except StoreError:  # `broken` tells of it
-        came_from = {}
-    return asdict(model) | reasons | {"source": came_from}

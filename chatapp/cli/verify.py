@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
-from chatapp.cli.progress import json_steps, show_steps
+from chatapp.cli.progress import show_steps
 from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
 
@@ -25,23 +25,23 @@ def add(parser: Parser) -> None:
     parser.add_details(DETAILS)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument(
-        "--against", metavar="torch|FILE", type=reference, help="PyTorch, or a file (default: the NumPy decoder)"
+        "--against", metavar="torch|FILE", type=check_reference, help="PyTorch, or a file (default: the NumPy decoder)"
     )
-    parser.add_argument("--write", metavar="FILE", type=npz, help="keep the reference as .npz, for use elsewhere")
+    parser.add_argument("--write", metavar="FILE", type=check_npz, help="keep the reference as .npz, for use elsewhere")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
     add_placement(parser)
 
 
-def reference(text: str) -> str:
-    """PyTorch, or a file with a reference."""
+def check_reference(text: str) -> str:
+    """Check that a reference is PyTorch or a file of one."""
     if text != "torch" and not text.endswith((".npz", ".safetensors")):
         raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a file called .npz or .safetensors")
     return text
 
 
-def npz(text: str) -> str:
-    """The name of an .npz file."""
+def check_npz(text: str) -> str:
+    """Check the name of an .npz file."""
     if not text.endswith(".npz"):
         raise argparse.ArgumentTypeError(f"{text!r} must end in .npz")
     return text
@@ -55,7 +55,7 @@ def run(given: Namespace) -> int:
     store, placement = Workspace().open_store(), read_placement(given)
     model = store.get(given.model)
     destination = reference_file.destination(given.write) if given.write else None
-    with json_steps() if given.steps else show_steps(model.name) as on_progress:
+    with show_steps(model.name, as_json=given.steps) as on_progress:
         way = selection.expect(store, model, placement)
         reference = sources.reference(model, way.precision, given.against, on_progress=on_progress)
         if destination:

@@ -71,6 +71,19 @@ def describe_model(model: StoredModel) -> Iterator[Fact]:
         yield from describe_variant(model, variant)
 
 
+def gather_facts(model: StoredModel) -> dict[str, object]:
+    """The facts of a model that is here, as programs get them in JSON."""
+    from model_store import StoreError
+    from model_store.hub.manifest import read_source
+
+    reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
+    try:
+        came_from = read_source(model.folder)
+    except StoreError:  # `broken` tells of it
+        came_from = {}
+    return asdict(model) | reasons | {"source": came_from}
+
+
 def describe_sampling(folder: Path) -> str:
     """The options that a model's publisher recommends, as far as they differ from the usual ones."""
     from chatapp.generation import Options
