@@ -1,17 +1,18 @@
 """One conversation with a model: what is asked, edited, answered again, and which branch is shown."""
 
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from chatapp.conversation.prompting import Answering
+from chatapp.conversation import context_window, summarising
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
 from chatapp.conversation.texts import Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import Request, Turn, go_on_from, is_cut_off, is_unanswered
+from chatapp.conversation.turn import Turn, go_on_from, is_cut_off, is_unanswered
 from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Timings, Token, Usage
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
 BEGINNING = Delta("", 0, (), None, Timings(0.0, 0.0, 0.0, 0.0), None)
-Stream = Callable[[Turn], Generator[Delta, None, None]]
 
 
 class Dialogue:
-    """A tree of messages, kept in memory and saved where there is a history.
+    """One conversation: a tree of messages, kept in memory and saved where there is a history.
 
     Nothing is lost while this object lives: what cannot be saved is saved when that works again, and `warn` is
     told of it, once each way. Numbers of messages may be negative until then, and are understood ever after.
@@ -52,7 +52,8 @@ class Dialogue:
         number = conversation.id if conversation else None
         self._saving = Saving(history, self._tree, conversation=number, kind=self.kind, warn=warn)
         self._saving.setup = setup
-        self._answering = Answering(self._tree, self._saving)
+        self._window = context_window.Window()
+        """Where the last prompt began."""
 
     @property
     def conversation(self) -> int | None:
@@ -94,7 +95,7 @@ class Dialogue:
         self._history = self._saving.history = history
         self._saving.save()
 
-    # What there is
+    # Its messages
 
     def messages(self) -> Sequence[Message]:
         """All of its messages, each after its parent."""
@@ -103,6 +104,10 @@ class Dialogue:
     def branch(self) -> Sequence[Message]:
         """What is shown, from the first message to the last."""
         return self._tree.branch(self._tree.leaf)
+
+    def last(self, role: Role) -> Message | None:
+        """The last message of the user's or the model's that is shown."""
+        return next((one for one in reversed(self.branch()) if one.role == role), None)
 
     def message(self, message: int) -> Message:
         """One message as it is now."""
@@ -138,33 +143,30 @@ class Dialogue:
             self._saving.save_if_well()
         return True
 
-    # What can be said
+    # What a user does with it
 
     def ask(self, engine: Engine, text: str, n: int = 1) -> Turn:
         """Say something, which is answered; a question that got no answer is left aside."""
         leaf = self._tree.leaf
         while leaf is not None and is_unanswered(self._tree[leaf]):
             leaf = self._tree[leaf].parent
-        return self._asked(self._request(engine, n, leaf), text)
+        return self._begin(engine, self._turn(engine, leaf, n, question=text))
 
     def edit(self, engine: Engine, message: int, text: str) -> Turn:
         """Say something else in place of a message, which is answered."""
-        return self._asked(self._request(engine, 1, self._tree[message].parent), text)
+        return self._begin(engine, self._turn(engine, self._tree[message].parent, question=text))
 
     def again(self, engine: Engine, message: int, n: int = 1) -> Turn:
         """Another answer, or n, beside a reply; or to a question that has none."""
-        return self._chat(self._request(engine, n, self._question(message)))
+        return self._begin(engine, self._turn(engine, self._question(message), n))
 
     def go_on(self, engine: Engine, message: int, tokens: Sequence[Token], *, n: int = 1, after: str = "") -> Turn:
         """Another version of a reply, or n, which begins with these tokens; in a text, before what is `after` it."""
         self._check_author(self._tree[message].model)
-        request = self._request(engine, n, self._question(message))
-        request.tokens = tokens
-        if self.kind == "chat":
-            return self._chat(request)
-        request.parent = self._tree[message].parent
-        before = self._tree.text(request.parent) + "".join(token.text for token in tokens)
-        return self._filled(request, before, clean(after)) if after else self._continued(request, before)
+        parent = self._question(message) if self.kind == "chat" else self._tree[message].parent
+        turn = self._turn(engine, parent, n)
+        turn.tokens, turn.after = tokens, clean(after) if after else None
+        return self._begin(engine, turn)
 
     def resume(self, engine: Engine, message: int) -> Turn:
         """Let an answer that was cut off go on, in the same message."""
@@ -174,171 +176,95 @@ class Dialogue:
         if self._tree.after(found.id):
             raise GenerationError("only the last answer can go on")
         self._check_author(found.model)
-        request = self._request(engine, 1, found.parent)
-        known, think = self.tokens(found.id), request.options.think
+        turn = self._turn(engine, found.parent)
+        known, think = self.tokens(found.id), turn.options.think
         whole = bool(known) and engine.text_of([token.id for token in known], think) == found.text
-        request.tokens, request.resumed = known if whole else engine.tokens_of(found.text, think), found
-        return self._chat(request)
-
-    def _check_author(self, wrote: str) -> None:
-        """Tokens mean something to the model that wrote them only."""
-        model = self.setup.model
-        if wrote and model and wrote != model:
-            raise GenerationError(
-                f"{wrote} wrote this answer: its tokens mean nothing to {model}; choose {wrote} again"
-            )
+        turn.tokens, turn.resumed = known if whole else engine.tokens_of(found.text, think), found
+        return self._begin(engine, turn)
 
     def write(self, text: Text) -> None:
         """Make a text this one: what its user changed becomes a branch."""
-        self._write(text)
+        parts = parts_of(text)
+        last, new = self._find(parts)
+        leaf = None if self._tree.leaf is None else self._tree[self._tree.leaf]
+        own = leaf and leaf.role == "user" and leaf.text and not self._tree.after(leaf.id)
+        if leaf and own and [role for role, _ in new] == ["user"] and last in (leaf.id, leaf.parent):
+            self._change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # its user types on
+        else:
+            self._write(last, new)
         self._saving.save_if_well()
 
     def continue_text(self, engine: Engine, text: Text, n: int = 1) -> Turn:
         """Let the model continue a text."""
-        request = self._request(engine, n, None)
-        self._write(text, request)
-        return self._continued(request, self._tree.text(request.parent))
+        return self._begin(engine, self._turn(engine, None, n, text=text))
 
     def fill(self, engine: Engine, before: Text, after: str) -> Turn:
         """Let the model write what is missing between two texts; the branch reads on behind it."""
-        request = self._request(engine, 1, None)
-        self._write(before, request)
-        return self._filled(request, self._tree.text(request.parent), clean(after))
+        turn = self._turn(engine, None, text=before)
+        turn.after = clean(after)
+        return self._begin(engine, turn)
 
-    # How it begins
+    # From a question to the stream of its replies
 
-    def _request(self, engine: Engine, n: int, parent: int | None) -> Request:
+    def _turn(
+        self, engine: Engine, parent: int | None, n: int = 1, *, question: str | None = None, text: Text | None = None
+    ) -> Turn:
+        """A turn with the options of now: after a message, to a question that is added there, or after a text."""
         options = self.setup.taken(engine.defaults)
         logprobs = self.logprobs if options.logprobs is None else options.logprobs
-        return Request(engine, replace(options, n=n, logprobs=logprobs), self._tree.leaf, parent)
+        turn = Turn(replace(options, n=n, logprobs=logprobs), parent, before=self._tree.leaf)
+        if question is not None:
+            turn.added = self._write(parent, [("user", clean(question))])
+        elif text is not None:
+            turn.parent, new = self._find(parts_of(text))
+            turn.added = self._write(turn.parent, new)
+        if turn.added:
+            turn.parent = turn.added[-1]
+            turn.question = self._tree[turn.parent]
+        return turn
 
-    def _asked(self, request: Request, text: str) -> Turn:
-        """Say a text, and let it be answered."""
-        request.question = self._add("user", text, request.parent)
-        request.added.append(request.question.id)
-        request.parent = request.question.id
-        return self._chat(request)
-
-    def _chat(self, request: Request) -> Turn:
-        return self._turn(request, lambda turn: self._answering.reply(request, turn))
-
-    def _continued(self, request: Request, text: str) -> Turn:
-        """Let a text go on."""
-        request.options = replace(request.options, max_tokens=request.options.max_tokens or CONTINUATION)
-        return self._turn(request, lambda turn: self._answering.continuation(request, text, turn))
-
-    def _filled(self, request: Request, before: str, after: str) -> Turn:
-        """Let the gap between two texts be filled."""
-        request.after = after
-        return self._turn(request, lambda turn: request.engine.infill(before, after, request.options))
-
-    def _turn(self, request: Request, stream: Stream) -> Turn:
+    def _begin(self, engine: Engine, turn: Turn) -> Turn:
         """Begin the replies, save that, and make ready what draws them."""
-        options = self._counted_on(request)
-        begun = [token.id for token in request.tokens]
-        text = request.engine.text_of(begun, options.think) if begun and self.kind == "chat" else ""
-        text = text or "".join(token.text for token in request.tokens)
-        reply = Message(
-            0,
-            0,
-            request.parent,
-            "assistant",
-            text,
-            time.time(),
-            finished=False,
-            model=self.setup.model,
-            options=facts(asdict(options)),
-        )
-        if request.resumed:
-            replies = [request.resumed.id]
-            self._tree.change(replies[0], finished=False, finish_reason=None)
-            self._saving.changed.add(replies[0])
+        turn.options = self._count_on(turn)
+        told = "".join(token.text for token in turn.tokens)
+        if turn.resumed:
+            replies = [turn.resumed.id]
+            self._change(turn.resumed.id, finished=False, finish_reason=None)
         else:
-            replies = [self._put(reply).id for _ in range(options.n)]
-            request.added += replies
-        if request.after:
-            request.added.append(self._add("user", request.after, replies[0]).id)
+            begun = [token.id for token in turn.tokens]
+            text = (engine.text_of(begun, turn.options.think) if begun and self.kind == "chat" else "") or told
+            reply = Message(0, 0, turn.parent, "assistant", text, time.time(), finished=False, model=self.setup.model)
+            reply = replace(reply, options=facts(asdict(turn.options)))
+            replies = [self._add(reply) for _ in range(turn.options.n)]
+            turn.added += replies
+        if turn.after:
+            turn.added += self._write(replies[0], [("user", turn.after)])
         else:
             self._show(replies[0])
         self._saving.save_if_well()  # a locked history is waited for, but not by each question
-        question = request.question and self._tree[request.question.id]
-        turn = Turn(question, tuple(self._tree[one] for one in replies), resumed=request.resumed is not None)
-        turn.deltas = self._drawn(request, turn, stream)
+        turn.question = turn.question and self._tree[turn.question.id]
+        turn.replies = tuple(self._tree[one] for one in replies)
+        before = self._tree.text(turn.parent) + told if self.kind == "completion" else ""
+        stream = self._answer(engine, turn) if self.kind == "chat" else self._complete(engine, turn, before)
+        turn.deltas = self._draw(engine, turn, stream)
         next(turn.deltas)  # from here on it is noticed when it is closed
         return turn
 
-    def _counted_on(self, request: Request) -> Options:
-        """A fixed seed counts on, or another answer would be the same."""
-        options = request.options
-        if options.seed is not None:
-            attempts = sum(one.role == "assistant" for one in self._tree.after(request.parent))
-            request.options = replace(options, seed=(options.seed + attempts) % 2**64)
-        return request.options
-
-    def _question(self, message: int) -> int | None:
-        """What a reply answers; a question itself."""
-        found = self._tree[message]
-        return found.id if found.role == "user" else found.parent
-
-    def _write(self, text: Text, request: Request | None = None) -> None:
-        """Find the branch that reads so, or begin it; what its user goes on typing stays one message."""
-        parts = parts_of(text)
-        last, rest = self._tree.written(clean("".join(part for _, part in parts)))
-        new = ends(parts, len(rest))
-        leaf = None if self._tree.leaf is None else self._tree[self._tree.leaf]
-        own = leaf and leaf.role == "user" and leaf.text and not self._tree.after(leaf.id)
-        if leaf and own and not request and [role for role, _ in new] == ["user"] and last in (leaf.id, leaf.parent):
-            self._tree.change(leaf.id, text=(leaf.text if last == leaf.id else "") + rest)
-            self._saving.changed.add(leaf.id)
-            return
-        for role, part in new:
-            added = self._add(role, part, last)
-            if role == "assistant":
-                self._credit(added)
-            last = added.id
-            if request:
-                request.question = added
-                request.added.append(last)
-        if last is not None and not new:
-            self._show(last)
-        if request:
-            request.parent = last
-
-    def _credit(self, message: Message) -> None:
-        """What is left of a reply that its user shortened keeps its tokens."""
-        if whole := shortened(message, self._tree.after(message.parent)):
-            self._tree.change(message.id, model=whole.model, finish_reason="cancelled")
-            self._saving.tokens[message.id] = beginning(self.tokens(whole.id), message.text)
-            self._saving.latencies[message.id] = ()
-
-    def _add(self, role: Role, text: str, parent: int | None) -> Message:
-        return self._put(Message(0, 0, parent, role, clean(text), time.time()))
-
-    def _put(self, message: Message) -> Message:
-        new = self._tree.add(message)
-        self._saving.new.append(new.id)
-        return new
-
-    def _show(self, message: int) -> None:
-        self._tree.leaf = self._tree.number(message)
-        self._saving.leaf_changed = True
-
-    # How it is answered
-
-    def _drawn(self, request: Request, turn: Turn, stream: Stream) -> Generator[Delta, None, None]:
-        """The deltas, saved as they pass."""
-        replies = [Reply(tokens=list(request.tokens), begun=len(request.tokens)) for _ in turn.replies]
-        if cut := request.resumed:
+    def _draw(self, engine: Engine, turn: Turn, stream: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+        """Draw the deltas of a turn, and save them as they pass."""
+        replies = [Reply(tokens=list(turn.tokens), begun=len(turn.tokens)) for _ in turn.replies]
+        if cut := turn.resumed:
             go_on_from(cut, replies[0], self.latencies(cut.id))
         usage: Usage | None = None
         failed = True
         try:
             yield BEGINNING
-            with closing(stream(turn)) as deltas:
-                for delta in deltas:
+            with closing(stream):
+                for delta in stream:
                     usage = delta.usage
                     replies[delta.index].add(delta)
-                    self._grow(turn.replies[delta.index].id, delta.text)
+                    number = self._tree.grow(turn.replies[delta.index].id, clean(delta.text))
+                    self._saving.grow(number)
                     yield delta
             failed = False
         except GeneratorExit:
@@ -346,21 +272,131 @@ class Dialogue:
             raise
         finally:
             if any(reply.is_heard for reply in replies):
-                usage = usage or request.engine.last_usage
+                usage = usage or engine.last_usage
                 for message, reply in zip(turn.replies, replies, strict=True):
                     self._end(message.id, reply, usage, failed=failed)
             else:
-                self._withdraw(request)
-                turn.withdrawn = True
+                self._withdraw(turn)
             self._saving.save()
 
-    def _grow(self, message: int, text: str) -> None:
-        self._tree.grow(message, clean(text))
-        self._saving.changed.add(self._tree.number(message))
-        self._saving.grown()
+    def _answer(self, engine: Engine, turn: Turn) -> Generator[Delta, None, None]:
+        """Ask the model for a reply to the conversation, of which the beginning may have to be left out."""
+        begun, when_full = [token.id for token in turn.tokens], self.setup.when_full
+        said = [one for one in self._tree.branch(turn.parent) if one.text]
+        system = self.setup.system
+        while said and said[0].role == "system":
+            system = system or said[0].text
+            del said[0]
+        first, summary = 0, ""
+        if when_full != "stop":
+            if when_full == "summarise" and self._window.first is None and (known := summarising.count(said[:-1])):
+                self._window.first = said[known].id
+            reserved = summarising.length(engine) if when_full == "summarise" else 0
+            places = {said[place].id: place for place in context_window.turns(said)}
+
+            def count(message: int) -> int:
+                place = places[message]
+                prompt = context_window.prompt(engine, said[place:], system=system)
+                return engine.count_chat(prompt, begun) + (reserved if place else 0)
+
+            first = places[self._window.choose(engine, turn.options, list(places), count)]
+        turn.left_out = first
+        if first and when_full == "summarise":
+            summary = yield from self._summarise(engine, turn, said[:first])
+        messages = context_window.prompt(engine, said[first:], system=system, summary=summary)
+        yield from engine.chat(messages, turn.options, begun)
+
+    def _summarise(self, engine: Engine, turn: Turn, said: Sequence[Message]) -> Generator[Delta, None, str]:
+        """Sum up what was said; the summary is kept with the last of these messages."""
+        known = summarising.count(said)
+        before = said[known - 1].summary if known else ""
+        if known == len(said):
+            return before
+        turn.summarising = True
+        try:
+            summary = yield from summarising.summarise(engine, said[known:], before)
+        finally:
+            turn.summarising = False
+        self._change(said[-1].id, summary=clean(summary))
+        return summary
+
+    def _complete(self, engine: Engine, turn: Turn, text: str) -> Generator[Delta, None, None]:
+        """Ask the model for what follows a text, of which the first lines may have to be left out, or fills its gap."""
+        if turn.after is not None:
+            yield from engine.infill(text, turn.after, turn.options)
+            return
+        if self.setup.when_full != "stop":
+            lines = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
+            first = self._window.choose(engine, turn.options, lines, lambda place: engine.count_tokens(text[place:]))
+            turn.left_out = lines.index(first)
+            text = text[first:]
+        yield from engine.complete(text, turn.options)
+
+    # The steps of these
+
+    def _count_on(self, turn: Turn) -> Options:
+        """The options of a turn; a fixed seed counts on, or another answer would be the same."""
+        options = turn.options
+        if self.kind == "completion" and turn.after is None:
+            options = replace(options, max_tokens=options.max_tokens or CONTINUATION)
+        if options.seed is not None:
+            attempts = sum(one.role == "assistant" for one in self._tree.after(turn.parent))
+            options = replace(options, seed=(options.seed + attempts) % 2**64)
+        return options
+
+    def _check_author(self, wrote: str) -> None:
+        """Refuse the tokens of another model: they mean something to the one that wrote them only."""
+        model = self.setup.model
+        if wrote and model and wrote != model:
+            raise GenerationError(
+                f"{wrote} wrote this answer: its tokens mean nothing to {model}; choose {wrote} again"
+            )
+
+    def _question(self, message: int) -> int | None:
+        """The message that a reply answers; a question itself."""
+        found = self._tree[message]
+        return found.id if found.role == "user" else found.parent
+
+    def _find(self, parts: Sequence[tuple[Role, str]]) -> tuple[int | None, list[tuple[Role, str]]]:
+        """The last message of the branch that a text begins with, and the parts of the text that come after."""
+        last, rest = self._tree.written(clean("".join(part for _, part in parts)))
+        return last, ends(parts, len(rest))
+
+    def _write(self, last: int | None, parts: Sequence[tuple[Role, str]]) -> list[int]:
+        """Add the parts of a text after a message, and show them; gives their numbers."""
+        added = list[int]()
+        for role, part in parts:
+            last = self._add(Message(0, 0, last, role, part, time.time()))
+            added.append(last)
+            if role == "assistant":
+                self._credit(self._tree[last])
+        if last is not None and not added:
+            self._show(last)
+        return added
+
+    def _credit(self, message: Message) -> None:
+        """Keep its tokens with what is left of a reply that its user shortened."""
+        if whole := shortened(message, self._tree.after(message.parent)):
+            self._tree.change(message.id, model=whole.model, finish_reason="cancelled")
+            self._saving.tokens[message.id] = beginning(self.tokens(whole.id), message.text)
+            self._saving.latencies[message.id] = ()
+
+    def _add(self, message: Message) -> int:
+        new = self._tree.add(message)
+        self._saving.new.append(new.id)
+        return new.id
+
+    def _change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
+        number = self._tree.number(message)
+        self._tree.change(number, **facts)
+        self._saving.changed.add(number)
+
+    def _show(self, message: int) -> None:
+        self._tree.leaf = self._tree.number(message)
+        self._saving.leaf_changed = True
 
     def _end(self, message: int, reply: Reply, usage: Usage | None, *, failed: bool) -> None:
-        """An answer that the model broke off by failing stays, unfinished; what it had begun with was no prompt."""
+        """End a reply; one that the model broke off by failing stays, unfinished; what it began with was no prompt."""
         number = self._tree.number(message)
         summary = usage.as_dict() if usage else {}
         summary.pop("latencies", None)
@@ -368,23 +404,22 @@ class Dialogue:
             summary["prompt_tokens"] -= reply.begun
         if reply.thinking_tokens:
             summary |= {"thinking_tokens": reply.thinking_tokens, "thinking_seconds": reply.thinking_seconds}
-        reason = None if failed else reply.finish_reason
         self._saving.tokens[number], self._saving.latencies[number] = reply.tokens, reply.latencies
-        self._tree.change(number, finished=not failed, finish_reason=reason, usage=summary)
-        self._saving.changed.add(number)
+        reason = None if failed else reply.finish_reason
+        self._change(number, finished=not failed, finish_reason=reason, usage=summary)
 
-    def _withdraw(self, request: Request) -> None:
+    def _withdraw(self, turn: Turn) -> None:
         """Take back what nothing was said to, as far as nothing follows it by now."""
-        if cut := request.resumed:
-            self._tree.change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
-            self._saving.changed.add(self._tree.number(cut.id))
+        if cut := turn.resumed:
+            self._change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
         gone: list[int] = []
-        for message in reversed(request.added):
+        for message in reversed(turn.added):
             number = self._tree.number(message)
             if not self._tree.after(number):
                 self._saving.withdraw(number)
                 self._tree.remove(number)
                 gone.append(number)
         if self._tree.leaf in gone:
-            self._tree.leaf = None if request.before is None else self._tree.number(request.before)
+            self._tree.leaf = None if turn.before is None else self._tree.number(turn.before)
             self._saving.leaf_changed = True
+        turn.withdrawn = True

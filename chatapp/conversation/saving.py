@@ -60,8 +60,9 @@ class Saving:
             self.new or self.changed or self.gone or self.setup_changed or self.leaf_changed or self.draft is not None
         )
 
-    def grown(self) -> None:
-        """Save what has grown, if it is time."""
+    def grow(self, number: int) -> None:
+        """A reply has grown; save that, if it is time."""
+        self.changed.add(number)
         if time.monotonic() >= self._due:
             self.save()
 

@@ -17,6 +17,11 @@ def length(engine: Engine) -> int:
     return max(16, engine.context_length // 8)
 
 
+def count(said: Sequence[Kept]) -> int:
+    """How many of the messages a summary stands for already."""
+    return next((place + 1 for place in reversed(range(len(said))) if said[place].summary), 0)
+
+
 def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[Delta, None, str]:
     """The summary of what was said, where `before` sums up what came earlier; it is written in as many parts as needed.
 
@@ -25,10 +30,10 @@ def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[De
     options = replace(Options(), temperature=0, max_tokens=length(engine))
     left = [(one.role, one.text) for one in said if one.text]
     while left:
-        count = len(left)
-        while count > 1 and not _fits(engine, left[:count], before):
-            count = (count + 1) // 2
-        part, left = left[:count], left[count:]
+        most = len(left)
+        while most > 1 and not _fits(engine, left[:most], before):
+            most = (most + 1) // 2
+        part, left = left[:most], left[most:]
         while not _fits(engine, part, before) and len(part[0][1]) > 100:
             part = [(part[0][0], _shortened(part[0][1]))]
         text = ""

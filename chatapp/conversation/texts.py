@@ -1,11 +1,16 @@
 """Texts that a user and a model write together: their parts, and the tokens of the model's."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from chatapp.generation import Token
 from chatapp.history import Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
+
+if TYPE_CHECKING:
+    from chatapp.conversation.conversation import Dialogue
 
 Text = str | Sequence[tuple[Role, str]]
 """A text by its user, or its parts with who wrote each."""
@@ -42,3 +47,53 @@ def shortened(message: Message, versions: Sequence[Message]) -> Message | None:
     """The reply of which a message is what its user left."""
     replies = (one for one in versions if one.role == "assistant" and one.id != message.id)
     return next((one for one in replies if printable(one.text).startswith(message.text)), None)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a text goes into a reply of the model."""
+
+    before: Sequence[tuple[Role, str]]
+    """The parts before the reply."""
+    reply: Message
+    tokens: Sequence[Token]
+    """The tokens of the reply that the text has."""
+    rest: str
+    """What the text has of the token after those."""
+    whole: bool
+    """Whether the text has all of the reply."""
+    after: str = ""
+    """The text behind the reply."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text ends, or what follows begins, between two of the reply's tokens."""
+        return bool(self.tokens) and not (self.rest or self.whole)
+
+    @property
+    def shorter(self) -> Sequence[Token]:
+        """The tokens without the last one that is to be seen, or what is left of it."""
+        tokens = list(self.tokens)
+        while tokens and not self.rest and not tokens.pop().text:
+            pass
+        return tokens
+
+
+def find_reached(dialogue: "Dialogue", text: str, newest: Collection[int]) -> Reached | None:
+    """The reply that a text ends with, also where the end of it was taken back; or, of the newest, that fills a gap."""
+    dialogue.follow(text)
+    branch = list(dialogue.branch())
+    for place in reversed([place for place, one in enumerate(branch) if one.role == "assistant"]):
+        reply, parts = branch[place], branch[:place]
+        before, said, after = (
+            "".join(printable(one.text) for one in part) for part in (parts, [reply], branch[place + 1 :])
+        )
+        there = text[len(before) : len(text) - len(after)]
+        if text != before + there + after or not said.startswith(there) or (after and reply.id not in newest):
+            return None
+        if there or after:
+            tokens = beginning(dialogue.tokens(reply.id), there)
+            rest = there[len(printable("".join(token.text for token in tokens))) :]
+            return Reached([(one.role, one.text) for one in parts], reply, tokens, rest, there == said, after)
+        branch = parts
+    return None

@@ -56,12 +56,13 @@ class Tree:
             self.leaf = new.id
             return self[new.id]
 
-    def grow(self, message: int, text: str) -> None:
-        """A reply that is being written has grown by a text."""
+    def grow(self, message: int, text: str) -> int:
+        """Add a text to a reply that is being written; gives the number that it has now."""
         with self.lock:
             number = self.number(message)
             before = self._growing[number] if number in self._growing else self._messages[number].text
             self._growing[number] = before + text
+            return number
 
     def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
         """Give a message other facts."""

@@ -1,9 +1,9 @@
-"""One question and its replies."""
+"""The turns of a conversation: one question and its replies."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from chatapp.generation import Delta, Engine, Options, Reply, Token
+from chatapp.generation import Delta, Options, Reply, Token
 from chatapp.history import Message
 
 
@@ -14,9 +14,22 @@ class Turn:
     A turn that ends before the first token, cancelled or refused, is taken back: then nobody asked.
     """
 
-    question: Message | None
+    options: Options
+    parent: int | None
+    """The message that the replies follow."""
+    before: int | None
+    """The last message that was shown until now."""
+    question: Message | None = None
     """The message just added; None where an answer is given again."""
-    replies: tuple[Message, ...]
+    tokens: Sequence[Token] = ()
+    """The tokens that the replies begin with."""
+    after: str | None = None
+    """The text that follows a reply, where it fills a gap."""
+    resumed: Message | None = None
+    """The reply that goes on in the same message, as it was cut off."""
+    added: list[int] = field(default_factory=list)
+    """The messages that there were not before, each after its parent."""
+    replies: tuple[Message, ...] = ()
     """The begun replies: empty, or with the text they go on from."""
     deltas: Generator[Delta, None, None] = field(init=False)
     """What the model says, saved as it passes; one without tokens only tells that the model is at work."""
@@ -26,29 +39,6 @@ class Turn:
     """Whether the model is writing the summary that takes their place."""
     withdrawn: bool = False
     """Whether it was taken back."""
-    resumed: bool = False
-    """Whether the reply was there before, cut off: it goes on in the same message."""
-
-
-@dataclass
-class Request:
-    """What a turn is begun with, and what of it would have to be taken back."""
-
-    engine: Engine
-    options: Options
-    before: int | None
-    """The last message that was shown until now."""
-    parent: int | None = None
-    """What the replies follow."""
-    question: Message | None = None
-    tokens: Sequence[Token] = ()
-    """What the replies begin with."""
-    after: str = ""
-    """The text that follows a reply, where it fills a gap."""
-    added: list[int] = field(default_factory=list)
-    """The messages that there were not before, each after its parent."""
-    resumed: Message | None = None
-    """The reply that goes on, as it was cut off."""
 
 
 def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
