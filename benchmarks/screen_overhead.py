@@ -57,7 +57,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             assert pane.dialogue
             plain = {"max_tokens": tokens, "seed": 1, "temperature": 0.8, "repetition_penalty": 1.0, "stop": ()}
             pane.dialogue.change(replace(pane.dialogue.setup, options=plain))  # as it is behind its back
-            pane.notebook.insert(PROMPT)
+            pane.completion_page.insert(PROMPT)
             await asyncio.sleep(0.1)
             start = time.thread_time()
             await pane.ask()

@@ -40,11 +40,14 @@ class Driver(Typist):
         await self.until(lambda: self.pane.figures.tokens and not self.pane.reply, "the reply to end")
 
     async def wrote(self, tokens: int) -> None:
-        await self.until(lambda: self.pane.figures.tokens == tokens and not self.pane.stale, f"{tokens} tokens")
+        await self.until(
+            lambda: self.pane.figures.tokens == tokens and not (self.pane.newest and self.pane.newest.stale),
+            f"{tokens} tokens",
+        )
 
     @property
     def text(self) -> str:
-        return self.pane.notebook.text
+        return self.pane.completion_page.text
 
     @property
     def state(self) -> str:
@@ -57,7 +60,7 @@ class Driver(Typist):
 
     def written_by_model(self) -> str:
         """What the notebook shows as the model's."""
-        notebook = self.pane.notebook
+        notebook = self.pane.completion_page
         written = zip(notebook.text, "".join(notebook.authors), strict=True)
         return "".join(character for character, author in written if author == "m")
 

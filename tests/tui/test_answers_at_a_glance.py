@@ -20,7 +20,7 @@ async def test_an_answer_tells_its_model_its_time_and_its_speed_once_it_has_ende
         assert "chatty ·" not in driver.picture
         engine.go.set()
         await driver.answered()
-        said = driver.pane.last_answer
+        said = driver.pane.page.last("assistant")
         assert said and origin(said).startswith(f"chatty · {moment(said.created)} · ")
         await driver.until(lambda: origin(said) in driver.picture)
 

@@ -265,10 +265,10 @@ async def test_a_long_conversation_shows_its_end_and_more_when_scrolled(tmp_path
         await driver.until(lambda: "message 59" in driver.picture)
         await driver.until(lambda: len(driver.pane.query(Said)) > 10)
         shown = len(driver.pane.query(Said))
-        assert "earlier messages" in driver.pane.transcript.earlier.render().plain  # type: ignore[union-attr]
-        driver.pane.transcript.scroll_to(y=0, animate=False, force=True)
+        assert "earlier messages" in driver.pane.chat_page.earlier.render().plain  # type: ignore[union-attr]
+        driver.pane.chat_page.scroll_to(y=0, animate=False, force=True)
         await driver.until(lambda: len(driver.pane.query(Said)) > shown)
-        await driver.pane.reach(driver.pane.transcript.branch[3].id)
+        await driver.pane.page.reach(driver.pane.chat_page.branch[3].id)
         await driver.until(lambda: "message 3" in driver.picture)
 
 

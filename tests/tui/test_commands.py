@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from chatapp.settings import presets
 from chatapp.settings.settings import read
-from chatapp.tui.chat import writing
+from chatapp.tui.chat import pane
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.help.help import Help
@@ -111,7 +111,7 @@ async def test_the_last_answer_is_given_again_and_the_last_question_asked_in_oth
         await enter(driver, "/again")
         await driver.until(lambda: engine.asked == ["why?"] * 2 and not driver.pane.reply)
         await enter(driver, "/edit why not?")
-        assert driver.pane.prompt.text == "why not?" and driver.pane.editing
+        assert driver.pane.prompt.text == "why not?" and driver.pane.outbox.editing
         await driver.press("enter")
         await driver.until(lambda: engine.asked[-1] == "why not?" and not driver.pane.reply)
         assert driver.said == [("user", "why not?"), ("assistant", "Because.")]
@@ -222,7 +222,7 @@ async def test_what_is_attached_is_sent_to_the_model(tmp_path: Path, monkeypatch
 
 
 async def test_the_end_of_a_long_answer_is_told_to_who_looks_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "LONG", 0.0)
+    monkeypatch.setattr(pane, "LONG", 0.0)
     engine = ScriptedEngine("Because.", can_chat=True, pause_after=1)
     async with running(engine) as driver:
         await driver.type("why?\n")

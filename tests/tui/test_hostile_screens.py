@@ -102,13 +102,13 @@ async def test_messages_are_harmless_while_they_grow_and_after_and_when_edited(t
         await shows(driver, "seen")
         driver.pane.prompt.action_submit()
         await driver.until(lambda: look(driver) and driver.pane.figures.tokens and not driver.pane.reply)
-        driver.pane.edit(next(one for one in driver.pane.dialogue.branch() if one.role == "user"))  # type: ignore[union-attr]
+        driver.pane.outbox.edit(next(one for one in driver.pane.dialogue.branch() if one.role == "user"))  # type: ignore[union-attr]
         await shows(driver, "Editing")
     async with running(on, history=path, size=(60, 40)) as driver:
         await driver.until(lambda: len(driver.said) == 2)
         assert driver.pane.query_one(Answer).settled
         for view in driver.pane.query(Said):
-            driver.pane.transcript.focus_on(view.said.id)
+            driver.pane.chat_page.focus_on(view.said.id)
             await driver.pilot.pause()
             assert look(driver)
 
@@ -119,7 +119,7 @@ async def test_large_messages_of_both_are_shown_soon_and_end(text: str, tmp_path
         driver.app.notify(hostile.ALL[text], markup=False)
         driver.pane.prompt.draft = hostile.ALL[text]
         await driver.pilot.pause()
-        transcript = driver.pane.transcript
+        transcript = driver.pane.chat_page
         for y in (0, transcript.max_scroll_y // 2, transcript.max_scroll_y):
             transcript.scroll_to(y=y, animate=False, immediate=True)
             await driver.pilot.pause()

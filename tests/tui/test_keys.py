@@ -76,9 +76,9 @@ async def test_escape_leaves_insert_mode_before_it_leaves_an_edit() -> None:
         await driver.until(lambda: driver.said and not driver.pane.reply)
         driver.pane.query(Said).first().focus()
         await driver.press("e", "escape")
-        assert driver.pane.editing and driver.pane.prompt.text == "one"
+        assert driver.pane.outbox.editing and driver.pane.prompt.text == "one"
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.editing)
+        await driver.until(lambda: not driver.pane.outbox.editing)
 
 
 async def test_vim_keys_move_through_messages_and_lists(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ async def test_resizing_while_the_model_writes_keeps_the_end_in_view() -> None:
         engine.go.set()
         await driver.answered()
         await driver.pilot.pause()
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         await driver.until(lambda: notebook.size.height == 5)
         await driver.until(lambda: notebook.scroll_y == notebook.max_scroll_y > 0)
 
@@ -72,7 +72,7 @@ async def test_the_view_stays_where_its_reader_scrolled_to() -> None:
     async with running(engine, size=(80, 14)) as driver:
         await driver.press("tab", "ctrl+j")
         await driver.wrote(100)
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         await driver.until(lambda: notebook.scroll_y == notebook.max_scroll_y > 0)  # the figures have found their place
         await driver.pilot.pause()
         notebook.scroll_to(y=2, animate=False, force=True)
@@ -88,10 +88,10 @@ async def test_without_colours_the_users_words_are_still_told_apart(monkeypatch:
     async with running(ScriptedEngine()) as driver:
         await driver.press("tab", "ctrl+j")
         await driver.answered()
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         assert driver.app.no_color
         assert notebook.styles.text_style.bold
-        assert not notebook.get_component_rich_style("notebook--model").bold
+        assert not notebook.get_component_rich_style("authored--model").bold
 
 
 async def test_a_theme_changes_what_is_already_written() -> None:

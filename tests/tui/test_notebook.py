@@ -53,7 +53,7 @@ async def test_who_wrote_what_survives_edits_and_undo() -> None:
         await driver.type("zero")
         await driver.press("ctrl+j")
         await driver.answered()
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         notebook.replace("AND\nMORE", (0, 6), (1, 3))  # zero o AND / MORE ree four
         assert driver.text == "zero oAND\nMOREree four"
         assert driver.written_by_model() == " oree four"
@@ -78,7 +78,7 @@ async def test_the_gap_at_the_cursor_is_filled() -> None:
     engine = ScriptedEngine("return a + b")
     async with running(engine) as driver:
         await driver.type("def add(a, b):\n    \n\nprint(1)")
-        assert not driver.pane.notebook.check_action("fill_gap", ())
+        assert not driver.pane.completion_page.check_action("fill_gap", ())
         await driver.press("up", "up", "end", "ctrl+f")
         await driver.answered()
         assert engine.asked == ["def add(a, b):\n    <gap>\n\nprint(1)"]
@@ -126,7 +126,7 @@ async def test_a_text_is_kept_with_who_wrote_what_also_where_its_user_changed_th
     async with running(engine, history=path) as driver:
         await driver.type("zero")
         await continued(driver, engine)
-        driver.pane.notebook.replace("AND\nMORE", (0, 6), (1, 3))
+        driver.pane.completion_page.replace("AND\nMORE", (0, 6), (1, 3))
         assert (driver.text, driver.written_by_model()) == ("zero oAND\nMOREree four", " oree four")
     async with running(engine, history=path) as driver:
         await opened(driver, "zero oAND\nMOREree four")
@@ -134,7 +134,7 @@ async def test_a_text_is_kept_with_who_wrote_what_also_where_its_user_changed_th
         await continued(driver, engine)
         assert engine.asked[-1] == "zero oAND\nMOREree four"
         assert driver.screen.history and [one.kind for one in driver.screen.history.list()] == ["completion"]
-        driver.pane.notebook.undo()
+        driver.pane.completion_page.undo()
         await driver.press("ctrl+up")
     async with running(engine, history=path) as driver:
         await opened(driver, "zero oAND\nMOREree four")
@@ -201,7 +201,7 @@ async def test_several_continuations_stand_side_by_side_and_one_is_kept(tmp_path
         await driver.press("right", "enter")
         await driver.until(lambda: not driver.pane.columns)
         assert (driver.text, driver.written_by_model()) == ("text b", " b")
-        assert driver.pane.notebook.has_focus and driver.pane.notebook.display
+        assert driver.pane.completion_page.has_focus and driver.pane.completion_page.display
         await driver.press("ctrl+down")
         await opened(driver, "text c")
         await continued(driver, engine, "f7", "2")
@@ -216,7 +216,7 @@ async def test_again_with_columns_open_keeps_the_likeliest_and_adds_a_version() 
         await driver.type("text")
         await continued(driver, engine, "f7", "2")
         await continued(driver, engine, "ctrl+r")
-        assert not driver.pane.columns and driver.pane.notebook.display
+        assert not driver.pane.columns and driver.pane.completion_page.display
         assert engine.asked == ["text", "text"]
         await driver.until(lambda: "‹ 3 / 3 ›" in driver.picture)
 
@@ -253,7 +253,7 @@ async def test_tokens_and_versions_are_those_of_the_text_whatever_is_undone(tmp_
         ):
             await driver.press(key)
             await opened(driver, text)
-            assert driver.pane.notebook.mark == version
+            assert driver.pane.completion_page.mark == version
             tokens = await tokens_shown(driver)
             assert f"text{tokens}" in (text, text.rstrip())
         await driver.press("ctrl+t")
@@ -367,7 +367,8 @@ async def test_a_text_goes_on_from_any_token_with_an_alternative_or_the_same_one
     async with running(engine, size=(120, 40)) as driver:
         await driver.type("text")
         await continued(driver, engine)
-        tokens = driver.pane.tokens[0]
+        assert driver.pane.newest
+        tokens = driver.pane.newest.tokens[0]
         other = tokens[1].alternatives[place - 1].text
         assert (other == " two") == (place == 2)
         await driver.press("ctrl+t")

@@ -64,7 +64,7 @@ async def test_a_message_whose_attachments_are_still_read_is_kept_when_its_user_
         monkeypatch.setattr(attachments, "attach", slow)
         await driver.type("Who sings? @notes.txt\n")
         await driver.until(lambda: driver.pane.prompt.sending and not driver.pane.prompt.text)
-        driver.pane.keep_draft()
+        driver.pane.page.keep(driver.pane.outbox.unsent)
         assert driver.screen.history and driver.pane.dialogue and driver.pane.dialogue.conversation
         assert driver.screen.history.draft(driver.pane.dialogue.conversation) == "Who sings? @notes.txt"
         go.set()

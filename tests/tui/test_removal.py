@@ -64,9 +64,9 @@ async def painted_during(widget: Widget) -> None:
     [
         ((), True, "Pane"),
         ((), False, "Pane"),
-        ((), False, "Notebook"),
+        ((), False, "CompletionPage"),
         ((), True, "Prompt"),
-        ((), True, "Transcript"),
+        ((), True, "ChatPage"),
         ((), True, "Markdown"),
         (("slash",), True, "Popup"),
         (("ctrl+s",), True, "SamplingDrawer"),

@@ -56,7 +56,7 @@ async def test_each_of_several_answers_grows(tmp_path: Path, index: int) -> None
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("a")
         await driver.screen.action_several(2)
-        await driver.until(lambda: [len(tokens) for tokens in driver.pane.tokens] == [2, 2])
+        await driver.until(lambda: driver.pane.newest and list(map(len, driver.pane.newest.tokens)) == [2, 2])
         await driver.press(str(index + 1), "h")
         heat = await shown(driver)
         engine.go.set()

@@ -25,7 +25,7 @@ async def test_stopping_frees_the_engine_and_keeps_the_text(key: str) -> None:
         await driver.until(lambda: not driver.pane.reply and not engine.busy, "the engine to be free")
         assert engine.closed == 1
         assert driver.state == "■ stopped"
-        assert driver.pane.notebook.mark == "■ stopped"
+        assert driver.pane.completion_page.mark == "■ stopped"
         kept = driver.written_by_model()
         assert kept and (FIBONACCI * 9).startswith(kept)
         await driver.press("ctrl+j")
@@ -121,7 +121,7 @@ async def test_leaving_waits_for_the_threads_a_moment() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.wrote(3)
         assert not driver.screen.rest(0.01)
-        assert driver.pane.reply and driver.pane.reply.stopping.is_set()
+        assert driver.pane.reply and driver.pane.reply.thread.stopping.is_set()
         assert driver.pane.opened and isinstance(engine := driver.pane.opened.engine, ScriptedEngine)
         engine.go.set()
         assert driver.screen.rest(5)

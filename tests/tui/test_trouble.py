@@ -38,10 +38,10 @@ async def test_a_conversation_that_another_chatapp_deleted_is_told_and_not_opene
 async def test_an_answer_of_another_model_cannot_be_gone_on_with() -> None:
     async with running(ScriptedEngine("Yes, it is.", can_chat=True)) as driver:
         await ask(driver, "one")
-        assert driver.pane.dialogue and driver.pane.last_answer
+        assert driver.pane.dialogue and (answer := driver.pane.page.last("assistant"))
         driver.pane.dialogue.change(replace(driver.pane.dialogue.setup, model="other"))
-        tokens = driver.pane.dialogue.tokens(driver.pane.last_answer.id)
-        await driver.pane.go_on(driver.pane.last_answer, tokens[:1])
+        tokens = driver.pane.dialogue.tokens(answer.id)
+        await driver.pane.go_on(answer, tokens[:1])
         await driver.until(lambda: "chatty wrote this answer" in "".join(driver.toasts))
         await ask(driver, "two")
 

@@ -158,7 +158,7 @@ def test_prose_does_not_look_like_python() -> None:
 def foreground(driver: Driver, row: int, column: int) -> Color | None:
     """The colour of a character of the text."""
     place = 0
-    for segment in driver.pane.notebook.render_line(row):
+    for segment in driver.pane.completion_page.render_line(row):
         place += len(segment.text)
         if place > column:
             return Color.from_rich_color(segment.style.color) if segment.style and segment.style.color else None
@@ -173,7 +173,7 @@ async def test_code_has_the_colours_of_the_theme_also_inside_long_quotes(theme: 
         await driver.answered()
         await driver.pilot.pause()
         accent, success = (Color.parse(driver.app.theme_variables[name]) for name in ("accent", "success"))
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         row = next(y for y in range(5) if "def f" in notebook.render_line(y).text)
         column = notebook.render_line(row).text.index("def f")
         assert foreground(driver, row, column) == accent
@@ -189,5 +189,5 @@ async def test_prose_has_no_colours_of_code() -> None:
         await driver.type("once and for all")
         await driver.press("ctrl+j")
         await driver.answered()
-        notebook = driver.pane.notebook
+        notebook = driver.pane.completion_page
         assert not notebook.coloured() and notebook.fences == [""]

@@ -15,7 +15,7 @@ from textual.widgets import Markdown, Static
 from chatapp.text.clipboard import code_blocks
 from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, tamed
 from chatapp.text.printable import printable
-from chatapp.tui.chat.completion_page import Notebook
+from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.prompt import Prompt
 from chatapp.tui.widgets.code_theme import Coloured
 from chatapp.tui.widgets.formatted import Formatted
@@ -77,14 +77,14 @@ async def draft(widget: Widget, text: str) -> None:
 
 async def write(widget: Widget, text: str) -> None:
     """As a model continues a text."""
-    assert isinstance(widget, Notebook)
-    widget.begin()
-    await widget.grow(printable(text))
-    widget.finish()
+    assert isinstance(widget, CompletionPage)
+    widget.give_way()
+    widget.add(printable(text))
+    widget.release()
 
 
 async def paste(widget: Widget, text: str) -> None:
-    assert isinstance(widget, Notebook)
+    assert isinstance(widget, CompletionPage)
     widget.load_text("")
     widget.insert(text)
 
@@ -100,8 +100,8 @@ def widgets_under_test() -> dict[str, Shown]:
         "answer": Shown(markdown, update),
         "answer, settled": Shown(lambda: Static(), settle),
         "question": Shown(lambda: Static(markup=False), put),
-        "notebook": Shown(Notebook, write),
-        "notebook, pasted": Shown(Notebook, paste),
+        "notebook": Shown(CompletionPage, write),
+        "notebook, pasted": Shown(CompletionPage, paste),
         "prompt": Shown(lambda: Prompt(root=Path("/nowhere")), draft),
     }
 

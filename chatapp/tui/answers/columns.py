@@ -17,10 +17,11 @@ from textual.style import Style
 from textual.widget import Widget
 
 from chatapp.generation.reply import rank
+from chatapp.text.printable import printable
 from chatapp.tui.answers.column import Column, logprob
 
 if TYPE_CHECKING:
-    from chatapp.generation import FinishReason, Token
+    from chatapp.generation import Delta, FinishReason, Token
 
 WIDTH, HEIGHT = 26, 10
 """Cells and rows below which a column is too small to read."""
@@ -176,6 +177,15 @@ class Columns(Widget, can_focus=True):
         yield from self.columns
 
     # What comes
+
+    def take(self, deltas: Sequence[Delta]) -> None:
+        """Add what the model wrote to its answers."""
+        for index in sorted({delta.index for delta in deltas}):
+            mine = [delta for delta in deltas if delta.index == index]
+            text = printable("".join(delta.text for delta in mine if delta.channel == "text"))
+            self.grow(index, text, [token for delta in mine for token in delta.tokens])
+            if reason := mine[-1].finish_reason:
+                self.finish(index, reason)
 
     def grow(self, index: int, text: str, tokens: Sequence[Token]) -> None:
         """Add to an answer."""

@@ -1,43 +1,39 @@
-"""Widget: one document that its reader and the model write together."""
+"""Widget: the page of a completion: a text that its reader and the model write together, with its versions."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
-from rich.text import Text
-from textual import events
+from textual import events, on, work
 from textual.binding import Binding
-from textual.cache import LRUCache
-from textual.document._document import EditResult, Selection
-from textual.document._edit import Edit
-from textual.document._wrapped_document import WrappedDocument
-from textual.geometry import Offset, Region
-from textual.message import Message
-from textual.strip import Strip
+from textual.message import Message as Event
 
-from chatapp.tui.widgets.authored_text import Authored, Continuation
-from chatapp.tui.widgets.long_lines import Line, Wrapped
+from chatapp.text.printable import printable
+from chatapp.tui.chat.reply import BUSY
+from chatapp.tui.widgets.authored_text import AuthoredText
 
 if TYPE_CHECKING:
+    from chatapp.conversation import Dialogue, Turn
+    from chatapp.conversation.texts import Reached
+    from chatapp.generation import Delta, Engine, Token
+    from chatapp.generation import Message as Prompted
+    from chatapp.history import Message as Said
     from chatapp.history import Role
 
 EXAMPLE = "class Account:\n    def __init__(self, name, balance):"
 """What the built-in model goes on with rightly, whichever way its tokens fall."""
 COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
 """A text that is meant for the application rather than for the model, as long as it is the only line."""
-LONGEST = 1000
-"""Characters of a line that may decide about the colours of its rows."""
-KINDS = ("comment", "string", "keyword", "number", "decorator")
+SURE = "ctrl+t: how sure the model was of each token"
 
 
-class Notebook(Authored):
-    """Text that the model continues in place; it knows who wrote which character."""
+class CompletionPage(AuthoredText):
+    """Text that the model continues in place, at its end or in a gap, differently, or from one of its tokens."""
 
-    COMPONENT_CLASSES = {"notebook--model", "notebook--mark", *(f"notebook--{kind}" for kind in KINDS)}
     BINDING_GROUP_TITLE = "Text"
     BINDINGS = [
         Binding("ctrl+j,ctrl+enter,f5", "go_on", "Continue", key_display="^J", id="notebook.continue"),
@@ -49,71 +45,142 @@ class Notebook(Authored):
         Binding("ctrl+up", "walk(-1)", "Older alternative", show=False, id="notebook.older"),
         Binding("ctrl+down", "walk(1)", "Newer alternative", show=False, id="notebook.newer"),
     ]
+    kind: Literal["completion"] = "completion"
 
-    painted: LRUCache[tuple[str, str, int, str, str], Strip]
-    """Rows by what they depend on: text, authors, width, and for the colours of code the line, and where it begins."""
-    patched = False
-    """Whether what changes now will be painted later."""
-
-    class Asked(Message):
+    class Asked(Event):
         """The model should continue the text."""
 
-    class TokenUndone(Message):
-        """The model's last token should be taken back."""
+    @dataclass
+    class Counted(Event):
+        """The text takes so many tokens."""
 
-    class Walked(Message):
-        """An older or newer alternative of the last continuation is to be shown."""
+        tokens: int
 
-        def __init__(self, step: int) -> None:
-            self.step = step
-            super().__init__()
-
-    class CommandEntered(Message):
+    @dataclass
+    class CommandEntered(Event):
         """The text is a line for the application."""
 
-        def __init__(self, line: str) -> None:
-            self.line = line
-            super().__init__()
+        line: str
 
-    class HelpWanted(Message):
+    class HelpWanted(Event):
         """Somebody pressed enter as if to send something."""
 
-    class Interrupted(Message):
+    @dataclass
+    class Interrupted(Event):
         """Its user typed while the model was writing."""
 
-        def __init__(self, text: str) -> None:
-            self.text = text
-            super().__init__()
+        text: str
 
     def __init__(self) -> None:
-        self.painted = LRUCache(1024)
-        self.fences: list[str] = [""]
-        """The quotes inside of which each line begins, as far as that is known."""
-        self.is_code: bool | None = None
-        """Whether the text looks like Python, where somebody has looked."""
-        super().__init__(
-            tab_behavior="indent", highlight_cursor_line=False, placeholder=EXAMPLE, max_checkpoints=1_000_000
-        )
-        self.authors, self.past = [""], {}
-        self.cursor_blink = self.match_cursor_bracket = False
+        super().__init__(placeholder=EXAMPLE)
         keys = self._bindings.key_to_bindings
         for key in ("ctrl+z", "super+z"):  # TextArea's keys come first, but the footer should begin with ours
             keys[key] = keys.pop(key)
+        self.dialogue: Dialogue | None = None
+        """The conversation that the text is the shown branch of; None until the history is open."""
+        self.count_tokens: Callable[[str], int] | None = None
+        """Counts tokens, where a model is open; may be slow."""
+        self.turn: Turn | None = None
+        """What the model wrote last."""
         self.gaps = False
         """Whether the model can write between two texts."""
         self.gap = False
         """Whether that was asked for last."""
-        self.held = False
-        """Whether the view stays where its user scrolled to, while the model writes below."""
-        self.left_at = 0.0
-        """Where the view was after the model's last words: higher up now means that its user scrolled."""
         self.inside = False
         """Whether there is text behind the cursor."""
 
-    # The model's part
+    # The conversation
 
-    def begin(self) -> tuple[list[tuple[Role, str]], str]:
-        """The model starts to write, in the gap or at the end; gives what is before that place, and the text after."""
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is written here yet."""
+        return not self.text
+
+    async def open(self) -> None:
+        """Show a conversation that was opened, where anything was said in it."""
+        if self.dialogue and (branch := self.dialogue.branch()):
+            self.load([(one.role, one.text) for one in branch])
+
+    async def show(self) -> None:
+        """Show the conversation as it is now; undo brings the text before back."""
+        branch = self.dialogue.branch() if self.dialogue else ()
+        self.change([(one.role, one.text) for one in branch], mark=self.version)
+
+    def last(self, role: Role) -> Said | None:
+        """The last message of one side, of what the text is now."""
+        if not self.dialogue:
+            return None
+        if not self.growing and self.display:  # else its end is not here yet
+            if not self.text:
+                return None
+            if not self.dialogue.follow(self.text):
+                self.dialogue.write(self.parts())  # what was changed is a version, too
+        return self.dialogue.last(role)
+
+    def keep(self, draft: Callable[[], str]) -> None:
+        """Keep the text as it is: all of it is the conversation, and nothing a draft."""
+        if self.dialogue and not self.growing and self.display and (self.text.strip() or self.dialogue.branch()):
+            self.dialogue.write(self.parts())
+
+    @property
+    def version(self) -> str:
+        """Which of several versions of the model's last words is shown."""
+        from chatapp.tui.chat.message import version
+
+        last = self.dialogue.last("assistant") if self.dialogue else None
+        return version(last) if last else ""
+
+    def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
+        """What the model would read."""
+        return self.text
+
+    @property
+    def tokens_measured(self) -> int:
+        """The tokens that the conversation took: a text is counted anew."""
+        return 0
+
+    def weigh(self, count: Callable[[str], int]) -> None:
+        """Tell how many tokens the text takes, now that something can count them."""
+        self.measure()
+
+    @work(thread=True, exclusive=True, group="count")
+    def measure(self) -> None:
+        """Count the tokens of the text."""
+        if count := self.count_tokens:  # another model may be chosen meanwhile
+            self.post_message(self.Counted(count(self.text)))
+
+    def on_text_area_changed(self) -> None:
+        if not self.growing:
+            self.measure()
+
+    async def reach(self, message: int) -> None:
+        """Show the branch with a message."""
+        if self.dialogue and all(one.id != message for one in self.dialogue.branch()):
+            self.dialogue.select(message)
+            await self.show()
+
+    # What begins a reply
+
+    def ask(self, n: int = 1) -> Callable[[Engine], Turn] | None:
+        """What begins n continuations; None where there is no text yet, which is told."""
+        if self.text.strip():
+            return partial(self.begin, n=n)
+        self.notify("Write something first, or take the example with tab.")
+        return None
+
+    def begin(self, engine: Engine, *, n: int) -> Turn:
+        """Begin a continuation; where the user took back some tokens, another version of the reply they are of."""
+        assert self.dialogue
+        reached = self.reached()
+        before, after = self.give_way()
+        if reached and reached.cut and (reached.after, reached.reply.model) == (after, self.dialogue.setup.model):
+            return self.dialogue.go_on(engine, reached.reply.id, reached.tokens, n=n, after=after)
+        if self.gap:
+            return self.dialogue.fill(engine, before, after)
+        return self.dialogue.continue_text(engine, before, n)
+
+    def give_way(self) -> tuple[Sequence[tuple[Role, str]], str]:
+        """Let the model write, in the gap or at the end; gives what is before that place, and the text after."""
         self.number += 1
         self.head = self.cursor_location if self.gap else self.document.end
         self.move_cursor(self.head)
@@ -123,144 +190,108 @@ class Notebook(Authored):
         place = self.place
         return self.parts(place), self.text[place:]
 
-    async def grow(self, text: str) -> None:
-        """Add text by the model."""
-        follows = self.selection == Selection.cursor(self.head)
-        held = self.scroll_y < self.left_at
-        before = (self.scroll_y, self.show_vertical_scrollbar)
-        first = self.wrapped_document.location_to_offset(self.head).y
-        with self.patching(held=held):
-            self.head = self.edit(
-                Continuation(text, self.head, self.head, not follows, number=self.number)
-            ).end_location
-            if not held:
-                self.scroll_cursor_visible()  # once more: now the height of the text is known
-                self.left_at = self.scroll_y
-        self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
-        if (self.scroll_y, self.show_vertical_scrollbar) == before:
-            self.refresh_lines(first, self.wrapped_document.height - first)
-        else:
-            self.refresh(layout=self.show_vertical_scrollbar != before[1])
+    def again(self, said: Said | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
+        """What begins another version of what the model wrote last, where the text ends with it, or a continuation."""
+        reached = self.reached()
+        self.gap = bool(reached and reached.after)
+        if reached:
+            self.change(reached.before, reached.after)
+        return self.ask(n)
 
-    @contextmanager
-    def patching(self, *, held: bool) -> Iterator[None]:
-        """Change the text without painting and arranging the whole page again, which is what costs the time."""
-        self.patched, self.held = True, held
-        yield
-        self.patched = self.held = False
+    def go_on(self, said: Said, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
+        """What begins another version of a reply, which begins with these tokens."""
+        assert self.dialogue
+        self.dialogue.write(self.parts())
+        number = self.dialogue.message(said.id).id
+        if all(one.id != number for one in self.dialogue.branch()):  # the text has become another one
+            self.dialogue.select(number)
+        branch = self.dialogue.branch()
+        place = [one.id for one in branch].index(number)
+        before = [(one.role, one.text) for one in branch[:place]]
+        after = "".join(one.text for one in branch[place + 1 :]) if self.gaps else ""
+        self.change([*before, ("assistant", "".join(token.text for token in tokens))], after)
+        self.gap = bool(after)
+        self.give_way()
+        return partial(self.dialogue.go_on, message=number, tokens=tokens, after=after)
 
-    def finish(self, mark: str = "") -> None:
-        """The model has ended; `mark` says how, where that matters."""
+    def release(self) -> None:
+        """Nothing could be begun: the text is its user's again."""
         self.growing = self.read_only = False
-        self.mark = mark
+        self.mark = ""
         self.refresh()
 
-    # How it looks
+    # The reply
+
+    async def await_reply(self, turn: Turn) -> None:
+        """The model begins to write, where it was given way."""
+        self.turn = turn
+
+    async def grow(self, deltas: Sequence[Delta]) -> None:
+        """Add what the model wrote."""
+        if text := printable("".join(delta.text for delta in deltas if delta.channel == "text")):
+            self.add(text)
+
+    async def finish(self, turn: Turn, mark: str, *, written: bool) -> None:
+        """The model has ended; `mark` says how, where that matters."""
+        self.release()
+        if written:
+            self.mark = "   ".join(filter(None, (self.version, mark)))
+
+    async def show_end(self) -> None:
+        """What came after its user had stopped the model is no part of the text."""
 
     @property
-    def wrapped_document(self) -> Wrapped:  # TextArea makes one of its own kind
-        return self.wrapped
+    def tip(self) -> str:
+        """What can be seen of the first answer, at the first text there ever was."""
+        if self.dialogue and self.dialogue.conversation in (None, 1):
+            return SURE if sum(one.role == "assistant" for one in self.dialogue.messages()) == 1 else ""
+        return ""
 
-    @wrapped_document.setter
-    def wrapped_document(self, made: WrappedDocument) -> None:
-        self.wrapped = Wrapped(made.document, tab_width=made._tab_width)
+    # The model's last words
 
-    def get_line(self, line_index: int) -> Text:
-        line = Line(self.document[line_index], end="", no_wrap=True)
-        for run in re.finditer("m+", self.authors[line_index]):
-            line.stylize(self.get_component_rich_style("notebook--model"), *run.span())
-        if self.coloured():
-            from chatapp.tui.widgets.python_syntax import parse
+    def reached(self) -> Reached | None:
+        """The reply that the text ends with, also where the end of it was taken back; or that fills the gap."""
+        from chatapp.conversation.texts import find_reached
 
-            for start, end, kind in parse(line.plain, self.fence_before(line_index))[0]:
-                line.stylize(self.get_component_rich_style(f"notebook--{kind}", partial=True), start, end)
-        if self.mark and line_index == self.head[0]:
-            line.append(f"  {self.mark}", self.get_component_rich_style("notebook--mark"))
-        return line
+        if not self.dialogue:
+            return None
+        turn = self.turn
+        newest: Collection[int] = ()
+        if turn and not turn.withdrawn:
+            newest = [self.dialogue.message(one.id).id for one in turn.replies]
+        return find_reached(self.dialogue, self.text, newest)
 
-    def coloured(self) -> bool:
-        """Whether the text is shown in the colours of code: where it looks like Python."""
-        if self.is_code is None and self.text:
-            from chatapp.tui.widgets.python_syntax import looks_like_python
+    async def walk(self, step: int, said: Said | None = None) -> None:
+        """Show an older or newer version of what the model wrote last."""
+        if self.growing:
+            return self.notify(BUSY)
+        last = self.last("assistant")
+        if self.dialogue and last and 0 <= (place := last.versions.index(last.id) + step) < len(last.versions):
+            self.dialogue.write(self.parts())  # what was changed is a version, too
+            self.dialogue.select(last.versions[place])
+            await self.show()
 
-            self.is_code = looks_like_python(self.document.lines[:200])
-        return bool(self.is_code)
+    @on(AuthoredText.Restored)
+    def show_version(self) -> None:
+        """Say which version undo or redo has brought back."""
+        reached = self.reached()
+        if reached and reached.whole and not reached.after:
+            self.head, self.mark = self.document.end, self.version
+            self.refresh()
 
-    def fence_before(self, row: int) -> str:
-        """The quotes inside of which a line begins: lines are read once, and again from where they change."""
-        from chatapp.tui.widgets.python_syntax import fence_after
-
-        while len(self.fences) <= row:
-            self.fences.append(fence_after(self.document[len(self.fences) - 1], self.fences[-1]))
-        return self.fences[row]
-
-    def edit(self, edit: Edit) -> EditResult:
-        result = super().edit(edit)
-        self.forget_colours(edit.top[0], keep=bool(self.is_code) and bool(edit.text))
-        return result
-
-    def load_text(self, text: str) -> None:
-        super().load_text(text)
-        self.forget_colours(0)
-
-    def restore(self, step: Callable[[], None]) -> None:
-        super().restore(step)
-        self.forget_colours(0)
-
-    def forget_colours(self, row: int, *, keep: bool = False) -> None:
-        """Lines after this one may begin elsewhere; that it is code stays so where one only adds to it."""
-        del self.fences[row + 1 :]
-        if not keep:
-            self.is_code = None
-
-    def render_line(self, y: int) -> Strip:
-        row = y + self.scroll_offset.y
-        if row >= self.wrapped_document.height:
-            return super().render_line(y)
-        line, start = self.wrapped_document.offset_to_location(Offset(0, row))
-        offsets = self.wrapped_document.get_offsets(line)
-        end = offsets[place] if (place := bisect_right(offsets, start)) < len(offsets) else None
-        if self.singled_out(line, start, end):
-            return super().render_line(y)
-        # TextArea forgets its rows with every change; most of them only move while the model writes.
-        code = (self.document[line][:LONGEST], self.fence_before(line)) if self.coloured() else ("", "")
-        key = (self.document[line][start:end], self.authors[line][start:end], self.size.width, *code)
-        if key not in self.painted:
-            self.painted[key] = super().render_line(y)
-        return self.painted[key]
-
-    def singled_out(self, line: int, start: int, end: int | None) -> bool:
-        """Whether a row shows more than its text: the cursor, a selection, the mark, or tabs, which vary in width."""
-        row, column = self.cursor_location
-        if self.selection.is_empty:
-            touched = line == row and start <= column and (end is None or column <= end)
+    def action_undo_token(self) -> None:
+        """Take the model's last token back."""
+        reached = self.reached()
+        if reached and reached.tokens:
+            left = "".join(token.text for token in reached.shorter)
+            self.change([*reached.before, ("assistant", left)], reached.after)
+        elif reached:
+            self.notify("The tokens of this text were not kept: ctrl+z takes back the whole continuation.")
         else:
-            touched = self.selection.contains_line(line)
-        return touched or bool(self.mark and line == self.head[0]) or "\t" in self.document[line]
+            self.notify("The text does not end with what the model wrote last.")
 
-    def notify_style_update(self) -> None:
-        self.painted.clear()
-        super().notify_style_update()
-
-    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
-        return Offset() if self.held else super().scroll_cursor_visible(center, animate)
-
-    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        if self.patched:
-            return self
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
-
-    def _on_resize(self) -> None:  # TextArea's, which wraps the text anew, runs after it
-        if self.scroll_y < self.left_at:  # its user reads elsewhere, and stays there
-            self.left_at = min(self.left_at, self.max_scroll_y)
-        else:
-            self.left_at = 0.0
-            self.call_after_refresh(self.follow_end)
-
-    def follow_end(self) -> None:
-        """Show the cursor; who scrolls up from there reads elsewhere."""
-        self.scroll_cursor_visible()
-        self.left_at = self.scroll_y
+    async def action_walk(self, step: int) -> None:
+        await self.walk(step)
 
     # Keys
 
@@ -306,15 +337,9 @@ class Notebook(Authored):
         self.gap = False
         self.post_message(self.Asked())
 
-    def action_walk(self, step: int) -> None:
-        self.post_message(self.Walked(step))
-
     def action_fill_gap(self) -> None:
         self.gap = True
         self.post_message(self.Asked())
-
-    def action_undo_token(self) -> None:
-        self.post_message(self.TokenUndone())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "fill_gap":

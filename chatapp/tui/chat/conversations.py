@@ -195,7 +195,7 @@ class Conversations(Screen[None]):
     @on(Opening.Progressed)
     def show_progress(self, message: Opening.Progressed) -> None:
         for pane in self.of(message.choice):
-            pane.progress(message.step, message.share)
+            pane.status.show("○ loading", hint=f"{message.step} {message.share:.0%}")
 
     @on(Opening.Ready)
     async def take_up(self, message: Opening.Ready) -> None:
@@ -262,8 +262,8 @@ class Conversations(Screen[None]):
         if self.measuring:
             self.measuring.stopping.set()
         for pane in self.panes:
-            pane.keep_draft()
-            for reply in filter(None, (pane.reply, pane.last)):
+            pane.page.keep(pane.outbox.unsent)
+            if reply := pane.newest:
                 reply.stop()
                 threads.append(reply.thread)
         return wait_for([*threads, *aside()], seconds)
@@ -295,9 +295,13 @@ class Conversations(Screen[None]):
         self.set_class(pane.kind == "chat", "-talking")
         (pane.columns or pane.box).focus()
         self.shown(pane)
-        idle = [one for one in self.panes if not one.reply and not one.queue and not one.unsaved and one is not pane]
+        idle = [
+            one
+            for one in self.panes
+            if one is not pane and not one.reply and not one.outbox.queue and not is_unsaved(one)
+        ]
         for one in idle[: max(0, len(self.panes) - KEPT)]:
-            one.keep_draft()
+            one.page.keep(one.outbox.unsent)
             self.panes.remove(one)
             await one.remove()
         self.refresh_bindings()
@@ -406,3 +410,10 @@ class Conversations(Screen[None]):
         if not self.history:
             self.notify("Conversations are not being kept: there is no history.")
         return self.history
+
+
+def is_unsaved(pane: Pane) -> bool:
+    """Whether something in a conversation is nowhere else."""
+    if not pane.dialogue or not pane.begun:
+        return bool(pane.box.text)
+    return pane.dialogue.conversation is None or pane.dialogue.failure is not None

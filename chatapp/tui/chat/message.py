@@ -19,7 +19,6 @@ from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
 from chatapp.tui.chat.reply import FULL
 from chatapp.tui.chat.thought import Thought
-from chatapp.tui.chat.versions import version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,6 +107,12 @@ class Said(Vertical):
         about = "" if self.growing or self.said.role != "assistant" else origin(self.said)
         self.foot.update(Content.assemble((line, "$warning"), "   " if line and about else "", (about, "$muted")))
         self.foot.display = bool(line or about)
+
+
+def version(said: Message) -> str:
+    """Which one of several versions a message is."""
+    place, count = said.versions.index(said.id) + 1, len(said.versions)
+    return f"‹ {place} / {count} ›" if count > 1 else ""
 
 
 def origin(said: Message) -> str:

@@ -1,52 +1,53 @@
-"""Widget: one conversation on the screen, with the reply that is being written to it."""
+"""Widget: one conversation on the screen: its page, its prompt, and the reply that is being written to it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Literal
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.message import Message as Event
-from textual.widget import Widget
 from textual.widgets import TextArea
 
 from chatapp.text.printable import printable
 from chatapp.text.units import count, milliseconds
-from chatapp.tui.chat.asking import BUSY
-from chatapp.tui.chat.continuing import Continuing
+from chatapp.tui.chat.completion_page import CompletionPage
+from chatapp.tui.chat.figures import Figures
+from chatapp.tui.chat.outbox import Outbox
+from chatapp.tui.chat.reply import BUSY, ReplyStream, ending
+from chatapp.tui.chat.status import Heading, StatusLine
 from chatapp.tui.chat.welcome import Welcome
 from chatapp.tui.engines import Choice
+from chatapp.tui.errors import telling
 from chatapp.workspace import Opened
 
 if TYPE_CHECKING:
-    from chatapp.conversation import Dialogue
-    from chatapp.generation import Token
+    from chatapp.conversation import Dialogue, Turn
+    from chatapp.generation import Delta, Engine, Token
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
+    from chatapp.tui.chat.chat_page import ChatPage
     from chatapp.tui.chat.message import Said
+    from chatapp.tui.prompt.prompt import Prompt
+    from chatapp.tui.widgets.vim_area import VimArea
+
+LONG = 10.0
+"""Seconds after which the end of an answer rings the bell, where nobody is looking."""
 
 
-class Pane(Continuing):
-    """One conversation: chat with a transcript and a prompt, or completion in a notebook."""
-
-    @dataclass
-    class Counted(Event):
-        """The text that is being typed takes so many tokens."""
-
-        pane: Pane
-        tokens: int
+class Pane(Vertical):
+    """One conversation: a chat with its messages and a prompt, or a text that is completed."""
 
     @dataclass
-    class Wanted(Event):
-        """Something is wanted that takes more than this conversation: `fork`, `heat` or `latencies` of a message."""
+    class Changed(Event):
+        """The conversation has begun or ended a reply: who lists conversations looks again."""
 
         pane: Pane
-        deed: str
-        said: Message
 
     def __init__(
         self,
@@ -58,35 +59,116 @@ class Pane(Continuing):
         past: Callable[[], Sequence[str]],
         kept: bool = True,
     ) -> None:
-        super().__init__(choice, kind, memory, past)
-        self.kept = kept
-        """Whether it is to be saved."""
+        super().__init__()
+        self.choice, self.kind, self.memory = choice, kind, memory
         self.renew = renew
         """What begins another conversation of a kind."""
-        self.welcome = Welcome()
+        self.kept = kept
+        """Whether it is to be saved."""
+        self.opened: Opened | None = None
+        self.failure: str | None = None
+        """Why there is no model."""
+        self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
+        self.outbox = Outbox(past, busy=lambda: self.reply is not None)
+        self.completion_page = CompletionPage()
+        self.completion_page.busy = self.outbox.busy
+        self.held = 0
+        """Tokens the conversation takes before the message that is being typed."""
+        self.wanted = 0
+        """How many continuations the model should write as soon as it is open."""
+        self.newest: ReplyStream | None = None
+        """The reply that is being written, or was written last."""
+        self.columns: Columns | None = None
+        """Several answers at once, until one of them is kept."""
+        self.untold: list[tuple[str, Literal["warning", "error"]]] = []
+        """What is to be said of this conversation when it is looked at."""
 
     def compose(self) -> ComposeResult:
-        self.note.display = False
         yield self.heading
         yield self.welcome
-        yield self.note
+        yield self.outbox.note
         yield self.status
 
     async def on_mount(self) -> None:
         self.heading.model = self.choice.model
         self.status.show("○ loading", hint="type ahead: the model opens meanwhile")
-        await self.show_kind()
+        await self.show_page()
 
-    # The model
+    # Its page: a chat or a completion
 
-    def progress(self, step: str, share: float) -> None:
-        """The model is being opened."""
-        self.status.show("○ loading", hint=f"{step} {share:.0%}")
+    @cached_property
+    def chat_page(self) -> ChatPage:
+        """The messages; made when they are first wanted, for the first frame's sake."""
+        from chatapp.tui.chat.chat_page import ChatPage
+
+        return ChatPage()
+
+    @property
+    def prompt(self) -> Prompt:
+        """Where messages are typed."""
+        return self.outbox.prompt
+
+    @property
+    def page(self) -> ChatPage | CompletionPage:
+        """Where the model writes."""
+        return self.chat_page if self.kind == "chat" else self.completion_page
+
+    @property
+    def box(self) -> Prompt | CompletionPage:
+        """Where the user writes."""
+        return self.prompt if self.kind == "chat" else self.completion_page
+
+    @property
+    def dialogue(self) -> Dialogue | None:
+        """The conversation that the page shows; until the history is open, there is none."""
+        return self.page.dialogue
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was said."""
+        return self.dialogue is not None and bool(self.dialogue.branch())
+
+    async def change_kind(self, kind: Kind) -> None:
+        """Chat or completion; an unsent text moves along."""
+        before, source, self.kind = self.dialogue, self.box, kind
+        if source.text and not self.box.text:
+            self.box.load_text(source.text)
+            self.box.move_cursor(self.box.document.end)
+            source.load_text("")
+        self.page.dialogue = self.renew(kind, self.choice) if before else None
+        await self.show_page()
+
+    async def show_page(self) -> None:
+        """Show the page, and the prompt of a chat; what was never shown is not mounted."""
+        if not self.page.is_attached:
+            await self.mount(self.page, before=self.welcome)
+        if not self.box.is_attached:
+            await self.mount(self.box, before=self.outbox.note)
+        self.let_count()
+        self.set_class(self.kind == "chat", "-chat")
+        self.heading.mode = self.kind
+        if self.display:
+            self.screen.set_class(self.kind == "chat", "-talking")
+            self.box.focus()
+        self.text_changed()
+
+    async def adopt(self, dialogue: Dialogue, draft: str = "") -> None:
+        """The conversation that is shown from now on; what was typed meanwhile stays."""
+        self.page.dialogue = dialogue
+        if held := self.page.tokens_measured:
+            self.held = self.heading.used = min(held, self.heading.total or held)
+        await self.page.open()
+        if draft and not self.box.text:
+            self.prompt.draft = draft
+        self.text_changed()
+        await self.ask_if_wanted()
+
+    # Its model
 
     def do_without(self, error: str) -> None:
         """The model could not be opened."""
         self.failure, self.wanted = error, 0
-        self.give_back()
+        self.outbox.give_back()
         self.status.place, self.status.memory = "", 0
         hint = "what you typed stays here; ^O chooses another model"
         self.status.show("✗ no model", tone="error", hint=hint, reason=printable(" ".join(error.split())))
@@ -108,209 +190,310 @@ class Pane(Continuing):
         self.status.place, self.status.memory = opened.place, self.memory()
         self.heading.model, self.heading.about = opened.name, f"{count(opened.parameters)} parameters"
         self.heading.total = opened.engine.context_length
-        self.notebook.gaps = opened.engine.can_infill
+        self.completion_page.gaps = opened.engine.can_infill
         self.status.show("● ready", tone="success", hint=f"opened in {milliseconds(opened.seconds)}")
         if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
             await self.change_kind("chat" if opened.engine.can_chat else "completion")
-        self.let_prompt_count()
+        self.let_count()
         self.text_changed()
         await self.ask_if_wanted()
 
-    async def adopt(self, dialogue: Dialogue, draft: str = "") -> None:
-        """The conversation that is shown from now on; what was typed meanwhile stays."""
-        self.dialogue = dialogue
-        if dialogue.kind != self.kind:
-            await self.change_kind(dialogue.kind)
-        if self.kind == "chat":
-            self.reckon()
-            await self.transcript.show(dialogue.branch())
-            if draft and not self.prompt.text:
-                self.prompt.draft = draft
-        elif self.begun:
-            self.notebook.load([(one.role, one.text) for one in dialogue.branch()])
+    def is_ready(self) -> bool:
+        """Whether the model can be asked now; says why where it cannot."""
+        if self.opened and self.dialogue and not self.reply:
+            return True
+        self.notify(BUSY if self.reply else self.failure or "The model is not open yet.", markup=False)
+        return False
+
+    # What is typed
+
+    def let_count(self) -> None:
+        """Let page and prompt count tokens as the model does."""
+        if self.opened:
+            self.box.count_tokens = self.opened.engine.count_tokens
+            self.page.weigh(self.opened.engine.count_tokens)
+
+    @on(TextArea.Changed)
+    def take_typing(self, message: TextArea.Changed) -> None:
+        """Somebody types, perhaps while the model writes; a text that changes meanwhile is the model's doing."""
+        if self.reply and message.text_area is not self.page:
+            self.reply.typed = time.monotonic()
         self.text_changed()
-        await self.ask_if_wanted()
+
+    def text_changed(self) -> None:
+        """Say hello on an empty page."""
+        self.welcome.display = self.page.empty and not self.failure and not self.reply
+        if self.welcome.display:
+            self.welcome.show(self.kind, self.heading.model, self.heading.about, gaps=self.completion_page.gaps)
+
+    def on_completion_page_counted(self, message: CompletionPage.Counted) -> None:
+        if not self.reply:
+            self.heading.used = message.tokens
+
+    def on_prompt_counted(self, message: Prompt.Counted) -> None:
+        if not self.reply and message.tokens is not None:
+            self.heading.used = message.tokens + self.held
+
+    def on_prompt_refused(self, message: Prompt.Refused) -> None:
+        self.notify(message.reason, severity="warning", timeout=10, markup=False)
+
+    def on_prompt_warned(self, message: Prompt.Warned) -> None:
+        self.notify(message.reason, severity="warning", timeout=10, markup=False)
+
+    def on_vim_area_mode_shown(self, message: VimArea.ModeShown) -> None:
+        self.heading.vim = message.indicator
+
+    # What the model is asked
+
+    async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
+        """A message is complete: it is answered now, or waits for its turn."""
+        if self.failure:
+            self.prompt.give_back(message.draft)
+            self.notify(self.failure, severity="error", timeout=10, markup=False)
+        elif self.reply or not (self.opened and self.dialogue):
+            self.outbox.append(message)
+        else:
+            await self.say(message)
+
+    async def say(self, message: Prompt.Submitted) -> None:
+        """Send a message, or another version of one."""
+        assert self.dialogue
+        self.outbox.sent = message
+        if edited := self.outbox.leave_edit():
+            begun = await self.start(partial(self.dialogue.edit, message=edited.id, text=message.text))
+        else:
+            begun = await self.start(partial(self.dialogue.ask, text=message.text, n=message.n))
+        if not begun:
+            self.outbox.give_back_sent()
+
+    async def ask(self, n: int = 1) -> None:
+        """Let the model go on with the text, as soon as it is open and free."""
+        if not (begin := self.completion_page.ask(n)):
+            return
+        if self.failure:
+            self.notify(self.failure, severity="error", timeout=10, markup=False)
+        elif self.reply:
+            self.notify(BUSY)
+        elif not self.opened or not self.dialogue:
+            self.wanted = n
+            self.status.show("○ loading", hint="the model will write as soon as it is open")
+        else:
+            await self.start(begin)
 
     async def ask_if_wanted(self) -> None:
         """Ask what was asked before the model was open."""
         if self.opened and self.dialogue and not self.reply:
-            if self.queue:
-                await self.say(self.next_message())
+            if self.outbox.queue:
+                await self.say(self.outbox.pop())
             elif self.wanted:
                 n, self.wanted = self.wanted, 0
                 await self.ask(n)
 
-    # Chat or completion
+    @on(CompletionPage.Asked)
+    async def continue_text(self) -> None:
+        await self.ask()
 
-    @property
-    def box(self) -> TextArea:
-        """Where the user writes."""
-        return self.prompt if self.kind == "chat" else self.notebook
+    @on(CompletionPage.Interrupted)
+    def give_way(self, message: CompletionPage.Interrupted) -> None:
+        """Whoever types into the text the model is writing takes over."""
+        self.stop()
+        self.call_next(self.completion_page.insert, message.text)
 
-    @property
-    def unsaved(self) -> bool:
-        """Whether something here is nowhere else."""
-        if not self.dialogue or not self.begun:
-            return bool(self.box.text)
-        return self.dialogue.conversation is None or self.dialogue.failure is not None
-
-    async def change_kind(self, kind: Kind) -> None:
-        """Chat or completion; an unsent text moves along."""
-        source, self.kind = self.box, kind
-        if source.text and not self.box.text:
-            self.box.load_text(source.text)
-            self.box.move_cursor(self.box.document.end)
-            source.load_text("")
-        if self.dialogue:
-            self.dialogue = self.renew(kind, self.choice)
-        await self.show_kind()
-
-    async def show_kind(self) -> None:
-        """Show the notebook, or the transcript and the prompt; what was never shown is not mounted."""
-        before: tuple[tuple[Widget, Widget], ...] = ((self.page, self.welcome),)
-        if self.kind == "chat":
-            before += ((self.prompt, self.note),)
-            self.let_prompt_count()
-        for part, next_one in before:
-            if not part.is_attached:
-                await self.mount(part, before=next_one)
-        self.set_class(self.kind == "chat", "-chat")
-        self.heading.mode = self.kind
-        if self.display:
-            self.screen.set_class(self.kind == "chat", "-talking")
-            self.box.focus()
-        self.text_changed()
-
-    def let_prompt_count(self) -> None:
-        """Let the prompt count tokens as the model does."""
-        if self.kind == "chat" and self.opened:
-            self.prompt.count_tokens = self.opened.engine.count_tokens
-            self.transcript.weigh(self.opened.engine.count_tokens)
-
-    @on(TextArea.Changed)
-    def take_typing(self) -> None:
-        """Somebody types, perhaps while the model writes; a text that changes meanwhile is the model's doing."""
-        if self.reply and self.kind == "chat":
-            self.typed = time.monotonic()
-        self.text_changed()
-
-    def text_changed(self) -> None:
-        """Say hello on an empty page, and count what was typed."""
-        empty = not self.begun if self.kind == "chat" else not self.notebook.text
-        self.welcome.display = empty and not self.failure and not self.reply
-        if self.welcome.display:
-            self.welcome.show(self.kind, self.heading.model, self.heading.about, gaps=self.notebook.gaps)
-        if not self.reply and self.kind == "completion":
-            self.count_tokens()
-
-    @work(thread=True, exclusive=True, group="count")
-    def count_tokens(self) -> None:
-        if opened := self.opened:  # another one may be chosen meanwhile
-            self.post_message(self.Counted(self, opened.engine.count_tokens(self.notebook.text)))
-
-    def on_pane_counted(self, message: Counted) -> None:
-        if not self.reply:
-            self.heading.used = message.tokens
-
-    # Several answers at once
+    async def on_said_wanted(self, message: Said.Wanted) -> None:
+        """What the keys of a message do; what takes more than this conversation is the screen's."""
+        said, deed = message.said, message.deed
+        match deed:
+            case "edit":
+                self.outbox.edit(said)
+            case "again":
+                await self.again(said)
+            case "older" | "newer":
+                await self.page.walk(-1 if deed == "older" else 1, said)
 
     async def several(self, n: int) -> None:
         """Let the model write several answers: to what is typed, or else to what was asked last."""
         if self.kind == "completion":
             await self.ask(n)
-        elif self.prompt.text.strip():
-            if self.reply or not (self.opened and self.dialogue):
-                return self.notify(BUSY if self.reply else self.failure or "The model is not open yet.", markup=False)
-            self.prompt.send(n)
-        else:
+        elif not self.prompt.text.strip():
             await self.again(n=n)
+        elif self.is_ready():
+            self.prompt.send(n)
+
+    async def again(self, said: Message | None = None, n: int = 1) -> None:
+        """Answer once more: the last answer, or this one; the one before stays as another version."""
+        if self.is_ready():
+            await self.leave_columns()
+            if begin := self.page.again(said, n):
+                await self.start(begin)
+
+    async def go_on(self, said: Message, tokens: Sequence[Token]) -> None:
+        """Another version of an answer, which begins with these tokens."""
+        await self.halt()
+        if self.is_ready():
+            await self.end_columns()
+            if not await self.start(self.page.go_on(said, tokens)):
+                await self.page.show()
+
+    async def resume(self) -> None:
+        """Let the last answer go on where it was cut off; a text goes on anyway."""
+        if self.kind == "completion" and not self.reply:
+            self.completion_page.action_go_on()
+        elif self.is_ready() and (begin := self.chat_page.resume()):
+            await self.start(begin)
+
+    # A reply, from its beginning to its end
+
+    @property
+    def reply(self) -> ReplyStream | None:
+        """The reply that is being written."""
+        return self.newest if self.newest and not self.newest.ended else None
+
+    @property
+    def figures(self) -> Figures:
+        """The figures of the reply that is being written, or was written last."""
+        return self.newest.figures if self.newest else Figures()
+
+    async def start(self, begin: Callable[[Engine], Turn]) -> bool:
+        """Begin something and let the model write it; whether that could be, which is told where not."""
+        assert self.opened
+        await self.leave_columns()
+        with telling(self):
+            await self.draw(begin(self.opened.engine))
+            return True
+        self.page.release()
+        return False
+
+    async def draw(self, turn: Turn) -> None:
+        """Let the model write what was begun, and show it as it grows."""
+        self.outbox.show_tip("")
+        on_end = partial(self.call_later, self.take_end, turn)
+        self.newest = reply = ReplyStream(turn, on_end, after=self.newest, prompt_tokens=self.heading.used)
+        await self.page.await_reply(turn)
+        if len(turn.replies) > 1:
+            await self.begin_columns(turn)
+        self.text_changed()
+        self.status.show("● reading", tone="accent", figures=self.figures)
+        self.screen.refresh_bindings()
+        self.post_message(self.Changed(self))
+        reply.show_in(self)
+
+    async def grow(self, reply: ReplyStream, deltas: list[Delta]) -> None:
+        """Show what arrived of a reply."""
+        if self.columns:
+            self.columns.take(deltas)
+        elif deltas:
+            await self.page.grow(deltas)
+        if not reply.ended and reply.stale and time.monotonic() > reply.told + 0.2:  # faster cannot be read
+            writing = "● thinking" if deltas and deltas[-1].channel == "thinking" else "● writing"
+            self.tell("● summing up" if reply.turn.summarising else writing, "accent")
+
+    async def take_end(self, turn: Turn) -> None:
+        """The thread of a reply has ended, perhaps after its user stopped it."""
+        if self.reply and self.reply.turn is turn:
+            await self.reply.flush()
+        elif not self.reply:
+            await self.page.show_end()
+
+    async def end(self, reply: ReplyStream) -> None:
+        """The reply is over: keep what was written and say how it ended."""
+        assert self.dialogue
+        written, usage, error = bool(reply.figures.tokens), reply.figures.usage, reply.thread.error
+        when_full = self.dialogue.setup.when_full
+        if self.kind == "completion" and when_full == "summarise":
+            when_full = "slide"  # of a text there is no summary
+        full = usage is not None and reply.context >= self.heading.total
+        end = ending(reply.finish_reason, error=error, full=full, when_full=when_full)
+        if end.message:
+            self.untold.append((end.message, "error" if error else "warning"))
+            self.tell_user()
+        if self.columns:
+            self.columns.finish_all()
+            if not written:
+                await self.end_columns()
+        await self.page.finish(reply.turn, end.mark, written=written)
+        if written:
+            self.held = min(reply.context, self.heading.total or reply.context)
+        elif reply.turn.question:
+            self.outbox.give_back_sent()
+        self.status.memory = usage.peak_memory if usage else self.memory()
+        self.tell(end.state, end.tone, end.message if error else "")
+        self.screen.refresh_bindings()
+        if time.monotonic() - reply.began > LONG and not (self.app.app_focus and self.display):
+            self.app.bell()
+            self.notify(f"{self.heading.model} has answered.", markup=False)
+        self.post_message(self.Changed(self))
+        if self.outbox.queue and end.tone == "success":
+            await self.say(self.outbox.pop())
+        else:
+            self.outbox.give_back()  # it was cut off: now it is the user's turn
+        if written and (tip := self.page.tip):
+            self.outbox.show_tip(tip)
+
+    def stop(self) -> None:
+        """End the reply: the model stops after the token it is computing."""
+        if self.reply:
+            self.reply.stop()
+            self.call_next(self.reply.flush)
+
+    async def halt(self) -> None:
+        """End the reply before anything else happens."""
+        if self.reply:
+            self.reply.stop()
+            await self.reply.flush()
+
+    def tell(self, state: str, tone: str, reason: str = "") -> None:
+        """Show the figures, or why there are none."""
+        assert (reply := self.newest)
+        reply.stale, reply.told = False, time.monotonic()
+        self.status.place = self.opened.place if self.opened else ""  # another one, where a backend failed
+        total = self.heading.total
+        self.heading.used = min(reply.context, total or reply.context)  # the very last token is never read
+        self.heading.left_out = reply.turn.left_out
+        self.status.show(state, tone=tone, reason=reason, figures=reply.figures)
+
+    def tell_user(self) -> None:
+        """Say in passing what there is to say of this conversation, once it is looked at."""
+        if self.display and self.app.screen is self.screen:
+            for text, severity in self.untold:
+                self.notify(text, severity=severity, timeout=10, markup=False)
+            self.untold.clear()
+
+    # Several answers at once
+
+    async def begin_columns(self, turn: Turn) -> None:
+        """Show the answers side by side, in place of the page."""
+        from chatapp.tui.answers.columns import Columns
+
+        self.columns = Columns(len(turn.replies))
+        self.page.display = False
+        await self.mount(self.columns, after=self.heading)
+        self.columns.focus()
+
+    async def end_columns(self) -> None:
+        """Show the page again."""
+        if self.columns:
+            await self.columns.remove()
+            self.columns = None
+            self.page.display = True
+
+    async def leave_columns(self, index: int | None = None) -> None:
+        """Keep one of several answers, or the best of them, where there are some; the others are its other versions."""
+        if self.columns and self.dialogue and (reply := self.newest):
+            index = self.columns.best if index is None else index
+            await self.end_columns()
+            reply.keep(index)
+            self.held = self.heading.used = min(reply.context, self.heading.total or reply.context)
+            self.dialogue.select(reply.turn.replies[index].id)
+            await self.page.show()
 
     async def on_columns_kept(self, message: Columns.Kept) -> None:
         await self.halt()
-        if self.columns:
-            await self.keep(message.index)
+        await self.leave_columns(message.index)
         self.box.focus()
 
     async def on_columns_left(self, message: Columns.Left) -> None:
         if message.writing:
             self.stop()
         elif self.columns:
-            await self.keep(message.best)
+            await self.leave_columns()
             self.box.focus()
-
-    # Messages
-
-    async def on_said_wanted(self, message: Said.Wanted) -> None:
-        """What the keys of a message do."""
-        said, deed = message.said, message.deed
-        match deed:
-            case "edit":
-                self.edit(said)
-            case "again":
-                await self.again(said)
-            case "older" | "newer":
-                await self.walk(said, -1 if deed == "older" else 1)
-            case _:
-                self.post_message(self.Wanted(self, deed, said))
-
-    async def again(self, said: Message | None = None, n: int = 1) -> None:
-        """Answer once more: the last answer, or this one; the one before stays as another version."""
-        if self.reply:
-            self.notify(BUSY)
-        elif not self.opened or not self.dialogue:
-            self.notify(self.failure or "The model is not open yet.", markup=False)
-        elif self.kind == "completion":
-            await self.vary(n)
-        elif said or (said := self.last_answer):
-            await self.start(partial(self.dialogue.again, self.opened.engine, said.id, n))
-
-    async def go_on(self, said: Message, tokens: Sequence[Token]) -> None:
-        """Another version of an answer, which begins with these tokens."""
-        await self.halt()
-        if not self.opened or not self.dialogue:
-            return self.notify(self.failure or "The model is not open yet.", markup=False)
-        await self.end_columns()
-        if self.kind == "completion":
-            await self.continue_from(said, tokens)
-        else:
-            await self.start(partial(self.dialogue.go_on, self.opened.engine, said.id, tokens))
-
-    async def resume(self) -> None:
-        """Let the last answer go on where it was cut off; a text goes on anyway."""
-        if self.reply:
-            self.notify(BUSY)
-        elif self.kind == "completion":
-            self.notebook.action_go_on()
-        elif not self.opened or not self.dialogue:
-            self.notify(self.failure or "The model is not open yet.", markup=False)
-        elif said := self.last_answer:
-            await self.start(partial(self.dialogue.resume, self.opened.engine, said.id))
-
-    @property
-    def last_answer(self) -> Message | None:
-        """The model's last message."""
-        return self.last_of("assistant")
-
-    @property
-    def last_question(self) -> Message | None:
-        """The user's last message."""
-        return self.last_of("user")
-
-    async def walk(self, said: Message, step: int) -> None:
-        """Show the version of a message that is older or newer."""
-        place = said.versions.index(said.id) + step
-        if self.reply:
-            self.notify(BUSY)
-        elif self.dialogue and 0 <= place < len(said.versions):
-            self.dialogue.select(said.versions[place])
-            await self.show_branch()
-            self.transcript.focus_on(said.versions[place])
-
-    async def reach(self, message: int) -> None:
-        """Show the branch with a message, and scroll there."""
-        assert self.dialogue
-        if all(one.id != message for one in self.dialogue.branch()):
-            self.dialogue.select(message)
-            await self.show_branch()
-        if self.kind == "chat":
-            await self.transcript.reach(message)

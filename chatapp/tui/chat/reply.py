@@ -1,68 +1,113 @@
-"""A reply while it is written: a thread draws it from the model, the screen takes it in batches."""
+"""A reply while it is written: a thread draws it from the model, the screen shows it in batches, and tells its end."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from chatapp.tui.threads import describe
+from chatapp.tui.chat.figures import Figures
+from chatapp.tui.threads import SHARE, Drain, Pace
 
 if TYPE_CHECKING:
-    from chatapp.conversation import WhenFull
-    from chatapp.generation import Delta
+    from textual.timer import Timer
 
+    from chatapp.conversation import Turn, WhenFull
+    from chatapp.generation import Delta, Token
 
+TYPING = 0.5
+"""Seconds after a key in which its user is taken to be typing."""
+BUSY = "The model is writing: esc stops it."
 FULL = "■ context full"
 """Of an answer that no more fits behind."""
 
 
-class Reply:
-    """One answer, drawn from the model by a thread of its own."""
+class Place(Protocol):
+    """A widget that shows a reply."""
 
-    error: str | None = None
+    def set_timer(self, delay: float, callback: Callable[[], Awaitable[None]]) -> Timer: ...
+    async def grow(self, reply: ReplyStream, deltas: list[Delta]) -> None: ...
+    async def end(self, reply: ReplyStream) -> None: ...
+
+
+class ReplyStream:
+    """The replies of one turn, drawn by a thread of their own: one conversation's are written one after the other.
+
+    They are shown often enough to look live, and seldom enough to leave the time to the model.
+    """
 
     def __init__(
-        self, deltas: Generator[Delta, None, None], on_end: Callable[[Reply], object], after: Reply | None = None
+        self, turn: Turn, on_end: Callable[[], object], *, after: ReplyStream | None = None, prompt_tokens: int = 0
     ) -> None:
-        self.drawn = deltas
-        self.on_end = on_end
-        self.after = after
-        self.deltas: deque[Delta] = deque()
-        self.stopping = Event()
-        self.finished = Event()
-        self.thread = Thread(target=self.write, name="reply", daemon=True)
+        """Begin to draw when the reply before has ended; the thread calls `on_end`."""
+        self.turn, self.figures = turn, Figures(prompt_tokens=prompt_tokens)
+        self.tokens: list[list[Token]] = [[] for _ in turn.replies]
+        """The tokens of each of the answers."""
+        self.finish_reason: str | None = None
+        self.place: Place | None = None
+        """Where it is shown; None until that is arranged: a quick model may be ready sooner."""
+        self.pace = Pace()
+        self.pulse: Timer | None = None
+        self.began = time.monotonic()
+        self.shown = self.typed = 0.0
+        """When it was last shown, and when its user last typed."""
+        self.stale, self.told = False, 0.0
+        """Whether there are newer figures than those that are shown, and when they were shown."""
+        self.ended = False
+        """Whether all that is wanted of it has been shown."""
+        self.thread: Drain[Delta] = Drain(
+            turn.deltas, lambda _: on_end(), name="reply", after=after.thread if after else None
+        )
         self.thread.start()
 
-    def write(self) -> None:
-        """The thread: one conversation's replies are written one after the other."""
-        try:
-            if self.after:
-                self.after.finished.wait()
-                self.after = None
-            try:
-                if not self.stopping.is_set():
-                    for delta in self.drawn:
-                        self.deltas.append(delta)
-                        if self.stopping.is_set():
-                            break
-            finally:
-                self.drawn.close()  # ends the turn: the engine is free at once
-        except Exception as error:  # whatever the runtime raises belongs on the screen
-            self.error = describe(error)
-        finally:
-            self.finished.set()
-            self.on_end(self)
-
     def stop(self) -> None:
-        """Ask for the end; the thread closes the stream after the token it is computing."""
-        self.stopping.set()
+        """Ask for the end; the model stops after the token it is computing."""
+        self.thread.stop()
+
+    def show_in(self, place: Place) -> None:
+        """Show in a place what has come, and what comes from now on."""
+        self.place, self.pace = place, Pace()
+        self.pulse = place.set_timer(0.05, self.flush)
+
+    async def flush(self) -> None:
+        """Show what arrived since the last time, and come back soon enough to look live."""
+        if self.pulse:
+            self.pulse.stop()
+        if self.ended or not self.place:
+            return
+        over, now = self.thread.is_over, time.monotonic()
+        if not over and now < self.typed + TYPING and now < self.shown + self.pace.cost / SHARE:
+            pause = 0.1  # a key that waits for an update is felt, an update is not
+        else:
+            await self.place.grow(self, self.take())
+            if self.ended:  # by somebody else, meanwhile
+                return
+            if over:
+                self.ended = True
+                return await self.place.end(self)
+            self.shown, pause = now, self.pace.pause()
+        self.pulse = self.place.set_timer(pause, self.flush)
 
     def take(self) -> list[Delta]:
-        """The deltas that arrived since the last call."""
-        return [self.deltas.popleft() for _ in range(len(self.deltas))]
+        """The deltas that arrived since the last call; the figures have them from now on."""
+        deltas = self.thread.take()
+        self.figures.add(deltas)
+        self.stale = self.stale or bool(deltas)
+        for delta in deltas:
+            self.tokens[delta.index] += delta.tokens
+            self.finish_reason = delta.finish_reason
+        return deltas
+
+    @property
+    def context(self) -> int:
+        """The tokens of the context that prompt and reply take; with several answers, the longest of them."""
+        several = len(self.turn.replies) > 1
+        return self.figures.prompt_tokens + (max(map(len, self.tokens)) if several else self.figures.tokens)
+
+    def keep(self, index: int) -> None:
+        """One of several answers is kept."""
+        self.tokens = [self.tokens[index]]
 
 
 @dataclass(frozen=True)

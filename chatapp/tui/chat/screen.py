@@ -11,9 +11,8 @@ from textual.containers import Horizontal
 from textual.widget import Widget
 
 from chatapp.text.errors import one_line
-from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.conversations import Conversations
-from chatapp.tui.chat.pane import Pane
+from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.lines import ACCEPT, HIDE, JobLine, OfferLine
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     from chatapp.models.jobs.jobs import Jobs
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.app import ChatApp
-    from chatapp.tui.chat.completion_page import Notebook
-    from chatapp.tui.chat.message import Deed
+    from chatapp.tui.chat.completion_page import CompletionPage
+    from chatapp.tui.chat.message import Deed, Said
+    from chatapp.tui.chat.pane import Pane
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -123,9 +123,9 @@ class ChatScreen(Conversations):
         if action == "stop":
             return writing
         if action == "back":
-            return not self.at_home or (self.pane.editing is not None and not writing)
+            return not self.at_home or (self.pane.outbox.editing is not None and not writing)
         if action == "continue":
-            return self.pane.kind == "completion" or self.pane.last_answer is not None
+            return self.pane.kind == "completion" or self.pane.page.last("assistant") is not None
         if action in ("accept", "hide"):
             return self.is_mounted and self.offer_line.offer is not None
         return not writing if action == "again" else True
@@ -142,7 +142,7 @@ class ChatScreen(Conversations):
     def action_back(self) -> None:
         """Go back to where one types, or leave an edit."""
         if self.at_home:
-            self.pane.leave_edit()
+            self.pane.outbox.leave_edit()
         elif self.sidebar and self.sidebar.has_focus and self.size.width < 100:
             self.sidebar.display = False
         self.pane.box.focus()
@@ -194,15 +194,15 @@ class ChatScreen(Conversations):
         """Show how sure the model was of each token."""
         from chatapp.tui.insight import controller
 
-        self.pane.show_tip("")
+        self.pane.outbox.show_tip("")
         with telling(self):
             controller.show_heat(self.pane, None)
 
     def on_columns_heat_wanted(self, message: Columns.HeatWanted) -> None:
         from chatapp.tui.insight import controller
 
-        if self.pane.turn:
-            controller.show_heat(self.pane, self.pane.turn.replies[message.index], message.index)
+        if reply := self.pane.newest:
+            controller.show_heat(self.pane, reply.turn.replies[message.index], message.index)
 
     def action_latencies(self) -> None:
         """Show the latency of each token."""
@@ -247,11 +247,10 @@ class ChatScreen(Conversations):
         from chatapp.tui.chat.message import Said
 
         marked, pane = self.focused, self.pane
-        said = marked.said if isinstance(marked, Said) else pane.last_question if deed == "edit" else pane.last_answer
-        if said and pane.kind == "chat":
+        last = pane.page.last("user" if deed == "edit" else "assistant")
+        said = marked.said if isinstance(marked, Said) else last
+        if said and (pane.kind == "chat" or deed in ("copy", "code", "fork")):
             pane.post_message(Said.Wanted(deed, said))
-        elif said and deed in ("copy", "code", "fork"):
-            self.post_message(Pane.Wanted(pane, deed, said))
         else:
             self.notify("No message here to do that with.")
 
@@ -266,12 +265,10 @@ class ChatScreen(Conversations):
 
     async def action_version(self, step: int) -> None:
         """Show an older or newer version: of a message, or of what the model wrote last in a text."""
-        from chatapp.tui.chat.completion_page import Notebook
-
         if self.pane.kind == "chat":
             self.action_message("older" if step < 0 else "newer")
         else:
-            self.pane.notebook.post_message(Notebook.Walked(step))
+            await self.pane.completion_page.walk(step)
 
     async def action_conversation(self, deed: str) -> None:
         """Rename, delete, export or restore: the conversation that is shown, or the one deleted last."""
@@ -310,7 +307,7 @@ class ChatScreen(Conversations):
         from chatapp.tui.chat.message import Said
 
         places = [self.pane.box, self.sidebar, self.drawer, self.pane.columns]
-        said: list[Widget] = [*self.pane.query(Said)] if self.pane.kind == "chat" else []
+        said: list[Widget] = [*self.pane.query(Said)]
         return [place for place in places if place and place.display] + said[::-1]
 
     # What widgets ask for
@@ -321,21 +318,21 @@ class ChatScreen(Conversations):
         if not await steering.obey(self, message.line):
             self.pane.prompt.give_back(message.line)
 
-    async def on_notebook_command_entered(self, message: Notebook.CommandEntered) -> None:
+    async def on_completion_page_command_entered(self, message: CompletionPage.CommandEntered) -> None:
         """A command in a text: it is done, and is no part of the text."""
         from chatapp.tui.chat import steering
 
-        notebook = self.pane.notebook
-        notebook.load_text("")
+        page = self.pane.completion_page
+        page.load_text("")
         if not await steering.obey(self, message.line):
-            notebook.load([("user", message.line)])
+            page.load([("user", message.line)])
 
-    def on_notebook_help_wanted(self) -> None:
+    def on_completion_page_help_wanted(self) -> None:
         """Tell who expects an answer how to get one."""
         offered = self.offer_line.offer
         chat = "F8 downloads a model" if offered and offered.kind == "chat" else "ctrl+o chooses a model"
         if not self.pane.begun:
-            self.pane.show_tip(f"ctrl+j continues the text; for chat, {chat}")
+            self.pane.outbox.show_tip(f"ctrl+j continues the text; for chat, {chat}")
 
     def on_prompt_shell_entered(self, message: Prompt.ShellEntered) -> None:
         from chatapp.tui.chat import shell_screen
@@ -360,8 +357,7 @@ class ChatScreen(Conversations):
     def on_sampling_drawer_presets_opened(self) -> None:
         self.action_presets()
 
-    @on(Pane.Wanted)
-    async def do_with_message(self, message: Pane.Wanted) -> None:
+    async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What takes more than one conversation."""
         from chatapp.tui.chat import steering, upkeep
         from chatapp.tui.insight import controller
@@ -369,11 +365,11 @@ class ChatScreen(Conversations):
         with telling(self):
             match message.deed:
                 case "fork" if history := self.kept():
-                    await upkeep.fork(self, history, message.pane, message.said)
+                    await upkeep.fork(self, history, self.pane, message.said)
                 case "heat":
-                    controller.show_heat(message.pane, message.said)
+                    controller.show_heat(self.pane, message.said)
                 case "latencies":
-                    controller.show_latencies(message.pane, message.said)
+                    controller.show_latencies(self.pane, message.said)
                 case "copy":
                     steering.copy(self, message.said)
                 case "code":

@@ -71,7 +71,7 @@ async def do(screen: ChatScreen, command: commands.Command) -> None:
         case commands.Continue():
             await pane.resume()
         case commands.Edit(text):
-            pane.edit(last(screen, "user"))
+            pane.outbox.edit(last(screen, "user"))
             if text:
                 pane.prompt.draft = text
         case commands.Copy(block):

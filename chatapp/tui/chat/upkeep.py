@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from chatapp.conversation import files
 from chatapp.history import forks
-from chatapp.tui.chat.asking import BUSY
 from chatapp.tui.chat.pane import Pane
+from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.errors import telling
 from chatapp.tui.widgets.ask_line import AskLine
@@ -114,7 +114,7 @@ def search(screen: Conversations, history: History, words: str = "") -> None:
         with telling(screen):
             pane = await screen.open_conversation(found.conversation)
             if found.message is not None:
-                await pane.reach(found.message)
+                await pane.page.reach(found.message)
 
     screen.app.push_screen(SearchScreen(history.search, words), open_found)
 

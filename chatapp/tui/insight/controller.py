@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def show_heat(pane: Pane, said: Message | None, index: int = 0) -> None:
     """Show how sure the model was of each token of an answer; None: of the one that is being written, or was last."""
     reply = pane.reply
-    writing = reply is not None and (said is None or pane.turn is None or said.id == pane.turn.replies[index].id)
-    said = said or pane.last_answer
+    writing = reply is not None and (said is None or said.id == reply.turn.replies[index].id)
+    said = said or pane.page.last("assistant")
     if not pane.dialogue or not (writing or said):
         return pane.notify("There is no answer yet whose tokens could be shown.")
     dialogue = pane.dialogue
-    live = pane.tokens[index] if writing or pane.columns else None  # while it is shown, another reply may begin
-
-    reached = pane.reached() if pane.kind == "completion" and live is None else None
+    # While it is shown, another reply may begin.
+    live = pane.newest.tokens[index] if pane.newest and (writing or pane.columns) else None
+    reached = pane.page.reached() if live is None else None
     there = reached.tokens if reached and said and reached.reply.id == said.id else None
 
     def tokens() -> Sequence[Token]:
@@ -49,12 +49,13 @@ def show_heat(pane: Pane, said: Message | None, index: int = 0) -> None:
 
 def show_latencies(pane: Pane, said: Message | None) -> None:
     """Show the latency of each token of an answer, as far as it is written; None: of the last one."""
-    said = said or pane.last_answer
+    said = said or pane.page.last("assistant")
     if not pane.dialogue or not said:
         return pane.notify("There is no answer yet that was measured.")
-    dialogue, writing = pane.dialogue, [one.id for one in pane.turn.replies] if pane.turn and pane.reply else []
-    if said.id in writing:
-        found = Answer.of(None, pane.tokens[writing.index(said.id)], model=pane.choice.model)
+    dialogue, reply = pane.dialogue, pane.reply
+    writing = [one.id for one in reply.turn.replies] if reply else []
+    if reply and said.id in writing:
+        found = Answer.of(None, reply.tokens[writing.index(said.id)], model=pane.choice.model)
     else:
         found = Answer.of(said.usage, dialogue.tokens(said.id), dialogue.latencies(said.id), model=said.model)
     pane.app.push_screen(LatencyScreen(found))

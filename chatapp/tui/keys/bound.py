@@ -12,7 +12,7 @@ def everything() -> list[Action]:
     from chatapp.tui.answers.comparison import ComparisonScreen
     from chatapp.tui.answers.picker import Picker
     from chatapp.tui.app import ChatApp
-    from chatapp.tui.chat.completion_page import Notebook
+    from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import Said
     from chatapp.tui.chat.screen import ChatScreen
     from chatapp.tui.chat.search import SearchScreen
@@ -34,7 +34,7 @@ def everything() -> list[Action]:
     from chatapp.tui.widgets.note_screen import NoteScreen
 
     return actions(
-        *(ChatApp, ChatScreen, Sidebar, Said, Prompt, Notebook, Columns, ComparisonScreen, HeatView, HeatText),
+        *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),
         *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
         *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, Help, ThemePicker),
     )

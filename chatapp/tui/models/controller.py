@@ -111,7 +111,8 @@ def compare(screen: ChatScreen) -> None:
     names = [model.name for model in screen.workspace.open_store().list()]
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     pane = screen.pane
-    prompt = pane.box.text or (pane.last_question.text if pane.last_question else "")
+    asked = pane.page.last("user")
+    prompt = pane.box.text or (asked.text if asked else "")
     chosen = [Choice(pane.choice.model)]
     system = pane.dialogue.setup.system if pane.dialogue else ""
     comparison = ComparisonScreen(names, places, open_model, prompt=prompt, system=system, chosen=chosen)

@@ -10,7 +10,7 @@ from chatapp.tui.sampling.drawer import SamplingDrawer
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue, WhenFull
-    from chatapp.generation import Message, Options
+    from chatapp.generation import Options
     from chatapp.generation.decoding.preview import Preview
     from chatapp.tui.chat.pane import Pane
     from chatapp.tui.chat.screen import ChatScreen
@@ -65,24 +65,10 @@ def look(pane: Pane, options: Options) -> Preview | None:
     """What the options make of the next token; called in a thread, and nothing while the model writes."""
     if not pane.opened or not pane.dialogue or pane.reply:
         return None
-    prompt: list[Message] | str = pane.notebook.text if pane.kind == "completion" else messages(pane, pane.dialogue)
-    if not prompt:
+    if not (prompt := pane.page.prompt(lambda: pane.prompt.text)):
         return None
     found = pane.opened.engine.next_token(prompt, wanted=lambda: not pane.reply)
     return found.under(options) if found else None
-
-
-def messages(pane: Pane, dialogue: Dialogue) -> list[Message]:
-    """The conversation up to the last question, or to what is typed, as the model would read it."""
-    from chatapp.generation import Message
-
-    said = [Message("system", dialogue.setup.system)] if dialogue.setup.system else []
-    said += [Message(one.role, one.text) for one in dialogue.branch() if one.text]
-    if draft := pane.prompt.text.strip():
-        said.append(Message("user", draft))
-    while said and said[-1].role != "user":
-        said.pop()
-    return said
 
 
 def choose_options(screen: ChatScreen, options: Mapping[str, Any]) -> None:  # Any: what Options takes

@@ -1,22 +1,35 @@
-"""Widget: a text that knows who wrote each of its characters, through edits and undo."""
+"""Widget: a text that knows and shows who wrote each of its characters, through edits and undo."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from rich.text import Text
+from textual.cache import LRUCache
 from textual.document._document import EditResult, Selection
 from textual.document._edit import Edit
+from textual.document._wrapped_document import WrappedDocument
+from textual.geometry import Offset, Region
 from textual.message import Message as Event
+from textual.strip import Strip
 from textual.widgets.text_area import Location
 
 from chatapp.text.printable import pasted, printable
+from chatapp.tui.widgets.long_lines import Line, Wrapped
 from chatapp.tui.widgets.vim_area import VimArea
 
 if TYPE_CHECKING:
     from chatapp.history import Role
+
+LONGEST = 1000
+"""Characters of a line that may decide about the colours of its rows."""
+KINDS = ("comment", "string", "keyword", "number", "decorator")
 
 
 @dataclass
@@ -27,8 +40,10 @@ class Continuation(Edit):
     """Which continuation it belongs to: they are undone whole."""
 
 
-class Authored(VimArea):
-    """What its user and the model wrote, told apart."""
+class AuthoredText(VimArea):
+    """What its user and the model wrote, told apart; in the colours of code where it looks like Python."""
+
+    COMPONENT_CLASSES = {"authored--model", "authored--mark", *(f"authored--{kind}" for kind in KINDS)}
 
     class Restored(Event):
         """Undo or redo has brought back a text."""
@@ -45,6 +60,26 @@ class Authored(VimArea):
     """Where the model writes, or wrote last."""
     mark = ""
     """How that ended, shown behind it."""
+    painted: LRUCache[tuple[str, str, int, str, str], Strip]
+    """Rows by what they depend on: text, authors, width, and for the colours of code the line, and where it begins."""
+    patched = False
+    """Whether what changes now will be painted later."""
+    held = False
+    """Whether the view stays where its user scrolled to, while the model writes below."""
+    left_at = 0.0
+    """Where the view was after the model's last words: higher up now means that its user scrolled."""
+
+    def __init__(self, placeholder: str) -> None:
+        self.painted = LRUCache(1024)
+        self.fences: list[str] = [""]
+        """The quotes inside of which each line begins, as far as that is known."""
+        self.is_code: bool | None = None
+        """Whether the text looks like Python, where somebody has looked."""
+        super().__init__(
+            tab_behavior="indent", highlight_cursor_line=False, placeholder=placeholder, max_checkpoints=1_000_000
+        )
+        self.authors, self.past = [""], {}
+        self.cursor_blink = self.match_cursor_bracket = False
 
     def load(self, parts: Sequence[tuple[Role, str]]) -> None:
         """Show a text of several parts, each with who wrote it."""
@@ -119,6 +154,7 @@ class Authored(VimArea):
         self.authors[top : bottom + 1] = rows
         if len(self.history.undo_stack) > depth:
             self.past[depth] = authors
+        self.forget_colours(top, keep=bool(self.is_code) and bool(edit.text))
         return result
 
     def load_text(self, text: str) -> None:
@@ -126,6 +162,7 @@ class Authored(VimArea):
         self.authors = ["u" * length for length in self.lengths()]
         self.past = {}
         self.mark = ""
+        self.forget_colours(0)
 
     def undo(self) -> None:
         if self.growing:
@@ -153,9 +190,132 @@ class Authored(VimArea):
             self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
         step()
         self.authors = list(self.past[len(self.history.undo_stack)])
+        self.forget_colours(0)
 
     @staticmethod
     def top_number(history: list[list[Edit]]) -> int:
         """The continuation on top of a history; 0 if its user's words are."""
         top = history[-1][0] if history else None
         return top.number if isinstance(top, Continuation) else 0
+
+    # The model writes
+
+    def add(self, text: str) -> None:
+        """Add text by the model."""
+        follows = self.selection == Selection.cursor(self.head)
+        held = self.scroll_y < self.left_at
+        before = (self.scroll_y, self.show_vertical_scrollbar)
+        first = self.wrapped_document.location_to_offset(self.head).y
+        with self.patching(held=held):
+            self.head = self.edit(
+                Continuation(text, self.head, self.head, not follows, number=self.number)
+            ).end_location
+            if not held:
+                self.scroll_cursor_visible()  # once more: now the height of the text is known
+                self.left_at = self.scroll_y
+        self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
+        if (self.scroll_y, self.show_vertical_scrollbar) == before:
+            self.refresh_lines(first, self.wrapped_document.height - first)
+        else:
+            self.refresh(layout=self.show_vertical_scrollbar != before[1])
+
+    @contextmanager
+    def patching(self, *, held: bool) -> Iterator[None]:
+        """Change the text without painting and arranging the whole page again, which is what costs the time."""
+        self.patched, self.held = True, held
+        yield
+        self.patched = self.held = False
+
+    # How it looks
+
+    @property
+    def wrapped_document(self) -> Wrapped:  # TextArea makes one of its own kind
+        return self.wrapped
+
+    @wrapped_document.setter
+    def wrapped_document(self, made: WrappedDocument) -> None:
+        self.wrapped = Wrapped(made.document, tab_width=made._tab_width)
+
+    def get_line(self, line_index: int) -> Text:
+        line = Line(self.document[line_index], end="", no_wrap=True)
+        for run in re.finditer("m+", self.authors[line_index]):
+            line.stylize(self.get_component_rich_style("authored--model"), *run.span())
+        if self.coloured():
+            from chatapp.tui.widgets.python_syntax import parse
+
+            for start, end, kind in parse(line.plain, self.fence_before(line_index))[0]:
+                line.stylize(self.get_component_rich_style(f"authored--{kind}", partial=True), start, end)
+        if self.mark and line_index == self.head[0]:
+            line.append(f"  {self.mark}", self.get_component_rich_style("authored--mark"))
+        return line
+
+    def coloured(self) -> bool:
+        """Whether the text is shown in the colours of code: where it looks like Python."""
+        if self.is_code is None and self.text:
+            from chatapp.tui.widgets.python_syntax import looks_like_python
+
+            self.is_code = looks_like_python(self.document.lines[:200])
+        return bool(self.is_code)
+
+    def fence_before(self, row: int) -> str:
+        """The quotes inside of which a line begins: lines are read once, and again from where they change."""
+        from chatapp.tui.widgets.python_syntax import fence_after
+
+        while len(self.fences) <= row:
+            self.fences.append(fence_after(self.document[len(self.fences) - 1], self.fences[-1]))
+        return self.fences[row]
+
+    def forget_colours(self, row: int, *, keep: bool = False) -> None:
+        """Lines after this one may begin elsewhere; that it is code stays so where one only adds to it."""
+        del self.fences[row + 1 :]
+        if not keep:
+            self.is_code = None
+
+    def render_line(self, y: int) -> Strip:
+        row = y + self.scroll_offset.y
+        if row >= self.wrapped_document.height:
+            return super().render_line(y)
+        line, start = self.wrapped_document.offset_to_location(Offset(0, row))
+        offsets = self.wrapped_document.get_offsets(line)
+        end = offsets[place] if (place := bisect_right(offsets, start)) < len(offsets) else None
+        if self.singled_out(line, start, end):
+            return super().render_line(y)
+        # TextArea forgets its rows with every change; most of them only move while the model writes.
+        code = (self.document[line][:LONGEST], self.fence_before(line)) if self.coloured() else ("", "")
+        key = (self.document[line][start:end], self.authors[line][start:end], self.size.width, *code)
+        if key not in self.painted:
+            self.painted[key] = super().render_line(y)
+        return self.painted[key]
+
+    def singled_out(self, line: int, start: int, end: int | None) -> bool:
+        """Whether a row shows more than its text: the cursor, a selection, the mark, or tabs, which vary in width."""
+        row, column = self.cursor_location
+        if self.selection.is_empty:
+            touched = line == row and start <= column and (end is None or column <= end)
+        else:
+            touched = self.selection.contains_line(line)
+        return touched or bool(self.mark and line == self.head[0]) or "\t" in self.document[line]
+
+    def notify_style_update(self) -> None:
+        self.painted.clear()
+        super().notify_style_update()
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        return Offset() if self.held else super().scroll_cursor_visible(center, animate)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        if self.patched:
+            return self
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _on_resize(self) -> None:  # TextArea's, which wraps the text anew, runs after it
+        if self.scroll_y < self.left_at:  # its user reads elsewhere, and stays there
+            self.left_at = min(self.left_at, self.max_scroll_y)
+        else:
+            self.left_at = 0.0
+            self.call_after_refresh(self.follow_end)
+
+    def follow_end(self) -> None:
+        """Show the cursor; who scrolls up from there reads elsewhere."""
+        self.scroll_cursor_visible()
+        self.left_at = self.scroll_y

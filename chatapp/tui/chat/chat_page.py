@@ -1,0 +1,307 @@
+"""Widget: the page of a chat: the messages of one conversation, the last one growing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import Static
+
+from chatapp.text.printable import printable
+from chatapp.tui.chat.message import Answer, Question, Said
+from chatapp.tui.chat.reply import BUSY
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from textual.app import ComposeResult
+
+    from chatapp.conversation import Dialogue, Turn
+    from chatapp.generation import Delta, Engine, Token
+    from chatapp.generation import Message as Prompted
+    from chatapp.history import Message, Role
+
+RECENT = 5
+"""Answers kept as Markdown widgets."""
+WINDOW, MORE = 20, 10
+"""Messages shown, and how many more come each time one scrolls to the top: every widget costs time."""
+FIRST = 6
+"""Messages shown at once where there were none: the others of the window come when these are painted."""
+
+
+class ChatPage(VerticalScroll):
+    """One branch of a conversation; it follows the end when it is already there."""
+
+    can_focus = False
+    kind: Literal["chat"] = "chat"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialogue: Dialogue | None = None
+        """The conversation whose branch is shown; None until the history is open."""
+        self.branch: Sequence[Message] = ()
+        """All messages, also those above the ones that are shown."""
+        self.answer: Answer | None = None
+        """The one that is being written."""
+        self.parser: MarkdownIt | None = None
+        self.extending = False
+        """Whether messages are being added above."""
+        self.count: Callable[[str], int] | None = None
+        """Counts the tokens of what is folded, once a model is open."""
+
+    def compose(self) -> ComposeResult:
+        self.earlier = Static("", markup=False, classes="earlier")
+        self.earlier.display = False
+        self.messages = Vertical(self.earlier, id="messages")
+        yield self.messages
+
+    def weigh(self, count: Callable[[str], int]) -> None:
+        """Say how many tokens the folded parts of questions take, now that something can count them."""
+        self.count = count
+        for view in self.said:
+            if isinstance(view, Question):
+                view.weigh(count)
+
+    def shared_parser(self) -> MarkdownIt:
+        """One parser for all answers: appending would make a new one each time."""
+        if self.parser is None:
+            from chatapp.text import markdown
+
+            self.parser = markdown.parser()
+        return self.parser
+
+    @property
+    def said(self) -> list[Said]:
+        """The messages that are shown."""
+        messages = self.messages.children if self.is_mounted else ()
+        return [child for child in messages if isinstance(child, Said)]
+
+    # The conversation
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was said here yet."""
+        return not (self.dialogue and self.dialogue.branch())
+
+    async def open(self) -> None:
+        """Show a conversation that was opened."""
+        await self.show()
+
+    async def show(self) -> None:
+        """Show the conversation as it is now."""
+        await self.show_branch(self.dialogue.branch() if self.dialogue else ())
+
+    def last(self, role: Role) -> Message | None:
+        """The last message of one side."""
+        return self.dialogue.last(role) if self.dialogue else None
+
+    def keep(self, draft: Callable[[], str]) -> None:
+        """Keep what was typed and not sent, if there is a conversation to keep it with."""
+        if self.dialogue and self.dialogue.branch():
+            self.dialogue.keep_draft(draft())
+
+    def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
+        """The conversation up to the last question, or to what is typed, as the model would read it."""
+        from chatapp.generation import Message as Prompted
+
+        if not self.dialogue:
+            return ()
+        system = self.dialogue.setup.system
+        said = [Prompted("system", system)] if system else []
+        said += [Prompted(one.role, one.text) for one in self.dialogue.branch() if one.text]
+        if text := draft().strip():
+            said.append(Prompted("user", text))
+        while said and said[-1].role != "user":
+            said.pop()
+        return said
+
+    @property
+    def tokens_measured(self) -> int:
+        """The tokens that the conversation took when its last answer was measured."""
+        if not self.dialogue or not (last := self.last("assistant")):
+            return 0
+        from chatapp.evaluation.measurements import Answer as Measured
+
+        found = Measured.of(last.usage)  # of several answers it has the tokens of all
+        return (found.prompt_tokens or 0) + (len(self.dialogue.tokens(last.id)) or found.completion_tokens or 0)
+
+    # What begins a reply
+
+    def again(self, said: Message | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
+        """What begins other answers beside this one, or the last; None where there is none."""
+        if self.dialogue and (said := said or self.last("assistant")):
+            return partial(self.dialogue.again, message=said.id, n=n)
+        return None
+
+    def resume(self) -> Callable[[Engine], Turn] | None:
+        """What lets the last answer go on where it was cut off; None where there is none."""
+        last = self.last("assistant")
+        return partial(self.dialogue.resume, message=last.id) if self.dialogue and last else None
+
+    def go_on(self, said: Message, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
+        """What begins another version of an answer, which begins with these tokens."""
+        assert self.dialogue
+        return partial(self.dialogue.go_on, message=said.id, tokens=tokens)
+
+    def release(self) -> None:
+        """Nothing could be begun: nothing has changed here."""
+
+    def reached(self) -> None:
+        """A message is whole: it reaches into no other."""
+
+    # The reply
+
+    async def await_reply(self, turn: Turn) -> None:
+        """Show a question and make room for its answer."""
+        from chatapp.text.markdown import Tame
+
+        assert self.dialogue
+        reply = turn.replies[0]
+        await self.show_branch([message for message in self.dialogue.branch() if message.id != reply.id])
+        self.answer = Answer(reply, self.shared_parser, tame=Tame())
+        with self.app.batch_update():
+            await self.messages.mount(self.answer)
+        if isinstance(self.screen.focused, Said):  # the keys stay with the messages, at the newest one
+            self.answer.focus(scroll_visible=False)
+        self.anchor()
+
+    async def grow(self, deltas: Sequence[Delta]) -> None:
+        """Add to the answer that is being written, and to what was thought before it."""
+        if not self.answer:
+            return
+        if thought := [delta for delta in deltas if delta.channel == "thinking"]:
+            self.answer.think(thought)
+        if text := printable("".join(delta.text for delta in deltas if delta.channel == "text")):
+            await self.answer.grow(text)
+
+    async def finish(self, turn: Turn, mark: str, *, written: bool) -> None:
+        """The answer has ended; where nothing was written, show what there was before its question."""
+        assert self.dialogue
+        branch = self.dialogue.branch()
+        if self.answer:
+            said = self.answer.said
+            now = next((one for one in branch if one.id == said.id), said)
+            await self.answer.finish(now if written else said, mark if written else "")
+            if not written:
+                await self.answer.remove()
+        self.answer = None
+        added = () if written or turn.resumed else (turn.question, *turn.replies)
+        gone = {one.id for one in added if one}
+        await self.show_branch([one for one in branch if one.id not in gone])
+
+    async def show_end(self) -> None:
+        """Show what a stopped answer came to, once its thread has ended: perhaps a token more than was shown."""
+        await self.show()
+
+    tip = ""
+    """What can be done next."""
+
+    async def walk(self, step: int, said: Message) -> None:
+        """Show an older or newer version of a message."""
+        place = said.versions.index(said.id) + step
+        if self.answer:
+            self.notify(BUSY)
+        elif self.dialogue and 0 <= place < len(said.versions):
+            self.dialogue.select(said.versions[place])
+            await self.show()
+            self.focus_on(said.versions[place])
+
+    # Messages as widgets
+
+    async def show_branch(self, branch: Sequence[Message]) -> None:
+        """Show a branch: what it shares with the one before stays as it is."""
+        before = {view.said.id: view for view in self.said}
+        self.branch = branch
+        first = max(0, len(branch) - (max(WINDOW, len(before)) if before else FIRST))
+        kept: list[Said] = []
+        for message in branch[first:]:
+            view = before.get(message.id)
+            if view is None or view.said.text != message.text:
+                break
+            kept.append(view)
+        new = self.views(branch[first + len(kept) :], recent=RECENT if before else 0)  # what is opened comes at once
+        with self.app.batch_update():
+            await self.messages.remove_children([view for view in before.values() if view not in kept])
+            for view, message in zip(kept, branch[first:], strict=False):
+                view.update(message, newest=message is branch[-1])
+            if new:
+                new[-1].newest = True
+                new[-1].show_foot()
+            await self.messages.mount(*new)
+            self.count_earlier(first)
+            await self.settle()
+        if new:
+            self.anchor()
+        if first and not before:
+            self.call_after_refresh(self.load_earlier, WINDOW - FIRST)
+
+    def views(self, messages: Sequence[Message], recent: int = RECENT) -> list[Said]:
+        """The widgets of messages; of the answers, the most recent ones as Markdown."""
+        answers = [message.id for message in messages if message.role == "assistant"]
+        live = set(answers[-recent:]) if recent else set()
+        return [
+            Answer(message, self.shared_parser, settled=message.id not in live)
+            if message.role == "assistant"
+            else Question(message, self.count)
+            for message in messages
+        ]
+
+    # What is above
+
+    def count_earlier(self, count: int) -> None:
+        """Tell how many messages are above."""
+        self.earlier.display = bool(count)
+        self.earlier.update(f"{count:,} earlier {'message' if count == 1 else 'messages'}: scroll up")
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        super().watch_scroll_y(old, new)
+        if new < 2 and new < old:
+            self.call_next(self.load_earlier)
+
+    async def load_earlier(self, more: int = MORE) -> None:
+        """Show a few more messages above, and stay at the message that was on top."""
+        first = len(self.branch) - len(self.said)
+        if self.extending or first <= 0:
+            return
+        self.extending = True
+        height = self.virtual_size.height
+        start = max(0, first - more)
+        views = self.views(self.branch[start:first], recent=0)
+        with self.app.batch_update():
+            await self.messages.mount(*views, after=self.earlier)
+            self.count_earlier(start)
+        self.call_after_refresh(self.stay, height)
+
+    def stay(self, height: int) -> None:
+        """Scroll as far as what came above is high."""
+        self.scroll_to(y=self.scroll_y + self.virtual_size.height - height, animate=False, force=True)
+        self.extending = False
+
+    async def reach(self, message: int) -> None:
+        """Show the branch with a message, and scroll there."""
+        if self.dialogue and all(one.id != message for one in self.dialogue.branch()):
+            self.dialogue.select(message)
+            await self.show()
+        place = next((i for i, one in enumerate(self.branch) if one.id == message), None)
+        if place is None:
+            return
+        while len(self.branch) - len(self.said) > place:
+            first = len(self.branch) - len(self.said)
+            start = max(place, first - 50)
+            await self.messages.mount(*self.views(self.branch[start:first], recent=0), after=self.earlier)
+            self.count_earlier(start)
+        self.focus_on(message)
+
+    def focus_on(self, message: int) -> None:
+        """Let the keys act on a message, and show it."""
+        for view in self.said:
+            if view.said.id == message:
+                view.focus(scroll_visible=False)
+                self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True, force=True)
+
+    async def settle(self) -> None:
+        """Turn answers that are long past into one widget each."""
+        answers = [view for view in self.said if isinstance(view, Answer)]
+        for answer in answers[:-RECENT]:
+            await answer.settle()
