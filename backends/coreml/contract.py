@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from backends import BackendError
-from backends.coreml.interpreter import DATA
+from backends.coreml.program import DATA, sizes_of
 from backends.coreml.tools import MIL_pb2, Model_pb2
-from backends.coreml.weights_file import sizes_of
 
 Role = Literal["tokens", "mask", "positions", "wanted"]
 ROLES: Mapping[str, Role] = {

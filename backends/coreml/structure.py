@@ -1,19 +1,23 @@
-"""What can be checked of a saved package without running it: the rules that Core ML and the Neural Engine set."""
+"""The rules that Core ML and the Neural Engine set, as far as a saved package can be checked without running it."""
 
 from pathlib import Path
 
 from backends import BackendError
 from backends.coreml.inputs import KINDS, Lowered, Package, stacked_shape
-from backends.coreml.interpreter import program_of
-from backends.coreml.operations import OPERATIONS
+from backends.coreml.program import program_of, shape_of
 from backends.coreml.tools import MIL_pb2, Model_pb2
-from backends.coreml.weights_file import shape_of
 
 VERSION = 9
 """The specification of iOS 18 and macOS 15, the first with states and several functions."""
 FLOAT16, INT32 = Model_pb2.ArrayFeatureType.FLOAT16, Model_pb2.ArrayFeatureType.INT32
 FLOWING = {MIL_pb2.FLOAT16, MIL_pb2.INT32}
 """Types that may flow between operations; the Neural Engine knows no wider floats."""
+OPERATIONS = {
+    "add", "concat", "constexpr_blockwise_shift_scale", "conv", "gelu", "identity", "layer_norm", "linear", "matmul",
+    "mul", "real_div", "reduce_sum", "relu", "reshape", "silu", "slice_by_index", "slice_update", "softmax", "split",
+    "sub", "tanh", "transpose",
+}  # fmt: skip
+"""The operations that are written, besides constants and states."""
 
 
 def check(path: Path, lowered: Lowered, package: Package) -> None:

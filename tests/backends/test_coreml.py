@@ -10,7 +10,6 @@ import pytest
 from backends import BackendError, ContextExceeded
 from backends.coreml import trial
 from backends.coreml.inputs import Package
-from backends.coreml.interpreter import Interpreter, stored
 from backends.coreml.packages import ALL, lower
 from backends.coreml.runtime import Functions
 from backends.coreml.session import Session
@@ -32,6 +31,7 @@ from support.coreml_cases import (
     reference,
     tokens_of,
 )
+from support.coreml_interpreter import Interpreter, stored
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -16,8 +16,8 @@ from backends import BackendError, ContextExceeded, Placement, coreml
 from backends.coreml import choice, device
 from backends.coreml.contract import Array
 from backends.coreml.inputs import MASKED
-from backends.coreml.interpreter import DATA, Interpreter, program_of
 from backends.coreml.prebuilt import PrebuiltSession, inspect, open_session, values
+from backends.coreml.program import DATA, program_of
 from backends.coreml.stored import rounded_constants
 from backends.coreml.tools import Model_pb2
 from backends.prebuilt import Prebuilt, write
@@ -28,6 +28,7 @@ from model_store import Store, StoreError, UnsupportedCheckpoint, imports
 from support.checkpoints import Run
 from support.coreml_cases import EXACT, distance, open_case, reference, tokens_of
 from support.coreml_exports import FORMS, WINDOW, export
+from support.coreml_interpreter import Interpreter
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gpt2"
 FLOAT32, DOUBLE, INT32 = (getattr(Model_pb2.ArrayFeatureType, name) for name in ("FLOAT32", "DOUBLE", "INT32"))
@@ -67,7 +68,7 @@ def repository(export_as: Export, tmp_path: Path) -> Path:
 def interpreted(repository: Path, context_length: int = 4096) -> PrebuiltSession:
     """A session on the interpreter."""
     found = Prebuilt(str(repository / "model.mlpackage"), context_length)
-    return open_session(found, repository, "cpu", module="backends.coreml.interpreter")
+    return open_session(found, repository, "cpu", module="support.coreml_interpreter")
 
 
 class TestLogits:
@@ -307,7 +308,7 @@ def test_where_core_ml_is_a_package_is_loaded_without_trials(
     export_as: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coreml, "missing", lambda: "")
-    monkeypatch.setattr(choice, "CORE_ML", "backends.coreml.interpreter")
+    monkeypatch.setattr(choice, "CORE_ML", "support.coreml_interpreter")
     write(tmp_path, Prebuilt(str(export_as("llama") / "model.mlpackage"), 32))
     backends.prepare("coreml", tmp_path, device="gpu")
     session = coreml.load(tmp_path, device="gpu")

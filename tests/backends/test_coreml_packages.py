@@ -15,8 +15,8 @@ import backends
 from backends import BackendError, coreml
 from backends.coreml import choice, device, report, trial
 from backends.coreml.inputs import Package
-from backends.coreml.interpreter import DATA, Interpreter, program_of
 from backends.coreml.packages import ALL, WEIGHTS, contents, lower, present
+from backends.coreml.program import DATA, program_of
 from backends.coreml.stored import Stored, rounded_constants
 from backends.coreml.structure import check
 from backends.coreml.tools import Model_pb2, coremltools
@@ -35,6 +35,7 @@ from support.coreml_cases import (
     reference,
     tokens_of,
 )
+from support.coreml_interpreter import Interpreter
 
 
 class TestPackages:
@@ -216,7 +217,8 @@ class TestTrials:
     @pytest.fixture
     def folder(self, lowered: Lowered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A lowered folder, and the faulty runtimes within reach of child processes."""
-        paths = [str(Path(__file__).parents[1] / "runtimes"), os.environ["PYTHONPATH"]]
+        tests = Path(__file__).parents[1]
+        paths = [str(tests / "runtimes"), str(tests), os.environ["PYTHONPATH"]]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
         monkeypatch.syspath_prepend(paths[0])
         shutil.copytree(lowered("gpt2", packages=ALL), tmp_path / "lowered")

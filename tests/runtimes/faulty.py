@@ -8,9 +8,9 @@ import numpy as np
 
 from backends import BackendError
 from backends.coreml.inputs import Package
-from backends.coreml.interpreter import Interpreter, State
-from backends.coreml.interpreter import open_functions as interpreted
 from backends.coreml.runtime import Functions
+from support.coreml_interpreter import Interpreter, State
+from support.coreml_interpreter import open_functions as interpreted
 
 
 class Crashing:

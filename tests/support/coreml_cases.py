@@ -11,7 +11,6 @@ if not find_spec("coremltools"):  # it has no wheels for every system
     pytest.skip("coremltools is not installed", allow_module_level=True)
 
 from backends.coreml.inputs import Package
-from backends.coreml.interpreter import open_functions
 from backends.coreml.packages import lower
 from backends.coreml.session import Session
 from backends.coreml.stored import Stored, rounded_constants
@@ -20,6 +19,7 @@ from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
+from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")

@@ -10,26 +10,31 @@ import numpy as np
 
 from backends import BackendError
 from backends.coreml.inputs import Package
-from backends.coreml.operations import FOREIGN, OPERATIONS
+from backends.coreml.program import program_of, shape_of, sizes_of
 from backends.coreml.runtime import Function, Functions
-from backends.coreml.tools import MIL_pb2, Model_pb2
-from backends.coreml.weights_file import constant, kind_of, shape_of, sizes_of
+from backends.coreml.tools import MIL_pb2
+from support.coreml_operations import FOREIGN, OPERATIONS
 
+SENTINEL = 0xDEADBEEF
+HEADER = np.dtype([("sentinel", "<u4"), ("kind", "<u4"), ("size", "<u8"), ("offset", "<u8"), ("padding", "<u8")])
+"""What stands before each array in weight.bin, at the offset that the program names."""
+BLOBS = {1: "<f2", 2: "<f4", 4: "i1", 8: "int4", 11: "uint4", 14: "<i4"}
+"""Types of arrays by the numbers that weight.bin has for them."""
+KINDS = {
+    MIL_pb2.FLOAT16: "<f2",
+    MIL_pb2.FLOAT32: "<f4",
+    MIL_pb2.INT32: "<i4",
+    MIL_pb2.INT8: "i1",
+    MIL_pb2.INT4: "int4",
+    MIL_pb2.UINT4: "uint4",
+    MIL_pb2.BOOL: "?",
+    MIL_pb2.STRING: "U",
+}
+"""The types of a program's values that this backend writes."""
 Shape = tuple[int | None, ...]
 """None for a size that varies from call to call."""
-DATA = Path("Data/com.apple.CoreML")
 Argument = str | np.ndarray | list["str | np.ndarray"]
 """The name of a value, or a constant; several of them where an operation takes a list."""
-
-
-def program_of(package: Path) -> tuple[Model_pb2.Model, Path]:
-    """A package's specification, and the folder that the names of weight files begin at."""
-    specification = Model_pb2.Model()
-    try:
-        specification.ParseFromString((package / DATA / "model.mlmodel").read_bytes())
-    except Exception as error:  # protobuf's own errors have changed their name
-        raise BackendError(f"{package} cannot be read ({error}); lower the model anew") from error
-    return specification, package / DATA
 
 
 def exact(values: np.ndarray, kind: str) -> np.ndarray:
@@ -206,3 +211,50 @@ def open_export(package: Path, folder: Path, device: str) -> Function:
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
     """The interpreter's steps all run on the processor."""
     return {"cpu": 1.0}
+
+
+def kind_of(kind: int) -> str:
+    """The name of a type, as NumPy has it except for int4 and uint4."""
+    if kind not in KINDS:
+        raise BackendError(
+            f"the program has a value of the type {MIL_pb2.DataType.Name(kind)}, which is not known here"
+        )
+    return KINDS[kind]
+
+
+def constant(value: MIL_pb2.Value, folder: Path) -> np.ndarray:
+    """A constant; `folder` has the file that the program's `@model_path` stands for."""
+    tensor = value.type.tensorType
+    kind, shape = kind_of(tensor.dataType), shape_of(tensor)
+    if value.WhichOneof("value") == "blobFileValue":
+        found = blob(
+            folder / value.blobFileValue.fileName.removeprefix("@model_path/"), value.blobFileValue.offset, kind
+        )
+        return found[: int(np.prod(shape))].reshape(shape)
+    written = value.immediateValue.tensor
+    field = written.WhichOneof("value")
+    if field == "bytes":
+        if kind in ("int4", "uint4"):
+            return nibbles(np.frombuffer(written.bytes.values, np.uint8), kind)[: int(np.prod(shape))].reshape(shape)
+        return np.frombuffer(written.bytes.values, kind).reshape(shape)
+    return np.array(list(getattr(written, field).values), kind).reshape(shape)
+
+
+def blob(path: Path, offset: int, kind: str) -> np.ndarray:
+    """The array that weight.bin has at `offset`, flat."""
+    size = path.stat().st_size
+    if offset + HEADER.itemsize > size:
+        raise BackendError(f"{path} is shorter than its program says; lower the model anew")
+    header = np.memmap(path, HEADER, "r", offset, (1,))[0]
+    if header["sentinel"] != SENTINEL or BLOBS.get(int(header["kind"])) != kind:
+        raise BackendError(f"{path} holds no {kind} at {offset}, as its program says; lower the model anew")
+    if header["offset"] + header["size"] > size:
+        raise BackendError(f"{path} is shorter than its program says; lower the model anew")
+    stored = np.memmap(path, np.uint8, "r", int(header["offset"]), (int(header["size"]),))
+    return nibbles(stored, kind) if kind in ("int4", "uint4") else stored.view(kind)
+
+
+def nibbles(stored: np.ndarray, kind: str) -> np.ndarray:
+    """Two numbers of four bits from each byte, the low one first, as int8."""
+    found = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1).astype(np.int8)
+    return (found ^ 8) - 8 if kind == "int4" else found
