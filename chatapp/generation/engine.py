@@ -18,7 +18,6 @@ from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.thinking import Channel, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -117,7 +116,7 @@ class Engine:
 
     def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
-        detokenizer = Detokenizer(self.tokenizer)
+        detokenizer = self.tokenizer.detokenizer()
         return self._opening(think) + "".join(map(detokenizer.add, tokens))
 
     def _opening(self, think: bool | None) -> str:
@@ -125,7 +124,7 @@ class Engine:
 
     def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
         """A text as the tokens of a reply that begins with it; what they cost is not known."""
-        detokenizer, text = Detokenizer(self.tokenizer), text.removeprefix(self._opening(think))
+        detokenizer, text = self.tokenizer.detokenizer(), text.removeprefix(self._opening(think))
         return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode(text)]
 
     def chat(
@@ -270,7 +269,7 @@ class Engine:
             Row(
                 index,
                 Sampler(options, seed=seed, index=index, prompt=written, vocab_size=vocab_size),
-                Detokenizer(self.tokenizer, context, given),
+                self.tokenizer.detokenizer(context, given),
                 StopStrings(options.stop, going_on=going_on),
                 options.logprobs,
                 end,

@@ -15,7 +15,7 @@ from backends.rereading import Foreseeing, RememberingSession, replay
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import published_options
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import open_tokenizer
 from chatapp.placement import record
 from chatapp.placement.record import FIRST_USE, Measurement
 from chatapp.placement.selection import PlacementOptions, choose_on_backend, rank_runnable
@@ -67,7 +67,7 @@ def open_engine(
 
     start = time.perf_counter()
     # The tokenizer first: the memory that its reading takes for a moment, the session can use.
-    tokenizer, defaults = Tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
+    tokenizer, defaults = open_tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
     template = ChatTemplate(model.folder) if model.chats else None
     session = FallbackSession([partial(open_placement, one) for one in ranking], on_fallback)
     lowering = sum(variant.seconds for variant in variants)

@@ -18,7 +18,6 @@ from test_hostile_templates import TALK
 
 from chatapp.generation.text import rendering
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.text.child import describe_ending
 from chatapp.text.errors import one_line
@@ -112,7 +111,7 @@ def read(model: Path) -> None:
     for text in TEXTS:
         tokens = tokenizer.encode_template(text) + tokenizer.encode_whole(text)
         tokenizer.decode(tokens[:500])
-        detokenizer = Detokenizer(tokenizer)
+        detokenizer = tokenizer.detokenizer()
         "".join(map(detokenizer.add, tokens[:50])) + detokenizer.flush()
 
 

@@ -10,7 +10,6 @@ from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Vocabulary
 
 from chatapp.generation.decoding.stop import StopStrings
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
 from support.scripted_session import write_tokenizer
@@ -40,7 +39,7 @@ def ids(tokenizer: Tokenizer, *names: str) -> list[int]:
 
 
 def pieces_of(tokenizer: Tokenizer, tokens: list[int]) -> list[str]:
-    detokenizer = Detokenizer(tokenizer)
+    detokenizer = tokenizer.detokenizer()
     return [*(detokenizer.add(token) for token in tokens), detokenizer.flush()]
 
 
@@ -75,13 +74,13 @@ def test_special_tokens_are_not_shown_but_described_by_name(byte_level: Tokenize
     special = byte_level.token_id("<|im_end|>")
     assert special is not None
     assert pieces_of(byte_level, [*byte_level.encode("a"), special, *byte_level.encode("b")]) == ["a", "", "b", ""]
-    assert Detokenizer(byte_level).describe(special) == "<|im_end|>"
+    assert byte_level.detokenizer().describe(special) == "<|im_end|>"
 
 
 def test_byte_level_describes_half_a_character_without_changing_the_text(byte_level: Tokenizer) -> None:
     first, second, *_ = "é".encode()
     tokens = {byte_level.bytes_of(token): token for token in range(byte_level.vocabulary.get_vocab_size())}
-    detokenizer = Detokenizer(byte_level)
+    detokenizer = byte_level.detokenizer()
     assert detokenizer.add(tokens[bytes([first])]) == ""
     assert detokenizer.describe(tokens[bytes([second])]) == "�"
     assert detokenizer.add(tokens[bytes([second])]) == "é"
@@ -103,8 +102,8 @@ def test_an_invalid_byte_among_fallback_bytes_spoils_only_itself(sentencepiece: 
 
 def test_a_continuation_keeps_the_space_that_a_new_text_would_lose(sentencepiece: Tokenizer) -> None:
     hello, world = ids(sentencepiece, "▁Hello", "▁world")
-    assert Detokenizer(sentencepiece).add(world) == "world"
-    assert Detokenizer(sentencepiece, [hello]).add(world) == " world"
+    assert sentencepiece.detokenizer().add(world) == "world"
+    assert sentencepiece.detokenizer([hello]).add(world) == " world"
 
 
 def test_word_ends_of_old_bpe_become_spaces_between_words(tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_control_tokens_not_marked_special_are_refused_too_while_runs_of_spaces_
     assert tokenizer.encode("first second <tool_call>")[: len(words) - 1] == words[:-1]
     assert call in tokenizer.encode_template("a <tool_call>")
     assert spaces in tokenizer.encode("a       b")
-    assert call is not None and Detokenizer(tokenizer).add(call) == "<tool_call>"
+    assert call is not None and tokenizer.detokenizer().add(call) == "<tool_call>"
 
 
 def test_a_vocabulary_that_spells_a_control_token_itself_is_outwitted(tmp_path: Path) -> None:
@@ -268,7 +267,7 @@ def test_an_added_token_of_one_letter_is_that_letter_and_no_byte(letter: str, kn
     tokenizer = Tokenizer(tmp_path)
     tokens = tokenizer.encode(f"F{letter}hr größer")
     assert tokenizer.token_id(letter) in tokens
-    detokenizer = Detokenizer(tokenizer)
+    detokenizer = tokenizer.detokenizer()
     assert "".join(map(detokenizer.add, tokens)) + detokenizer.flush() == f"F{letter}hr größer"
     assert tokenizer.decode(tokens) == f"F{letter}hr größer"
-    assert Detokenizer(tokenizer).describe(tokens[1]) == letter
+    assert tokenizer.detokenizer().describe(tokens[1]) == letter

@@ -12,7 +12,6 @@ from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.options import Options
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import ScriptedSession, hashed, saying, write_tokenizer
 
@@ -32,7 +31,7 @@ def make_rows(
         Row(
             index,
             Sampler(options, seed=options.seed or 0, index=index, prompt=PROMPT, vocab_size=SIZE),
-            Detokenizer(tokenizer),
+            tokenizer.detokenizer(),
             StopStrings(()),
             options.logprobs,
             end,

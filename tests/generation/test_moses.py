@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.moses import Sentence, text_of, words
-from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import Tokenizer, open_tokenizer
 from model_store.tokenizers.tokenizer import convert
 
 GOLDEN = Path(__file__).parents[1] / "golden_tokenizers" / "biogpt"
@@ -17,7 +16,7 @@ GOLDEN = Path(__file__).parents[1] / "golden_tokenizers" / "biogpt"
 @pytest.fixture
 def biogpt(tmp_path: Path) -> Tokenizer:
     (tmp_path / "made.json").write_text(json.dumps(convert(GOLDEN)))
-    return Tokenizer(GOLDEN, tmp_path / "made.json")
+    return open_tokenizer(GOLDEN, tmp_path / "made.json")
 
 
 def test_a_text_becomes_words_without_what_ends_or_joins_them() -> None:
@@ -43,7 +42,7 @@ def test_a_word_is_told_as_soon_as_no_dash_can_follow() -> None:
 
 def test_a_continuation_begins_with_the_space_or_the_dash_that_it_needs(biogpt: Tokenizer) -> None:
     def continued(prompt: str, *names: str) -> str:
-        detokenizer = Detokenizer(biogpt, biogpt.encode_prompt(prompt))
+        detokenizer = biogpt.detokenizer(biogpt.encode_prompt(prompt))
         tokens = [token for name in names if (token := biogpt.token_id(name)) is not None]
         assert len(tokens) == len(names)
         return "".join([*map(detokenizer.add, tokens), detokenizer.flush()])
@@ -56,7 +55,7 @@ def test_a_continuation_begins_with_the_space_or_the_dash_that_it_needs(biogpt: 
 
 def test_an_alternative_is_described_without_what_ends_a_word(biogpt: Tokenizer) -> None:
     token = biogpt.token_id("&quot;</w>")
-    assert token is not None and Detokenizer(biogpt).describe(token) == '"'
+    assert token is not None and biogpt.detokenizer().describe(token) == '"'
 
 
 def test_a_chat_template_is_refused(biogpt: Tokenizer) -> None:

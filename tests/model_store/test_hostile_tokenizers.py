@@ -10,7 +10,6 @@ import pytest
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory
-from chatapp.generation.text.detokenizer import Detokenizer
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.text.errors import one_line
 from model_store import StoreError
@@ -315,7 +314,7 @@ def test_what_is_within_the_bounds_takes_memory_in_proportion(
         for text in TEXTS:
             tokens = tokenizer.encode_template(text) + tokenizer.encode(text)
             assert tokenizer.decode(tokens[:500]) is not None
-            detokenizer = Detokenizer(tokenizer)
+            detokenizer = tokenizer.detokenizer()
             assert "".join(map(detokenizer.add, tokens[:50])) + detokenizer.flush() is not None
     except (StoreError, GenerationError) as error:
         assert one_line(error)

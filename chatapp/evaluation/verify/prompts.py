@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.decoder import Decoder
-from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.text.tokenizer import open_tokenizer
 from model_store import StoredModel
 
 LENGTH = 48
@@ -68,7 +68,7 @@ def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
 
     What a reference reads in one call and a session in several is a short text, or a long one, in all of them.
     """
-    tokenizer = Tokenizer(model.folder)
+    tokenizer = open_tokenizer(model.folder)
     random = np.random.default_rng(0)
     whole = bool(decoder.encoder)
 

@@ -2,9 +2,10 @@
 
 import codecs
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from chatapp.generation.text import moses
-from chatapp.generation.text.tokenizer import Tokenizer
+if TYPE_CHECKING:
+    from chatapp.generation.text.tokenizer import Tokenizer
 
 
 class Detokenizer:
@@ -14,7 +15,7 @@ class Detokenizer:
     tokens an invalid byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
     """
 
-    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
+    def __init__(self, tokenizer: "Tokenizer", context: Sequence[int] = (), given: int = 0):
         """`context` is what the text continues: it decides, for some tokenizers, about the first space.
 
         The first `given` bytes, all of the first token, are not told: the text before ends with them.
@@ -22,11 +23,6 @@ class Detokenizer:
         self.tokenizer, self.given = tokenizer, given
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.previous = next((token for token in reversed(context) if self._visible(token)), None)
-        self.sentence = moses.Sentence() if tokenizer.moses else None
-        if self.sentence:
-            for token in filter(self._visible, context):
-                self.sentence.grow(tokenizer.name(token))
-            self.sentence.finish()
 
     def add(self, token: int) -> str:
         """The text that this token completes; the beginning of a character waits for its end."""
@@ -36,8 +32,6 @@ class Detokenizer:
             return whole
         if not self._visible(token):
             return ""
-        if self.sentence:
-            return self.sentence.grow(self.tokenizer.name(token))
         content = self.tokenizer.bytes_of(token)
         text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
         self.previous, self.given = token, 0
@@ -45,8 +39,6 @@ class Detokenizer:
 
     def flush(self) -> str:
         """What is left at the end: U+FFFD if a character remained incomplete."""
-        if self.sentence:
-            return self.sentence.finish()
         return self.utf8.decode(b"", final=True)
 
     def describe(self, token: int) -> str:
@@ -56,8 +48,6 @@ class Detokenizer:
             return whole
         if not self._visible(token):
             return self.tokenizer.name(token)
-        if self.sentence:
-            return moses.unescaped(self.tokenizer.name(token).removesuffix(moses.END))
         content = self.tokenizer.bytes_of(token)
         return self._text(token) if content is None else content[self.given :].decode(errors="replace")
 

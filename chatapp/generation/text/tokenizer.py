@@ -13,7 +13,7 @@ from pathlib import Path
 import tokenizers
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text import moses
+from chatapp.generation.text.detokenizer import Detokenizer
 from model_store.checkpoint.config_fields import check_fields
 from model_store.files import optional_json
 from model_store.tokenizers.check import check
@@ -37,8 +37,6 @@ class Tokenizer:
         self.vocabulary = _open(path or folder / "tokenizer.json", folder)
         self.config = optional_json(folder / "tokenizer_config.json")
         """tokenizer_config.json, empty if there is none."""
-        self.moses = tokenizer_class(folder) == "BioGptTokenizer"
-        """Whether texts are cut into Moses' words first, which the vocabulary's own decoder cannot put together."""
         added = self.vocabulary.get_added_tokens_decoder()
         self._added = frozenset(added)
         """Tokens whose names may be text as it is written, where those of others stand for bytes."""
@@ -79,8 +77,6 @@ class Tokenizer:
 
     def encode_template(self, text: str) -> list[int]:
         """Tokens of a template's text, in which control tokens count, but for those with MARKs in their spelling."""
-        if self.moses:
-            raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
         if MARK not in text:
             return list(self._with_control(text).ids)
         tokens, start = list[int](), 0
@@ -106,12 +102,14 @@ class Tokenizer:
     def decode(self, tokens: Iterable[int]) -> str:
         """Text of tokens, without the special ones."""
         shown = [token for token in tokens if token not in self.hidden]
-        if self.moses:
-            return moses.text_of(map(self.name, shown))
         if self.byte_level:
             return b"".join(self.bytes_of(token) or b"" for token in shown).decode(errors="replace")
         with _narrowed("the model's tokenizer cannot decode its tokens"):
             return self.vocabulary.decode(shown, False)
+
+    def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
+        """A detokenizer of its tokens; see there what `context` and `given` are."""
+        return Detokenizer(self, context, given)
 
     def token_id(self, text: str) -> int | None:
         """The id of the token spelled so in the vocabulary."""
@@ -155,7 +153,7 @@ class Tokenizer:
         return bytes([int(match[1], 16)]) if match else None
 
     def _find_whole(self, token: int) -> str | None:
-        content = None if self.moses or token in self.hidden else self.bytes_of(token)
+        content = None if token in self.hidden else self.bytes_of(token)
         try:
             return content.decode() if content else None
         except UnicodeDecodeError:
@@ -171,7 +169,6 @@ class Tokenizer:
 
     def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
         used = vocabulary or self.vocabulary
-        text = " ".join(moses.words(text)) if self.moses else text
         with self._lock, _narrowed(ENCODING):
             used.encode_special_tokens = True
             words = used.pre_tokenizer
@@ -228,6 +225,15 @@ class Tokenizer:
             declared = fields.get("eos_token_id")
             ids.update(declared if isinstance(declared, list) else [declared])
         return frozenset(token for token in ids if isinstance(token, int))
+
+
+def open_tokenizer(folder: Path, path: Path | None = None) -> Tokenizer:
+    """The tokenizer of the checkpoint in `folder`, of the kind that its texts need."""
+    if tokenizer_class(folder) == "BioGptTokenizer":
+        from chatapp.generation.text.moses import MosesTokenizer
+
+        return MosesTokenizer(folder, path)
+    return Tokenizer(folder, path)
 
 
 def marked(text: str, places: Sequence[tuple[int, int, int]]) -> str:
