@@ -56,29 +56,18 @@ def run(given: Namespace) -> int:
 
 def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
     """Talk in plain lines."""
-    from chatapp.cli import repl
-    from chatapp.cli.printing import Form, note
-    from chatapp.cli.run import fitting, open_history
-    from chatapp.commands.steering import Outside, Steering
+    from chatapp.cli.repl import PLAIN, LineView
+    from chatapp.cli.run import answer, fitting, open_history
     from chatapp.conversation import Setup
     from chatapp.conversation.setup import check_thinking
-    from chatapp.conversation.talk import Talk
 
     setup, model = setup or Setup(), model or workspace.read_settings().model
     opened = open_model(workspace, model)
     check_thinking(opened.engine, model, setup.options)
-    system = fitting(opened.engine, model, setup.system)
-    talk = Talk(opened.engine, Setup(opened.name, setup.options, system))
-    history = talk.history = open_history(workspace)
-    talk.begin_anew()
-    try:
-        open_one = partial(open_model, workspace)
-        outside = Outside(lambda name: open_one(name).engine, workspace.open_store, history, workspace.measure)
-        return repl.loop(Steering(talk, outside, say=note), repl.PLAIN, Form())
-    finally:
-        if history:
-            talk.dialogue.save()
-            history.close()
+    setup = Setup(opened.name, setup.options, fitting(opened.engine, model, setup.system))
+    history = open_history(workspace)
+    open_one = partial(open_model, workspace)
+    return answer(LineView(opened.engine, setup, workspace, open_one, history=history, style=PLAIN))
 
 
 def open_model(workspace: Workspace, name: str) -> "Opened":

@@ -1,27 +1,36 @@
-"""Talk line by line, as `chatapp run` does; in plain mode for screen readers and for terminals that only print."""
+"""A conversation line by line, as `chatapp run` holds it; in plain mode for screen readers and simple terminals."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from chatapp.cli.printing import Form, note
-from chatapp.cli.run import print_answer
-from chatapp.commands import commands, parse
-from chatapp.commands.parse import FENCE
-from chatapp.commands.steering import Steering
-from chatapp.conversation import Turn, shell
-from chatapp.generation import Usage
+from chatapp.cli.printing import FirstReply, Form, note, print_reply, print_stats, stoppable, warn
+from chatapp.commands import run
+from chatapp.commands.parse import FENCE, text_of
+from chatapp.conversation import Dialogue, Setup, Turn, shell
+from chatapp.conversation.setup import NO_SWITCH, NO_TEMPLATE
+from chatapp.generation import Delta, Engine, Reply, Usage
 from chatapp.text.errors import InputError, UserError, one_line
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 
+if TYPE_CHECKING:
+    from chatapp.history import History
+    from chatapp.placement.selection import PlacementOptions
+    from chatapp.workspace import Opened, Workspace
+
+MORE = "... "
+LEAVING = "/bye leaves, and so does Ctrl+D."
+NEEDS_SCREEN = "that needs the screen: chatapp without --plain opens it"
+
 
 @dataclass(frozen=True)
-class Manner:
+class Style:
     """How the loop speaks to its user."""
 
     mark: str
@@ -34,34 +43,161 @@ class Manner:
     """Whether Ctrl+C never leaves."""
 
 
-RUN = Manner(">>> ")
-PLAIN = Manner("You: ", labels=True, figures=True, patient=True)
-MORE = "... "
-LEAVING = "/bye leaves, and so does Ctrl+D."
+RUN = Style(">>> ")
+PLAIN = Style("You: ", labels=True, figures=True, patient=True)
 
 
-def loop(steering: Steering, manner: Manner, form: Form) -> int:
+class LineView:
+    """A conversation in lines of text with one model at a time; a base model continues each text anew."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        setup: Setup,
+        workspace: Workspace,
+        open_model: Callable[[str], Opened],
+        *,
+        history: History | None,
+        placement: PlacementOptions | None = None,
+        n: int = 1,
+        style: Style = RUN,
+        form: Form | None = None,
+    ) -> None:
+        self.engine, self.workspace, self.open_model, self.placement = engine, workspace, open_model, placement
+        self.n, self.style, self.form = n, style, form or Form()
+        self.history = self.kept_in = history
+        """Where conversations are kept; and where those that begin from now on are."""
+        self.left = False
+        """Whether the user wants to leave."""
+        self.outputs: list[str] = []
+        """What commands of the shell wrote, for the next message."""
+        self.dialogue = self.begin_dialogue(setup)
+
+    def begin_dialogue(self, setup: Setup) -> Dialogue:
+        """Another conversation; the one before stays in the history."""
+        return Dialogue(self.kept_in, kind="chat" if self.engine.can_chat else "completion", setup=setup, warn=warn)
+
+    def begin_anew(self) -> None:
+        """Begin another conversation, which is answered like the one before."""
+        self.dialogue = self.begin_dialogue(self.dialogue.setup)
+
+    def take(self, line: str, *, fenced: bool = False) -> None:
+        """Answer a line, or do what it says; between fences nothing is a command."""
+        from chatapp.commands.actions import parse
+
+        command = None if fenced else parse(line)
+        if command:
+            run.run(command, self)
+        elif not fenced and (wanted := shell.command_in(line)):
+            self.outputs.append(output_of(wanted))
+        elif line.strip():
+            text = "\n\n".join([line if fenced else text_of(line), *self.outputs])
+            self.outputs.clear()
+            self.answer(self.ask(text))
+
+    def ask(self, text: str) -> Turn:
+        """Let the model answer a text, or continue it."""
+        if self.engine.can_chat:
+            return self.dialogue.ask(self.engine, text, self.n)
+        self.begin_anew()
+        return self.dialogue.continue_text(self.engine, text, self.n)
+
+    def answer(self, turn: Turn) -> None:
+        """Print an answer as it comes."""
+        if self.style.labels:
+            sys.stdout.write(f"{printable(self.model)}: ")
+        interrupted = print_answer(self.engine, turn.deltas, len(turn.replies), self.form)
+        if turn.left_out:
+            note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
+        if self.style.figures and self.engine.last_usage and not interrupted:
+            note(in_words(self.engine.last_usage, self.engine.context_length))
+
+    # What slash commands need
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.dialogue.setup.model
+
+    def open_history(self) -> History:
+        if self.history is None:
+            raise InputError("conversations are not kept, so there is no history to work with")
+        return self.history
+
+    def say(self, text: str, brief: str = "") -> None:
+        note(text)
+
+    def show_text(self, title: str, text: str) -> None:
+        self.say(text)
+
+    def open(self, place: str, text: Callable[[], str]) -> None:
+        self.say(text())
+
+    def work(self, act: Callable[[], str]) -> None:
+        self.say(act())
+
+    def begin(self, kept: bool | None) -> None:
+        if kept and self.history is None:
+            raise InputError("no history is open, so nothing can be kept; see --no-history and settings.toml")
+        if kept is not None:
+            self.kept_in = self.history if kept else None
+        self.begin_anew()
+        told = {None: ".", True: "; it is kept.", False: "; it is not kept."}
+        self.say(f"Another conversation begins{told[kept]}")
+
+    def use_model(self, name: str) -> None:
+        opened = self.open_model(name)
+        engine = opened.engine
+        if not engine.can_chat and self.engine.can_chat and self.dialogue.branch():
+            raise InputError(NO_TEMPLATE.format(name))
+        changed = engine.can_chat != self.engine.can_chat
+        self.engine = engine
+        setup = replace(self.dialogue.setup, model=opened.name)
+        if "think" in setup.options and not engine.can_switch_thinking:
+            setup = setup.without_thinking()
+            self.say(NO_SWITCH.format(setup.model))
+        self.dialogue.change(setup)
+        if changed:
+            self.begin_anew()
+        self.say(f"{self.model} answers from now on.")
+
+    def again(self) -> None:
+        self.answer(self.dialogue.again(self.engine, run.last_message(self, "assistant").id, self.n))
+
+    def resume(self) -> None:
+        self.answer(self.dialogue.resume(self.engine, run.last_message(self, "assistant").id))
+
+    def edit(self, text: str) -> None:
+        if not text:
+            raise InputError("write the new words after /edit")
+        self.answer(self.dialogue.edit(self.engine, run.last_message(self, "user").id, text))
+
+    def copy(self, text: Callable[[], str]) -> None:
+        raise InputError(NEEDS_SCREEN)
+
+    def choose_theme(self, name: str) -> None:
+        raise InputError(NEEDS_SCREEN)
+
+    def leave(self) -> None:
+        self.left = True
+
+
+def loop(view: LineView) -> int:
     """Answer every line until the user leaves, and return the exit code."""
     prepare_input()
     note("/? for help, /bye to leave")
-    interrupts, outputs = 0, list[str]()
-    while True:
+    interrupts = 0
+    while not view.left:
         try:
-            with steering.outside.quiet(steering.talk.setup.model):
-                line, typed = read(manner.mark)
+            with view.workspace.measure(view.model, view.placement):
+                line, fenced = read(view.style.mark)
             interrupts = 0
-            command = None if typed else parse.parse(line)
-            if isinstance(command, commands.Leave):
-                return 0
-            if not typed and (wanted := shell.command_in(line)):
-                outputs.append(output_of(wanted))
-                continue
-            if command:
-                respond(steering, lambda command=command: steering.do(command), manner, form)  # type: ignore[misc]
-            elif line.strip():
-                text = "\n\n".join([line if typed else parse.text_of(line), *outputs])
-                outputs.clear()
-                respond(steering, lambda text=text: steering.talk.ask(text), manner, form)  # type: ignore[misc]
+            try:
+                view.take(line, fenced=fenced)
+            except Exception as error:
+                if not (message := one_line(error)):
+                    raise
+                note(f"Error: {message}")
         except UserError as error:
             note(f"Error: {error}")
         except EOFError:
@@ -69,11 +205,34 @@ def loop(steering: Steering, manner: Manner, form: Form) -> int:
             return 0
         except KeyboardInterrupt:
             print()
-            if not manner.patient:
+            if not view.style.patient:
                 return 130
             interrupts += 1
             if interrupts > 1:
                 note(LEAVING)
+    return 0
+
+
+def print_answer(engine: Engine, deltas: Generator[Delta, None, None], count: int, form: Form) -> bool:
+    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
+    if count > 1 and not form.json:
+        note(f"completion 1 of {count}")
+    replies, interrupted = [Reply() for _ in range(count)], False
+    with stoppable() as stop, closing(deltas), FirstReply(form) as first:
+        for delta in deltas:
+            replies[delta.index].add(delta)
+            first.add(delta)
+            if interrupted := stop.is_set():
+                break
+    for index, reply in enumerate(replies):
+        if index and not form.json:
+            note(f"completion {index + 1} of {count}")
+        print_reply(index, reply, form)
+    if interrupted:
+        note("Interrupted.")
+    if form.stats and engine.last_usage:
+        print_stats(engine.last_usage, form.stats)
+    return interrupted
 
 
 def output_of(command: str) -> str:
@@ -85,26 +244,6 @@ def output_of(command: str) -> str:
     print(output.text)
     note(output.told)
     return output.attachment
-
-
-def respond(steering: Steering, act: Callable[[], Turn | None], manner: Manner, form: Form) -> None:
-    """Do what was asked for, and print the answer where there is one."""
-    talk = steering.talk
-    try:
-        turn = act()
-        if turn is None:
-            return
-        if manner.labels:
-            sys.stdout.write(f"{printable(talk.setup.model)}: ")
-        interrupted = print_answer(talk.engine, turn.deltas, len(turn.replies), form)
-        if turn.left_out:
-            note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
-        if manner.figures and talk.engine.last_usage and not interrupted:
-            note(in_words(talk.engine.last_usage, talk.engine.context_length))
-    except Exception as error:
-        if not (message := one_line(error)):
-            raise
-        note(f"Error: {message}")
 
 
 def in_words(usage: Usage, context: int) -> str:

@@ -3,9 +3,9 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import (
@@ -18,12 +18,12 @@ from chatapp.cli.arguments import (
     read_options,
     read_placement,
 )
-from chatapp.cli.printing import FirstReply, Form, note, print_reply, print_stats, stoppable, warn
+from chatapp.cli.printing import note, warn
 from chatapp.cli.progress import show_steps, warn_of_fallback
-from chatapp.conversation import Setup
+from chatapp.cli.repl import LineView, loop, print_answer
+from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.setup import check_thinking
-from chatapp.conversation.talk import Talk
-from chatapp.generation import Delta, GenerationError, Reply
+from chatapp.generation import GenerationError
 from chatapp.history import Conversation, HistoryError, Message
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
@@ -96,7 +96,19 @@ def run(given: Namespace) -> int:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
     setup = Setup(opened.name, chosen, fitting(engine, model, system))
-    return answer(Talk(engine, setup, n=options.n), workspace, given, prompt, before)
+    # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
+    keeps = not given.no_history and (prompt is None or engine.can_chat)
+    view = LineView(
+        engine,
+        setup,
+        workspace,
+        partial(open_model, workspace, given),
+        history=open_history(workspace) if keeps else None,
+        placement=read_placement(given),
+        n=options.n,
+        form=read_form(given),
+    )
+    return answer(view, prompt, before)
 
 
 def open_model(workspace: Workspace, given: Namespace, name: str) -> Opened:
@@ -122,15 +134,6 @@ class Past:
 
     conversation: Conversation
     messages: Sequence[Message]
-    history: "History | None" = None
-    """Where it is, if not in the user's history."""
-
-    def kept_aside(self) -> "Past":
-        """A copy that is in memory only."""
-        from chatapp.history import History
-
-        history = History(None)
-        return Past(history.restore(self.conversation, self.messages), self.messages, history)
 
 
 def past(workspace: Workspace, session: int | None, *, last: bool) -> Past | None:
@@ -159,66 +162,33 @@ def fitting(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
-def answer(talk: Talk, workspace: Workspace, given: Namespace, prompt: str | None, past: Past | None) -> int:
-    """Answer one prompt, or talk line by line, where that was left; return the exit code.
-
-    One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
-    """
-    if past and not talk.engine.can_chat:
-        raise GenerationError(f"{talk.setup.model} has no chat template: it cannot continue a conversation")
-    if not given.no_history and (prompt is None or talk.engine.can_chat):
-        talk.history = open_history(workspace)
-    history = talk.history
-    if past:
-        past = past if history else past.kept_aside()
-        talk.begin_anew(past.conversation, history=past.history)
-    else:
-        talk.begin_anew()
+def answer(view: LineView, prompt: str | None = None, past: Past | None = None) -> int:
+    """Answer one prompt, or line by line, where that was left; return the exit code."""
     try:
+        if past:
+            go_on(view, past)
         if prompt is not None:
-            return 130 if print_answer(talk.engine, talk.ask(prompt).deltas, talk.n, read_form(given)) else 0
-        return _loop(talk, workspace, given, past)
+            return 130 if print_answer(view.engine, view.ask(prompt).deltas, view.n, view.form) else 0
+        if past and past.messages:
+            note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
+        return loop(view)
     finally:
-        if history:
-            talk.dialogue.save()
-            history.close()
+        if view.history:
+            view.dialogue.save()
+            view.history.close()
 
 
-def _loop(talk: Talk, workspace: Workspace, given: Namespace, past: Past | None) -> int:
-    from chatapp.cli import repl
-    from chatapp.commands.steering import Outside, Steering
+def go_on(view: LineView, past: Past) -> None:
+    """Go on with a conversation; where nothing is kept, with a copy of it that is in memory only."""
+    if not view.engine.can_chat:
+        raise GenerationError(f"{view.model} has no chat template: it cannot continue a conversation")
+    history, conversation = view.history, past.conversation
+    if history is None:
+        from chatapp.history import History
 
-    if past and (said := talk.dialogue.branch()):
-        note(f"Going on with conversation {past.conversation.id}, {len(said)} messages so far")
-    outside = Outside(
-        lambda name: open_model(workspace, given, name).engine,
-        workspace.open_store,
-        talk.history,
-        lambda name: workspace.measure(name, read_placement(given)),
-    )
-    return repl.loop(Steering(talk, outside, say=note), repl.RUN, read_form(given))
-
-
-def print_answer(engine: "Engine", deltas: Generator[Delta, None, None], count: int, form: Form) -> bool:
-    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
-    if count > 1 and not form.json:
-        note(f"completion 1 of {count}")
-    replies, interrupted = [Reply() for _ in range(count)], False
-    with stoppable() as stop, closing(deltas), FirstReply(form) as first:
-        for delta in deltas:
-            replies[delta.index].add(delta)
-            first.add(delta)
-            if interrupted := stop.is_set():
-                break
-    for index, reply in enumerate(replies):
-        if index and not form.json:
-            note(f"completion {index + 1} of {count}")
-        print_reply(index, reply, form)
-    if interrupted:
-        note("Interrupted.")
-    if form.stats and engine.last_usage:
-        print_stats(engine.last_usage, form.stats)
-    return interrupted
+        history = History(None)
+        conversation = history.restore(conversation, past.messages)
+    view.dialogue = Dialogue(history, conversation, kind="chat", setup=view.dialogue.setup, warn=warn)
 
 
 def open_history(workspace: Workspace) -> "History | None":

@@ -162,7 +162,7 @@ def bring_in(history: "History", given: Namespace) -> int:
     refused = 0
     for file in given.files:
         name = "standard input" if file == "-" else printable(file)
-        batch = files.bring_in(history, file)
+        batch = files.import_file(history, file)
         print(f"{name}: {_count(len(batch.conversations))} imported")
         if batch.left_out:
             parts = ", ".join(f"{count} {printable(what)}" for what, count in sorted(batch.left_out.items()))

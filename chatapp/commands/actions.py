@@ -1,105 +1,184 @@
-"""The table of everything that can be done on the screen: its name, key, slash command, and the names people try.
+"""The table of all commands: what each is called and does, its key, its slash commands, and the names people try.
 
-The palette, the help and the documentation's test read it; the widgets bind the keys, and a test compares them.
+The screen binds its keys; the palette, the help, the prompt's offers and the loop in lines read it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from chatapp.commands import run
+from chatapp.commands.commands import Action, Command, Slash, SlashError
+from chatapp.commands.parse import (
+    FENCE,
+    alone,
+    cut,
+    hint,
+    maybe,
+    read_block,
+    read_export,
+    read_setting,
+    read_topic,
+    wanted,
+)
 
 
-@dataclass(frozen=True)
-class Action:
-    """Something that can be done from the palette."""
+def parse(line: str) -> Command | None:
+    """The command that a line is, or None where it is a text for the model, as `text_of` gives it."""
+    line = line.strip()
+    if not line.startswith("/") or line.startswith("//"):
+        return None
+    name, rest = cut(line)
+    if found := find(name.lower()):
+        return found.read(rest)
+    names = [name for slash in SLASHES for name in slash.names]
+    raise SlashError(f"unknown command {name}; {hint(name, names, '/? lists all; // sends a leading slash')}")
 
-    title: str
-    does: str
-    run: str
-    """An action of the app, the screen or the box in which one types, such as `screen.new`."""
-    id: str = ""
-    """Of its key, for keys.toml."""
-    key: str = ""
-    """The key it has unless its user chose others."""
-    within: str = ""
-    """The id of the key that is pressed before, where the key works only in the place that opens."""
-    slash: str = ""
-    """The slash commands that do the same."""
-    names: str = ""
-    """Other names that people try, with commas between."""
-    place: str = ""
-    """The ids of keys of the place that this opens, beside those that are actions of their own."""
-    daily: bool = False
-    """Whether it is one of the first to know."""
 
-    @property
-    def called(self) -> tuple[str, ...]:
-        """The names by which it is found, its title first."""
-        return (self.title, *self.slash.replace("/", "").split(), *filter(None, self.names.split(", ")))
+def find(name: str) -> Slash | None:
+    """The slash command with this name."""
+    return next((slash for slash in SLASHES if name in slash.names), None)
 
+
+# Help on slash commands
+
+
+def read_help(rest: str) -> Command:
+    """Read what follows /?."""
+    word = rest.lower().lstrip("/")
+    if word not in ("", "shortcuts") and not find(f"/{word}"):
+        raise SlashError(f"there is no help on {rest!r}; /? lists the commands, /? shortcuts the keys")
+    return Command(show_help, (word,))
+
+
+def show_help(view: run.View, word: str) -> None:
+    """Show the commands, the keys, or how one command is used."""
+    if word == "shortcuts":
+        view.open("app.help", lambda: run.SHORTCUTS)
+    else:
+        view.show_text("Commands", explain(word and f"/{word}"))
+
+
+def explain(name: str = "") -> str:
+    """The help in lines of text: on all commands, or on one of them."""
+    if name == "/set":
+        from chatapp.commands.parameters import PARAMETERS
+
+        return "\n".join([SET, *(f"  {option:19} {one.does}" for option, one in PARAMETERS.items())])
+    if found := find(name):
+        return "\n  ".join(filter(None, (f"{name} {found.usage}".strip(), found.does, DETAILS.get(name))))
+    rows = [
+        *listed(),
+        ("!COMMAND", "run it in your shell, for the next message"),
+        (FENCE, "begin and end a text of several lines"),
+    ]
+    width = max(len(usage) for usage, _ in rows)
+    return "\n".join(f"{usage:{width}}  {does}" for usage, does in rows)
+
+
+def listed() -> list[tuple[str, str]]:
+    """Every slash command with what may follow it, and what it does."""
+    return [(f"{one.names[0]} {one.usage}".strip(), one.does) for one in SLASHES if not one.hidden]
+
+
+SET = """\
+/set parameter NAME VALUE
+/set system TEXT
+/set think      let the model think before it answers
+/set nothink    let it answer at once
+/set history    begin another conversation, which is kept
+/set nohistory  begin another conversation, of which nothing is kept
+
+parameters:"""
+DETAILS = {
+    "/show": "WHAT is info, parameters, system, template, license or modelfile",
+    "/export": "FORMAT is markdown, html or json; FILE is made of the title where it is not said",
+}
+"""More about some commands."""
+
+
+# The table
 
 ACTIONS: tuple[Action, ...] = (
-    Action("New conversation", "the one before stays in the list", "screen.new", "chat.new", "ctrl+n",
-           slash="/new /clear", names="new chat, begin, start over, reset", daily=True),
+    Action("New conversation", "the one before stays in the list", "screen.new", "chat.new", "ctrl+n", foot="New",
+           daily=True, slash=Slash("/clear /new", alone(run.begin), does="begin another conversation"),
+           names="new chat, begin, start over, reset"),
     Action("Conversations", "filter, open, rename, delete, export", "screen.sidebar", "chat.sidebar", "ctrl+b",
-           names="list, chats, history, sessions, sidebar, open conversation, filter",
-           place="sidebar.down sidebar.up sidebar.open sidebar.filter", daily=True),
+           foot="Chats", daily=True, names="list, chats, history, sessions, sidebar, open conversation, filter",
+           place="sidebar.down sidebar.up sidebar.open sidebar.filter"),
     Action("Search all conversations", "words in titles and messages", "screen.search", "chat.search", "f3",
-           slash="/search", names="find", place="search.up search.down search.leave", daily=True),
+           foot="Search", daily=True, slash=Slash("/search", wanted(run.search, "which words", read=str), "WORDS",
+                       "find messages in all conversations"),
+           names="find", place="search.up search.down search.leave"),
     Action("Models", "choose, download, verify, time or remove one", "screen.models", "chat.models", "ctrl+o",
-           slash="/model /list /load", names="choose model, switch model, change model, load model",
-           place="models.use models.more models.filter models.cancel models.resume models.back", daily=True),
+           foot="Models", daily=True,
+           slash=(Slash("/load", wanted(run.choose_model, "which model"), "MODEL", "answer with another model"),
+                  Slash("/model", maybe(run.choose_model), "[MODEL]", "show the models, or take one"),
+                  Slash("/list", alone(run.choose_model), does="show the models", hidden=True)),
+           names="choose model, switch model, change model, load model",
+           place="models.use models.more models.filter models.cancel models.resume models.back"),
     Action("Sampling", "temperature and the rest, with a preview", "screen.sampling", "chat.sampling", "ctrl+s",
-           slash="/set", names="parameters, options, temperature, top_p, top_k, min_p, seed, max_tokens, penalty, "
-           "stop texts, logit_bias, context, when full",
+           foot="Sampling",
+           slash=Slash("/set", read_setting, "parameter NAME VALUE", "choose an option, such as temperature 0.7"),
+           names="parameters, options, temperature, top_p, top_k, min_p, seed, max_tokens, penalty, stop texts, "
+           "logit_bias, context, when full",
            place="sampling.less sampling.more sampling.less_finely sampling.more_finely sampling.up sampling.down "
            "sampling.first sampling.last sampling.type sampling.default sampling.close lines.keep lines.leave"),
     Action("Regenerate", "another version of the last answer", "screen.again", "chat.again", "ctrl+r",
-           slash="/again", names="again, retry, try again, answer again", place="message.again", daily=True),
-    Action("Stop", "end the answer, keep what is there", "screen.stop", "chat.stop", "escape",
-           names="cancel, interrupt, abort", place="chat.interrupt chat.back", daily=True),
-    Action("Continue", "the text, or an answer that was cut off", "screen.continue", "chat.continue", "f5",
-           slash="/continue", names="complete, go on, resume", place="notebook.continue", daily=True),
+           foot="Regenerate", daily=True,
+           slash=Slash("/again", alone(run.again), does="answer the last question once more"),
+           names="again, retry, try again, answer again", place="message.again"),
+    Action("Stop", "end the answer, keep what is there", "screen.stop", "chat.stop", "escape", foot="Stop", daily=True,
+           names="cancel, interrupt, abort", place="chat.interrupt chat.back"),
+    Action("Continue", "the text, or an answer that was cut off", "screen.continue", "chat.continue", "f5", daily=True,
+           slash=Slash("/continue", alone(run.resume), does="let an answer that was cut off go on"),
+           names="complete, go on, resume", place="notebook.continue"),
     Action("Fill the gap", "at the cursor, between two texts", "box.fill_gap", "notebook.fill", "ctrl+f",
            names="infill, insert, fim"),
     Action("Copy answer", "the last one, or the marked message", "screen.message('copy')", "message.copy", "c",
-           "chat.jump", slash="/copy", names="yank, clipboard"),
+           "chat.jump", slash=Slash("/copy", read_block, "[N]", "copy the last answer, or its N-th code block"),
+           names="yank, clipboard"),
     Action("Copy code", "the last block of code", "screen.message('code')", "message.code", "b", "chat.jump",
            names="code block"),
     Action("Edit question", "and send it again, as another version", "screen.message('edit')", "message.edit", "e",
-           "chat.jump", slash="/edit", names="change, rephrase"),
+           "chat.jump", slash=Slash("/edit", maybe(run.edit), "[TEXT]", "ask the last question in other words"),
+           names="change, rephrase"),
     Action("Fork", "another conversation with all up to here", "screen.message('fork')", "message.fork", "f",
            "chat.jump", names="branch, duplicate, clone"),
-    Action("Older version", "of the answer, or of the text", "screen.version(-1)", "message.older", "left",
-           "chat.jump", names="previous version, alternative, versions", place="notebook.older"),
-    Action("Newer version", "of the answer, or of the text", "screen.version(1)", "message.newer", "right",
-           "chat.jump", names="next version, alternative, versions", place="notebook.newer"),
+    Action("Older version", "of the answer, or of the text", "screen.version(-1)", "message.older", "left", "chat.jump",
+           names="previous version, alternative, versions", place="notebook.older"),
+    Action("Newer version", "of the answer, or of the text", "screen.version(1)", "message.newer", "right", "chat.jump",
+           names="next version, alternative, versions", place="notebook.newer"),
     Action("Undo", "in the text that is typed", "box.undo", "notebook.undo", "ctrl+z", names="revert"),
     Action("Redo", "in the text that is typed", "box.redo", key="ctrl+y"),
-    Action("Undo a token", "take back the model's last one", "box.undo_token", "notebook.undo_token",
-           "ctrl+underscore", names="remove token, back a token"),
-    Action("Export", "this conversation as Markdown, HTML or JSON", "screen.conversation('export')",
-           "sidebar.export", "x", "chat.sidebar", slash="/export",
+    Action("Undo a token", "take back the model's last one", "box.undo_token", "notebook.undo_token", "ctrl+underscore",
+           names="remove token, back a token"),
+    Action("Export", "this conversation as Markdown, HTML or JSON", "screen.conversation('export')", "sidebar.export",
+           "x", "chat.sidebar",
+           slash=Slash("/export", read_export, "[FORMAT] [FILE]", "write the conversation to a file"),
            names="save, save as, write file, markdown, html, json"),
     Action("Rename", "give this conversation a title", "screen.conversation('rename')", "sidebar.rename", "r",
-           "chat.sidebar", slash="/save", names="title, name"),
+           "chat.sidebar",
+           slash=Slash("/save", wanted(run.rename, "which title"), "TITLE", "give the conversation a title"),
+           names="title, name"),
     Action("Delete conversation", "it can be brought back for a month", "screen.conversation('delete')",
            "sidebar.delete", "d", "chat.sidebar", names="remove conversation, trash"),
     Action("Restore conversation", "the one deleted last", "screen.conversation('undelete')", "sidebar.undelete", "u",
            "chat.sidebar", names="undelete, undo delete, bring back, recover"),
-    Action("Import", "from chatapp, ChatGPT or Ollama", "screen.import", slash="/import",
+    Action("Import", "from chatapp, ChatGPT or Ollama", "screen.import",
+           slash=Slash("/import", wanted(run.import_file, "which file"), "FILE", "bring in conversations"),
            names="load file, chatgpt, ollama", place="line.leave"),
     Action("System prompt", "instructions for every answer", "screen.system",
            names="system, set system, instructions, persona, prompt library",
            place="system.use system.save system.delete system.leave"),
     Action("Presets", "sampling options saved by name", "screen.presets", "sampling.presets", "p", "chat.sampling",
-           slash="/preset", place="presets.save presets.rename presets.delete presets.leave"),
-    Action("Tokens", "how sure the model was of each", "screen.heat", "chat.heat", "ctrl+t",
+           slash=Slash("/preset", maybe(run.choose_preset), "[NAME]", "take the options of a preset"),
+           place="presets.save presets.rename presets.delete presets.leave"),
+    Action("Tokens", "how sure the model was of each", "screen.heat", "chat.heat", "ctrl+t", foot="Tokens",
            names="heat, probabilities, logprobs, confidence, perplexity, alternatives",
            place="message.heat heat.unlikely heat.unlikely_before heat.alternatives heat.leave heat.stop"),
     Action("Latencies", "of every token of the last answer", "screen.latencies", "chat.latencies", "ctrl+l",
-           names="speed, timings, performance, statistics, csv",
+           foot="Latencies", names="speed, timings, performance, statistics, csv",
            place="message.latencies latencies.csv latencies.json latencies.sort latencies.leave"),
-    Action("Several answers", "2 to 9 at once, to keep one", "screen.answers", "chat.answers", "f7",
+    Action("Several answers", "2 to 9 at once, to keep one", "screen.answers", "chat.answers", "f7", always=True,
            names="answers, n answers, multiple answers, variants",
            place="answers.left answers.right answers.keep answers.rank answers.heat answers.stop answers.leave "
            "count.leave"),
@@ -115,7 +194,8 @@ ACTIONS: tuple[Action, ...] = (
            names="bench, time"),
     Action("Remove a model", "from this machine", "screen.models", "models.remove", "x", "chat.models",
            names="delete model, rm"),
-    Action("Show model", "its size, family, context, and where it runs", "screen.slash('/show')", slash="/show",
+    Action("Show model", "its size, family, context, and where it runs",
+           slash=Slash("/show", read_topic, "[WHAT]", "tell about the model"),
            names="info, about model, model information", place="note.leave"),
     Action("Show chat template", "of the model", "screen.slash('/show template')", names="template, jinja"),
     Action("Show licence", "of the model", "screen.slash('/show license')", names="license, terms"),
@@ -124,33 +204,52 @@ ACTIONS: tuple[Action, ...] = (
     Action("Temporary conversation", "nothing of it is kept", "screen.slash('/set nohistory')",
            names="incognito, private, nohistory"),
     Action("Attach a file", "or a folder, by its name", "screen.type('@')", key="@", names="file, folder, upload, add"),
-    Action("Slash commands", "in the prompt", "screen.slash('/?')", key="/", slash="/?", names="commands"),
+    Action("Slash commands", "in the prompt", key="/",
+           slash=Slash("/?", read_help, "[shortcuts]", "list the commands, or the keys"),
+           names="commands"),
     Action("Open in editor", "write in $VISUAL or $EDITOR", "box.write_outside", "prompt.editor", "ctrl+g",
            names="external editor, vim, nano"),
     Action("Show paste", "in full, in the prompt", "box.expand", "prompt.expand", "f4", names="expand, unfold, paste"),
     Action("Show attachments", "of a message in full, or fold them", "screen.open", "message.open", "enter",
            "chat.jump", names="unfold, fold, collapse, show file, show attachment"),
-    Action("Send", "the message", "box.submit", "prompt.submit", "enter", names="submit", daily=True),
+    Action("Send", "the message", "box.submit", "prompt.submit", "enter", daily=True, names="submit"),
     Action("New line", "in the message", "box.newline", "prompt.newline", "ctrl+j", names="line break"),
     Action("Earlier message", "that you sent, in any conversation", "box.recall(1)", "prompt.earlier", "ctrl+up",
            names="previous prompt, history of prompts"),
     Action("Later message", "that you sent", "box.recall(-1)", "prompt.later", "ctrl+down", names="next prompt"),
-    Action("Jump", "to a message or a panel, by a letter", "screen.jump", "chat.jump", "f6",
+    Action("Jump", "to a message or a panel, by a letter", "screen.jump", "chat.jump", "f6", always=True,
            names="focus, go to, messages", place="message.up message.down"),
     Action("Accept the offer", "that is shown above the keys", "screen.accept", "chat.accept", "f8"),
     Action("Dismiss the offer", "for good", "screen.hide", "chat.hide", "f9", names="hide"),
-    Action("Theme", "preview and choose", "app.theme", "app.theme", "f2", slash="/theme",
+    Action("Theme", "preview and choose", "app.theme", "app.theme", "f2",
+           slash=Slash("/theme", maybe(run.choose_theme), "[NAME]", "change the colours"),
            names="colours, colors, dark, light", place="themes.back"),
-    Action("Help", "all keys and commands", "app.help", "app.help", "f1", slash="/help",
-           names="keys, key bindings, keyboard, shortcuts, manual", place="help.back", daily=True),
+    Action("Help", "all keys and commands", "app.help", "app.help", "f1", foot="Help", daily=True,
+           slash=Slash("/help", read_help, "[shortcuts]", "list the commands, or the keys", hidden=True),
+           names="keys, key bindings, keyboard, shortcuts, manual", place="help.back"),
     Action("Run a command", "its output goes into the message", "screen.type('!')", key="!",
            names="shell, bash, execute, terminal"),
     Action("Suspend", "to the shell; fg comes back", "app.suspend_process", names="background, stop process, fg"),
     Action("Screenshot", "as an SVG file in the Downloads folder", "app.screenshot", names="picture, svg"),
-    Action("Quit", "conversations are saved", "app.quit", "app.quit", "ctrl+q", slash="/bye /exit",
-           names="exit, leave, close, bye", daily=True),
+    Action("Quit", "conversations are saved", "app.quit", "app.quit", "ctrl+q", foot="Quit", always=True, daily=True,
+           slash=Slash("/bye /exit", alone(run.leave), does="leave"),
+           names="exit, leave, close, bye"),
 )  # fmt: skip
 """In the order in which the palette shows them: the most wanted first."""
+
+FIRST = (
+    *("/set", "/show", "/load", "/save", "/clear", "/model", "/again", "/continue", "/edit", "/copy"),
+    *("/export", "/import", "/theme", "/search", "/preset"),
+)
+"""The slash commands that the help lists first, in this order."""
+SLASHES = sorted(
+    (slash for action in ACTIONS for slash in action.slashes),
+    key=lambda slash: FIRST.index(slash.names[0]) if slash.names[0] in FIRST else len(FIRST),
+)
+"""Every slash command, in the order in which the help lists them."""
+
+
+# How the palette finds a command
 
 
 def rank(query: str, names: list[tuple[str, ...]]) -> list[int]:

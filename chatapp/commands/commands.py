@@ -1,151 +1,86 @@
-"""What a user can ask for in the middle of a conversation, as data; chatapp/commands/parse.py reads it from a line."""
+"""Commands as data: what can be done, by which key, name or slash command, and a slash command as it was typed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-What = Literal["info", "parameters", "system", "template", "license", "modelfile"]
-ExportForm = Literal["markdown", "html", "json"]
-FORMS: Mapping[str, ExportForm] = {"markdown": "markdown", "md": "markdown", "html": "html", "json": "json"}
-"""The forms of an export, by their names and by the endings of files."""
+from chatapp.text.errors import UserError
+
+
+class SlashError(UserError):
+    """A line that is no command."""
 
 
 @dataclass(frozen=True)
-class SetParameter:
-    """Choose an option of the answers to come."""
+class Command:
+    """A slash command that was typed: the function that does it, and its arguments after the view."""
+
+    act: Callable[..., None]
+    arguments: tuple[Any, ...] = ()  # Any: each function has parameters of its own
+
+
+@dataclass(frozen=True)
+class Slash:
+    """A slash command of the table."""
 
     name: str
-    value: Any  # Any: each option has its own type, which Options checks
+    """With its slash; other names of the same command follow behind spaces."""
+    read: Callable[[str], Command]
+    """Reads what follows the name; SlashError says what is wrong with it."""
+    usage: str = ""
+    """What may follow the name, for the help."""
+    does: str = ""
+    """What it does, for the help."""
+    hidden: bool = False
+    """Whether the list of commands leaves it out: it is another name of one that is listed."""
+
+    @property
+    def names(self) -> list[str]:
+        """All of its names, each with its slash."""
+        return self.name.split()
 
 
 @dataclass(frozen=True)
-class SetSystem:
-    """Choose the system prompt; an empty one is none."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class SetThinking:
-    """Let the model think before it answers, or answer at once."""
-
-    on: bool
-
-
-@dataclass(frozen=True)
-class SetHistory:
-    """Begin another conversation, which is kept, or of which nothing is."""
-
-    kept: bool
-
-
-@dataclass(frozen=True)
-class Show:
-    """Tell about the model, or about how it is asked."""
-
-    what: What
-
-
-@dataclass(frozen=True)
-class Load:
-    """Answer with another model."""
-
-    model: str
-
-
-@dataclass(frozen=True)
-class Save:
-    """Give the conversation a title."""
+class Action:
+    """Something that can be done on the screen: a row of the palette, with its key and its slash commands."""
 
     title: str
+    does: str
+    run: str = ""
+    """An action of the app, the screen or the box in which one types, such as `screen.new`; else the slash command."""
+    id: str = ""
+    """Of its key, for keys.toml."""
+    key: str = ""
+    """The key it has unless its user chose others."""
+    within: str = ""
+    """The id of the key that is pressed before, where the key works only in the place that opens."""
+    slash: Slash | tuple[Slash, ...] = ()
+    """The slash commands that do the same."""
+    names: str = ""
+    """Other names that people try, with commas between."""
+    place: str = ""
+    """The ids of keys of the place that this opens, beside those that are actions of their own."""
+    daily: bool = False
+    """Whether it is one of the first to know."""
+    foot: str = ""
+    """What the line of keys calls it, where that shows it."""
+    always: bool = False
+    """Whether its key works before those of the place that has the focus."""
 
+    @property
+    def slashes(self) -> tuple[Slash, ...]:
+        """Its slash commands."""
+        return (self.slash,) if isinstance(self.slash, Slash) else self.slash
 
-@dataclass(frozen=True)
-class Clear:
-    """Begin another conversation; the one before stays in the history."""
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The names by which it is found, its title first."""
+        slashes = (name.removeprefix("/") for slash in self.slashes for name in slash.names)
+        return (self.title, *slashes, *filter(None, self.names.split(", ")))
 
-
-@dataclass(frozen=True)
-class Leave:
-    """Leave chatapp."""
-
-
-@dataclass(frozen=True)
-class Help:
-    """Tell the commands, the keys, or how one command is used."""
-
-    about: str = ""
-    """Nothing, `shortcuts`, or the name of a command, with its slash."""
-
-
-@dataclass(frozen=True)
-class Models:
-    """Show the models."""
-
-
-@dataclass(frozen=True)
-class Again:
-    """Answer the last question once more."""
-
-
-@dataclass(frozen=True)
-class Continue:
-    """Let the last answer, which was cut off, go on."""
-
-
-@dataclass(frozen=True)
-class Edit:
-    """Change the last question and answer it; without a text, the screen lets its user type."""
-
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Copy the last answer, or the code block with this number, counted from 1."""
-
-    block: int | None = None
-
-
-@dataclass(frozen=True)
-class Export:
-    """Write the conversation to a file; without a path, to one whose name is made of the title."""
-
-    form: ExportForm = "markdown"
-    path: str = ""
-
-
-@dataclass(frozen=True)
-class Import:
-    """Bring in conversations from a file."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class ChooseTheme:
-    """Change the colours; without a name, let the user pick."""
-
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Search:
-    """Find messages in all conversations."""
-
-    words: str
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Take the options of a preset; without a name, list them."""
-
-    name: str = ""
-
-
-Command = (
-    SetParameter | SetSystem | SetHistory | Show | Load | Save | Clear | Leave | Help | Models | Again | Edit | Copy
-    | Continue | SetThinking | Export | Import | ChooseTheme | Search | Preset
-)  # fmt: skip
+    @property
+    def action(self) -> str:
+        """What its key and its row of the palette run, for Textual."""
+        return self.run or f"screen.slash({self.slashes[0].names[0]!r})"

@@ -7,22 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backends.errors import UserError
+from chatapp.commands.commands import SlashError
 from chatapp.text.suggest import suggest
 
 
-class ParameterError(UserError):
-    """An option or a value that does not exist."""
-
-
-def read(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
+def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
     """The option's name in Options, and its value, checked as Options checks it."""
     if name in ABSENT:
-        raise ParameterError(f"there is no parameter {name!r}: {ABSENT[name]}")
+        raise SlashError(f"there is no parameter {name!r}: {ABSENT[name]}")
     own = OLLAMA.get(name, name.replace("-", "_"))
     if own not in PARAMETERS:
         hint = suggest(name, [*PARAMETERS, *OLLAMA], f"known are {', '.join(PARAMETERS)}")
-        raise ParameterError(f"there is no parameter {name!r}; {hint}")
+        raise SlashError(f"there is no parameter {name!r}; {hint}")
     from chatapp.generation import OptionError, Options
 
     parameter = PARAMETERS[own]
@@ -30,10 +26,10 @@ def read(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its 
         value = parameter.read(given)
         Options(**{own: value})
     except OptionError as error:
-        raise ParameterError(str(error)) from error
+        raise SlashError(str(error)) from error
     except ValueError as error:
         wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
-        raise ParameterError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
+        raise SlashError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
     return own, value
 
 

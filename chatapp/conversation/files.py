@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from chatapp.commands.commands import FORMS, ExportForm
 from chatapp.history import exports, imported
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input, write_whole
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation, History
+
+ExportForm = Literal["markdown", "html", "json"]
+FORMS: Mapping[str, ExportForm] = {"markdown": "markdown", "md": "markdown", "html": "html", "json": "json"}
+"""The forms of an export, by their names and by the endings of files."""
 
 
 def text_of(history: History, conversations: Sequence[Conversation], form: ExportForm) -> str:
@@ -60,7 +63,7 @@ def free_name(title: str, form: ExportForm) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def bring_in(history: History, file: str) -> imported.Batch:
+def import_file(history: History, file: str) -> imported.Batch:
     """Add the conversations of a file (`-`: standard input), ours, ChatGPT's or Ollama's."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
@@ -71,8 +74,8 @@ def bring_in(history: History, file: str) -> imported.Batch:
     return batch
 
 
-def told(batch: imported.Batch) -> str:
-    """What came of an import, in lines."""
+def describe_import(batch: imported.Batch) -> str:
+    """The conversations that an import brought, and what it left out, in lines."""
     number = len(batch.conversations)
     lines = [f"{number:,} conversation{'s' * (number != 1)} imported"]
     if batch.left_out:

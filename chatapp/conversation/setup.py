@@ -11,6 +11,7 @@ from chatapp.text.errors import InputError
 
 WhenFull = Literal["stop", "slide", "summarise"]
 """When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
+NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
 NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
 THINKS = {True: "The model thinks before it answers.", False: "The model answers at once."}
 NAMES = {one.name for one in fields(Options)}

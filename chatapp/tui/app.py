@@ -22,6 +22,7 @@ import themes
 from chatapp.text.printable import printable
 from chatapp.tui.chat.screen import ChatScreen
 from chatapp.tui.errors import telling
+from chatapp.tui.keys.bindings import bindings
 from chatapp.tui.keys.complaints import untold
 from chatapp.tui.keys.keyboard import Keyboard
 from chatapp.tui.theme import palette
@@ -31,7 +32,7 @@ from chatapp.workspace import Workspace
 if TYPE_CHECKING:
     from textual.driver import Driver
 
-    from chatapp.commands.actions import Action
+    from chatapp.commands.commands import Action
     from chatapp.conversation import Setup
     from chatapp.tui.help.command_palette import Command
     from chatapp.tui.prompt import Prompt
@@ -52,11 +53,7 @@ class ChatApp(App[None]):
     PAUSE_GC_ON_SCROLL = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "quit", "Quit", key_display="^Q", priority=True, id="app.quit"),
-        Binding("f1", "help", "Help", id="app.help"),
-        Binding("f2", "theme", "Theme", show=False, id="app.theme"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
     def __init__(
         self,
@@ -217,7 +214,7 @@ class ChatApp(App[None]):
         """Do what a command says, in the conversation that is shown."""
         while self.screen is not self.chat_screen:
             self.pop_screen()
-        owner, _, name = action.run.partition(".")
+        owner, _, name = action.action.partition(".")
         target = {"app": self, "screen": self.chat_screen, "box": self.chat_screen.pane.box}[owner]
         with telling(self):
             if not await self.run_action(name, target):

@@ -11,18 +11,15 @@ from pathlib import Path
 import pytest
 
 from chatapp.cli import repl
-from chatapp.commands import parse
-from chatapp.commands.steering import Outside, Steering
-from chatapp.conversation import Setup, Turn
+from chatapp.commands.actions import explain
+from chatapp.conversation import Setup
 from chatapp.conversation.files import free_name
-from chatapp.conversation.talk import Talk
 from chatapp.generation import Options
-from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
-from model_store import Store
 from support.checkpoints import MakeCheckpoint, Run
+from support.line_view import Desk
 from support.scripted_engine import ScriptedEngine
 
 if sys.platform == "win32":
@@ -176,49 +173,23 @@ def test_the_screen_needs_a_terminal(chatapp: Run) -> None:
 # What the commands do
 
 
-class Desk:
-    """A conversation in lines, with what it says and answers."""
-
-    def __init__(self, history: History | None, model: str, *, can_chat: bool = True) -> None:
-        self.engine = ScriptedEngine("Whales sing.", can_chat=can_chat)
-        self.said: list[str] = []
-        talk = Talk(self.engine, Setup(model=Workspace().open_store().get(model).name))
-        talk.history = history
-        talk.begin_anew()
-        self.steering = Steering(talk, Outside(self.open, self.store, history), say=self.said.append)
-
-    def open(self, name: str) -> Engine:
-        engine = ScriptedEngine("Another one speaks.", can_chat="base" not in name)
-        return engine  # type: ignore[return-value]  # it meets the contract
-
-    def store(self) -> Store:
-        return Workspace().open_store()
-
-    def do(self, line: str) -> str:
-        """What is said after a line: the answer, or what the command tells."""
-        self.said.clear()
-        command = parse.parse(line)
-        turn: Turn | None = self.steering.do(command) if command else self.steering.talk.ask(parse.text_of(line))
-        if turn is None:
-            return "\n".join(self.said)
-        return "".join(delta.text for delta in turn.deltas)
-
-    @property
-    def branch(self) -> list[str]:
-        return [message.text for message in self.steering.talk.dialogue.branch()]
+def at_desk(history: History | None, folder: Path, *, can_chat: bool = True) -> Desk:
+    """A conversation with a model of this folder."""
+    engine = ScriptedEngine("Whales sing.", can_chat=can_chat)
+    return Desk(engine, Setup(model=Workspace().open_store().get(str(folder)).name), history)
 
 
 @pytest.fixture
 def desk(folder: Path, home: Path) -> Iterator[Desk]:
     home.mkdir(exist_ok=True)
     with History(home / "history.db") as history:
-        yield Desk(history, str(folder))
+        yield at_desk(history, folder)
 
 
 def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:
     assert desk.do("/set parameter temperature 0.5") == "temperature is 0.5 from the next answer on."
     desk.do("hello")
-    assert desk.engine.options[-1].temperature == 0.5
+    assert desk.scripted.options[-1].temperature == 0.5
     shown = desk.do("/show parameters").splitlines()
     assert "temperature         0.5  (set)" in shown
     assert f"top_k               {Options().top_k}" in shown
@@ -228,7 +199,7 @@ def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:
     assert "precise" in desk.do("/preset").splitlines()
     assert desk.do("/preset precise") == "The options are those of precise from the next answer on."
     desk.do("hello")
-    assert desk.engine.options[-1].temperature == 0.3
+    assert desk.scripted.options[-1].temperature == 0.3
     with pytest.raises(InputError, match="whale"):
         desk.do("/preset whale")
 
@@ -237,7 +208,7 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
     assert desk.do("/show system") == "There is no system prompt; /set system TEXT sets one."
     assert desk.do("/set system Be brief.") == "The system prompt is set."
     desk.do("hello")
-    assert desk.engine.asked[-1] == "Be brief.\nhello"
+    assert desk.scripted.asked[-1] == "Be brief.\nhello"
     assert desk.do("/show system") == "Be brief."
     assert desk.do("/set system") == "There is no system prompt any more."
 
@@ -245,7 +216,7 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
 def test_an_answer_can_be_given_again_and_a_question_put_in_other_words(desk: Desk) -> None:
     desk.do("hello")
     assert desk.do("/again") == "Whales sing."
-    assert desk.engine.asked == ["hello", "hello"]
+    assert desk.scripted.asked == ["hello", "hello"]
     assert desk.do("/edit good day") == "Whales sing."
     assert desk.branch == ["good day", "Whales sing."]
     with pytest.raises(InputError, match="write the new words after /edit"):
@@ -258,7 +229,7 @@ def test_another_conversation_begins_with_the_same_setup(desk: Desk) -> None:
     assert desk.do("/clear") == "Another conversation begins."
     assert desk.branch == []
     desk.do("good day")
-    assert desk.engine.asked[-1] == "Be brief.\ngood day"
+    assert desk.scripted.asked[-1] == "Be brief.\ngood day"
 
 
 def test_nothing_is_kept_where_that_was_wished(desk: Desk) -> None:
@@ -322,7 +293,7 @@ def test_another_model_goes_on_with_the_conversation(desk: Desk, checkpoint: Mak
     assert desk.do(f"/load {other}") == "other answers from now on."
     assert desk.do("and you?") == "Another one speaks."
     assert desk.branch == ["hello", "Whales sing.", "and you?", "Another one speaks."]
-    assert desk.steering.talk.dialogue.branch()[-1].model == "other"
+    assert desk.dialogue.branch()[-1].model == "other"
 
 
 def test_a_base_model_cannot_go_on_with_a_conversation_but_can_begin(desk: Desk, checkpoint: MakeCheckpoint) -> None:
@@ -334,13 +305,13 @@ def test_a_base_model_cannot_go_on_with_a_conversation_but_can_begin(desk: Desk,
     desk.do("/clear")
     assert desk.do(f"/load {base}") == "base answers from now on."
     assert desk.do("once upon a time") == "Another one speaks."
-    assert desk.steering.talk.dialogue.kind == "completion"
+    assert desk.dialogue.kind == "completion"
 
 
 def test_a_base_model_continues_each_text_anew(folder: Path) -> None:
-    desk = Desk(None, str(folder), can_chat=False)
+    desk = at_desk(None, folder, can_chat=False)
     assert (desk.do("one"), desk.do("two")) == ("Whales sing.", "Whales sing.")
-    assert desk.engine.asked == ["one", "two"]
+    assert desk.scripted.asked == ["one", "two"]
     with pytest.raises(InputError, match="conversations are not kept"):
         desk.do("/search one")
     with pytest.raises(InputError, match="nothing can be kept"):
@@ -354,6 +325,6 @@ def test_what_needs_the_screen_says_so(desk: Desk, line: str) -> None:
 
 
 def test_help_tells_the_commands_and_the_keys(desk: Desk) -> None:
-    assert desk.do("/?") == parse.explain()
-    assert desk.do("/? set") == parse.explain("/set")
+    assert desk.do("/?") == explain()
+    assert desk.do("/? set") == explain("/set")
     assert desk.do("/? shortcuts").startswith("Ctrl+C  stops the answer")

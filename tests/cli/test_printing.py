@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.cli.printing import Form
-from chatapp.cli.run import print_answer
+from chatapp.cli.repl import print_answer
 from chatapp.generation import Delta, GenerationError
 from chatapp.generation.delta import Timings
 from chatapp.generation.text.tokenizer import Tokenizer

@@ -15,7 +15,7 @@ from support.scripted_engine import ScriptedEngine
 
 
 def test_a_tab_in_a_stop_text_is_written_as_in_the_drawer() -> None:
-    assert parameters.read("stop", r'"a\tb\n" "\"\\t"') == ("stop", ("a\tb\n", '"\\t'))
+    assert parameters.read_parameter("stop", r'"a\tb\n" "\"\\t"') == ("stop", ("a\tb\n", '"\\t'))
 
 
 @pytest.mark.parametrize("bias", [0.123456789, -1e-7, 3.0, 12345678.25])

@@ -1,95 +1,76 @@
-"""chatapp.commands.parse: what is typed after a slash, as data."""
+"""What is typed after a slash, as the function that does it and its arguments."""
 
 from dataclasses import fields
 
 import pytest
 
-from chatapp.commands import parameters, parse
-from chatapp.commands.commands import (
-    Again,
-    ChooseTheme,
-    Clear,
-    Command,
-    Copy,
-    Edit,
-    Export,
-    Help,
-    Import,
-    Leave,
-    Load,
-    Models,
-    Preset,
-    Save,
-    Search,
-    SetHistory,
-    SetParameter,
-    SetSystem,
-    Show,
-)
-from chatapp.commands.parse import SlashError
+from chatapp.commands import actions, parameters, run
+from chatapp.commands.actions import explain, listed, parse
+from chatapp.commands.commands import Command, SlashError
+from chatapp.commands.parse import text_of
 from chatapp.generation import Options
 
 
 @pytest.mark.parametrize(
     ("line", "command"),
     [
-        ("/set parameter temperature 0.7", SetParameter("temperature", 0.7)),
-        ("/set parameter top-k 10", SetParameter("top_k", 10)),
-        ("/set parameter num_predict 64", SetParameter("max_tokens", 64)),
-        ("/set parameter num_predict -1", SetParameter("max_tokens", None)),
-        ("/set parameter repeat_penalty 1.2", SetParameter("repetition_penalty", 1.2)),
-        ("/set parameter seed none", SetParameter("seed", None)),
-        ("/set parameter stop END OF TEXT", SetParameter("stop", ("END OF TEXT",))),
-        (r'/set parameter stop "a \"b\"" "\n"', SetParameter("stop", ('a "b"', "\n"))),
-        ("/set parameter stop none", SetParameter("stop", ())),
-        ("/set parameter logit_bias 5=-100 6=1.5", SetParameter("logit_bias", {5: -100.0, 6: 1.5})),
-        ("/set parameter logit_bias none", SetParameter("logit_bias", {})),
-        ("/set system Be brief.", SetSystem("Be brief.")),
-        ('/set system "Be brief."', SetSystem("Be brief.")),
-        ('/set system """\nBe brief.\nBe kind.\n"""', SetSystem("Be brief.\nBe kind.")),
-        ("/set system", SetSystem("")),
-        ("/set history", SetHistory(True)),
-        ("/set nohistory", SetHistory(False)),
-        ("/show", Show("info")),
-        ("/show license", Show("license")),
-        ("/show licence", Show("license")),
-        ("/load qwen2.5", Load("qwen2.5")),
-        ("/load './my model'", Load("./my model")),
-        ("/model", Models()),
-        ("/list", Models()),
-        ("/model qwen2.5", Load("qwen2.5")),
-        ("/save About whales", Save("About whales")),
-        ("/clear", Clear()),
-        ("/new", Clear()),
-        ("/again", Again()),
-        ("/edit", Edit()),
-        ("/edit What is a whale?", Edit("What is a whale?")),
-        ("/copy", Copy()),
-        ("/copy 2", Copy(2)),
-        ("/export", Export("markdown", "")),
-        ("/export html", Export("html", "")),
-        ("/export JSON out.txt", Export("json", "out.txt")),
-        ("/export 'my talk.html'", Export("markdown", "my talk.html")),
-        ("/export talk.html", Export("html", "talk.html")),
-        ("/export talk", Export("markdown", "talk")),
-        ("/import conversations.json", Import("conversations.json")),
-        ("/theme", ChooseTheme()),
-        ("/theme paper", ChooseTheme("paper")),
-        ("/search blue whales", Search("blue whales")),
-        ("/preset", Preset()),
-        ("/preset careful", Preset("careful")),
-        ("/?", Help()),
-        ("/help", Help()),
-        ("/? shortcuts", Help("shortcuts")),
-        ("/? /set", Help("/set")),
-        ("/help show", Help("/show")),
-        ("/bye", Leave()),
-        ("/exit", Leave()),
-        ("  /BYE ", Leave()),
+        ("/set parameter temperature 0.7", Command(run.set_option, ("temperature", 0.7))),
+        ("/set parameter top-k 10", Command(run.set_option, ("top_k", 10))),
+        ("/set parameter num_predict 64", Command(run.set_option, ("max_tokens", 64))),
+        ("/set parameter num_predict -1", Command(run.set_option, ("max_tokens", None))),
+        ("/set parameter repeat_penalty 1.2", Command(run.set_option, ("repetition_penalty", 1.2))),
+        ("/set parameter seed none", Command(run.set_option, ("seed", None))),
+        ("/set parameter stop END OF TEXT", Command(run.set_option, ("stop", ("END OF TEXT",)))),
+        (r'/set parameter stop "a \"b\"" "\n"', Command(run.set_option, ("stop", ('a "b"', "\n")))),
+        ("/set parameter stop none", Command(run.set_option, ("stop", ()))),
+        ("/set parameter logit_bias 5=-100 6=1.5", Command(run.set_option, ("logit_bias", {5: -100.0, 6: 1.5}))),
+        ("/set parameter logit_bias none", Command(run.set_option, ("logit_bias", {}))),
+        ("/set system Be brief.", Command(run.set_system, ("Be brief.",))),
+        ('/set system "Be brief."', Command(run.set_system, ("Be brief.",))),
+        ('/set system """\nBe brief.\nBe kind.\n"""', Command(run.set_system, ("Be brief.\nBe kind.",))),
+        ("/set system", Command(run.set_system, ("",))),
+        ("/set history", Command(run.begin, (True,))),
+        ("/set nohistory", Command(run.begin, (False,))),
+        ("/show", Command(run.show, ("info",))),
+        ("/show license", Command(run.show, ("license",))),
+        ("/show licence", Command(run.show, ("license",))),
+        ("/load qwen2.5", Command(run.choose_model, ("qwen2.5",))),
+        ("/load './my model'", Command(run.choose_model, ("./my model",))),
+        ("/model", Command(run.choose_model, ("",))),
+        ("/list", Command(run.choose_model)),
+        ("/model qwen2.5", Command(run.choose_model, ("qwen2.5",))),
+        ("/save About whales", Command(run.rename, ("About whales",))),
+        ("/clear", Command(run.begin)),
+        ("/new", Command(run.begin)),
+        ("/again", Command(run.again)),
+        ("/edit", Command(run.edit, ("",))),
+        ("/edit What is a whale?", Command(run.edit, ("What is a whale?",))),
+        ("/copy", Command(run.copy, (None,))),
+        ("/copy 2", Command(run.copy, (2,))),
+        ("/export", Command(run.export, ("markdown", ""))),
+        ("/export html", Command(run.export, ("html", ""))),
+        ("/export JSON out.txt", Command(run.export, ("json", "out.txt"))),
+        ("/export 'my talk.html'", Command(run.export, ("markdown", "my talk.html"))),
+        ("/export talk.html", Command(run.export, ("html", "talk.html"))),
+        ("/export talk", Command(run.export, ("markdown", "talk"))),
+        ("/import conversations.json", Command(run.import_file, ("conversations.json",))),
+        ("/theme", Command(run.choose_theme, ("",))),
+        ("/theme paper", Command(run.choose_theme, ("paper",))),
+        ("/search blue whales", Command(run.search, ("blue whales",))),
+        ("/preset", Command(run.choose_preset, ("",))),
+        ("/preset careful", Command(run.choose_preset, ("careful",))),
+        ("/?", Command(actions.show_help, ("",))),
+        ("/help", Command(actions.show_help, ("",))),
+        ("/? shortcuts", Command(actions.show_help, ("shortcuts",))),
+        ("/? /set", Command(actions.show_help, ("set",))),
+        ("/help show", Command(actions.show_help, ("show",))),
+        ("/bye", Command(run.leave)),
+        ("/exit", Command(run.leave)),
+        ("  /BYE ", Command(run.leave)),
     ],
 )
 def test_a_line_that_begins_with_a_slash_is_a_command(line: str, command: Command) -> None:
-    assert parse.parse(line) == command
+    assert parse(line) == command
 
 
 @pytest.mark.parametrize(
@@ -104,8 +85,8 @@ def test_a_line_that_begins_with_a_slash_is_a_command(line: str, command: Comman
     ],
 )
 def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: str) -> None:
-    assert parse.parse(line) is None
-    assert parse.text_of(line) == text
+    assert parse(line) is None
+    assert text_of(line) == text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +122,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
 )
 def test_what_is_no_command_is_refused_with_what_was_meant(line: str, says: str) -> None:
     with pytest.raises(SlashError) as error:
-        parse.parse(line)
+        parse(line)
     assert str(error.value).startswith(says)
 
 
@@ -151,22 +132,29 @@ def test_every_option_of_an_answer_can_be_set_but_those_of_the_screen() -> None:
 
 @pytest.mark.parametrize("name", parameters.PARAMETERS)
 def test_the_example_of_a_parameter_is_one(name: str) -> None:
-    command = parse.parse(f"/set parameter {name} {parameters.PARAMETERS[name].example}")
-    assert isinstance(command, SetParameter) and command.name == name
+    command = parse(f"/set parameter {name} {parameters.PARAMETERS[name].example}")
+    assert command and command.act is run.set_option and command.arguments[0] == name
 
 
 def test_help_tells_every_command_and_every_parameter() -> None:
-    lines = parse.explain().splitlines()
-    assert len(lines) == len(parse.table()) + 2
+    lines = explain().splitlines()
+    assert len(lines) == len(listed()) + 2
     assert "/clear                     begin another conversation" in lines
     assert all(len(line) <= 80 for line in lines)
     for name in parameters.PARAMETERS:
-        assert name in parse.explain("/set")
-    assert parse.explain("/show").endswith("template, license or modelfile")
-    assert parse.explain("/again") == "/again\n  answer the last question once more"
+        assert name in explain("/set")
+    assert explain("/show").endswith("template, license or modelfile")
+    assert explain("/again") == "/again\n  answer the last question once more"
 
 
 def test_help_says_of_set_history_what_it_does() -> None:
-    told = parse.explain("/set")
+    told = explain("/set")
     assert "/set nohistory  begin another conversation, of which nothing is kept" in told
     assert "/set history    begin another conversation, which is kept" in told
+
+
+def test_no_two_slash_commands_share_a_name_and_the_help_tells_of_each() -> None:
+    names = [name for slash in actions.SLASHES for name in slash.names]
+    assert len(set(names)) == len(names)
+    assert all(explain(name).startswith(name) for name in names)
+    assert {name for name, *_ in (usage.split() for usage, _ in listed())} <= set(names)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from chatapp.commands.steering import Outside, Steering
-from chatapp.conversation.talk import Talk
 from chatapp.conversation.turn import is_cut_off
 from chatapp.generation import GenerationError
 from chatapp.history import History, Message
 from support.dialogues import Begin, chatty, heard, texts
+from support.line_view import Desk
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -78,17 +77,11 @@ def test_an_imported_answer_is_not_cut_off() -> None:
 
 
 def test_the_loop_goes_on_with_slash_continue(begin: Begin) -> None:
-    from chatapp.commands.parse import parse
-
-    engine, told = chatty(WHOLE), list[str]()
-    talk = Talk(engine, begin(options={"max_tokens": 3}).setup)
-    steering = Steering(talk, Outside(None, None, None), say=told.append)  # type: ignore[arg-type]  # not asked
-    heard(talk.ask("hello"))
-    talk.dialogue.change(begin().setup)
-    command = parse("/continue")
-    assert command and (turn := steering.do(command))
-    assert heard(turn) == [WHOLE]
-    assert texts(talk.dialogue) == ["hello", WHOLE]
+    desk = Desk(chatty(WHOLE), begin(options={"max_tokens": 3}).setup)
+    desk.do("hello")
+    desk.dialogue.change(begin().setup)
+    assert desk.do("/continue") == WHOLE
+    assert desk.branch == ["hello", WHOLE]
 
 
 async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None:

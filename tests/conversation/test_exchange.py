@@ -26,7 +26,7 @@ def history() -> History:
 
 def test_json_keeps_the_tokens_of_answers(history: History, tmp_path: Path) -> None:
     path = files.export(history, 1, given=str(tmp_path / "talk.json"))
-    assert files.told(files.bring_in(history, str(path))) == "1 conversation imported"
+    assert files.describe_import(files.import_file(history, str(path))) == "1 conversation imported"
     answer = history.messages(2)[-1]
     assert history.tokens(answer.id) == history.tokens(history.messages(1)[-1].id) != ()
 
@@ -53,4 +53,4 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(history: History, tmp
 def test_an_archive_is_not_taken_for_a_text(history: History, tmp_path: Path) -> None:
     (tmp_path / "export.zip").write_bytes(b"PK\x03\x04\0")
     with pytest.raises(InputError, match=r"export\.zip is an archive; unpack it"):
-        files.bring_in(history, str(tmp_path / "export.zip"))
+        files.import_file(history, str(tmp_path / "export.zip"))

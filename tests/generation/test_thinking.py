@@ -9,13 +9,10 @@ import pytest
 
 from chatapp.cli import main
 from chatapp.cli.printing import Form
-from chatapp.cli.run import print_answer
-from chatapp.commands import parse
-from chatapp.commands.commands import SetThinking
-from chatapp.commands.steering import Outside, Steering
+from chatapp.cli.repl import print_answer
+from chatapp.commands.commands import SlashError
 from chatapp.conversation import Setup
-from chatapp.conversation.setup import NO_SWITCH
-from chatapp.conversation.talk import Talk
+from chatapp.conversation.setup import NO_SWITCH, THINKS
 from chatapp.generation import Delta, GenerationError, Message, Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
@@ -28,6 +25,7 @@ from chatapp.tui.chat.message import Answer
 from model_store import Store
 from support.checkpoints import ROOT, MakeCheckpoint
 from support.dialogues import Begin, chatty, heard
+from support.line_view import Desk
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -164,20 +162,17 @@ def test_the_answer_goes_to_standard_output_and_the_thinking_elsewhere(capsys: p
 
 
 def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin: Begin) -> None:
-    engine, told = chatty(REPLY, can_switch_thinking=True), list[str]()
-    talk = Talk(engine, begin().setup)
-    steering = Steering(talk, Outside(None, None, None), say=told.append)  # type: ignore[arg-type]  # not asked
+    engine = chatty(REPLY, can_switch_thinking=True)
+    desk = Desk(engine, begin().setup)
     for line, on in (("/set nothink", False), ("/set think", True)):
-        command = parse.parse(line)
-        assert command == SetThinking(on)
-        steering.do(command)
-        heard(talk.ask("hello"))
+        assert desk.do(line) == THINKS[on]
+        desk.do("hello")
         assert engine.options[-1].think is on
     engine.can_switch_thinking = False
     with pytest.raises(InputError, match=re.escape(NO_SWITCH.format("scripted"))):
-        steering.do(SetThinking(False))
-    with pytest.raises(parse.SlashError, match="nothing follows /set think"):
-        parse.parse("/set think hard")
+        desk.do("/set nothink")
+    with pytest.raises(SlashError, match="nothing follows /set think"):
+        desk.do("/set think hard")
 
 
 @pytest.mark.parametrize("option", ["--think", "--no-think"])

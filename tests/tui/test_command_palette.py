@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.commands import parse
 from chatapp.commands.actions import ACTIONS, rank
 from chatapp.tui.help.command_palette import CommandPalette
 from chatapp.tui.insight.heat import HeatScreen
@@ -77,11 +76,6 @@ def test_every_key_with_an_id_is_in_the_table_once_with_the_key_it_is_bound_to()
     assert sorted([*own, *there]) == sorted(bound)
     assert not [action for action in ACTIONS if action.id and action.key not in bound[action.id]]
     assert {action.within for action in ACTIONS if action.within} <= set(own)
-
-
-def test_every_slash_command_is_in_the_table() -> None:
-    told = {word for action in ACTIONS for word in re.findall(r"/\S+", action.slash)}
-    assert told == {entry.name for entry in parse.COMMANDS}
 
 
 def test_no_two_entries_are_called_alike() -> None:

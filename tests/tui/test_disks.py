@@ -178,7 +178,7 @@ async def test_without_a_history_answers_go_on_and_all_of_it_is_rescued(path: Pa
     (file,) = start.home.glob("unsaved-*.json")
     assert f"chatapp sessions import {file}" in told
     with History(None) as history:
-        files.bring_in(history, str(file))
+        files.import_file(history, str(file))
         texts = [[message.text for message in history.messages(one.id)] for one in history.list()]
     assert sorted(texts) == [["one", "Because.", "two", "Because."], ["three", "Because."]]
 

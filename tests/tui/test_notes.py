@@ -2,7 +2,7 @@
 
 import pytest
 
-from chatapp.commands import parse
+from chatapp.commands.actions import explain
 from chatapp.tui.widgets.note_screen import NoteScreen
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
@@ -18,4 +18,4 @@ async def test_every_command_has_a_line_of_its_own_and_the_last_one_is_reached(s
             seen |= {line.strip(" │█▅▄▂▁▆▇▃") for line in driver.picture.splitlines()}
             await driver.press("down")
             await driver.pilot.pause()
-        assert set(parse.explain().splitlines()) <= seen
+        assert set(explain().splitlines()) <= seen

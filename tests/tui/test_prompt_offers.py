@@ -12,7 +12,7 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 
-from chatapp.commands import parse
+from chatapp.commands.actions import listed
 from chatapp.conversation import attachments
 from chatapp.conversation.attachments import Candidate, Scan
 from chatapp.tui.prompt import Prompt, completion
@@ -65,17 +65,17 @@ async def page(prompt: Prompt, size: tuple[int, int] = (80, 24)) -> AsyncIterato
 
 @pytest.mark.parametrize("line", ["/search word", "/save title", "/load model", "/import file"])
 async def test_what_follows_a_command_is_never_taken_for_its_name(line: str) -> None:
-    async with page(Prompt(commands=parse.table())) as app:
+    async with page(Prompt(commands=listed())) as app:
         await app.type(f"{line}\n")
         await app.until(lambda: app.commands == [line])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (80, 7)])
 async def test_every_command_can_be_reached_whatever_the_room(size: tuple[int, int]) -> None:
-    async with page(Prompt(commands=parse.table()), size) as app:
+    async with page(Prompt(commands=listed()), size) as app:
         await app.type("/")
         await app.until(lambda: app.prompt.popup.display)
-        for name, _ in parse.table():
+        for name, _ in listed():
             assert app.prompt.popup.current and app.prompt.popup.current.name == name
             await app.until(lambda name=name: f" {name}" in app.picture, name)  # type: ignore[misc]
             app.prompt.highlight(1)

@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 VENDORS = "numpy onnxruntime openvino tokenizers jinja2 huggingface_hub pydantic aiohttp httpx markdown_it pygments"
 SLOW = "sqlite3 textual.widgets._markdown textual.widgets._data_table model_store"
-OURS = "commands conversation.conversation evaluation generation history models.catalogue models.jobs settings.keymap"
+OURS = "commands.parameters conversation.conversation evaluation generation history models.catalogue models.jobs"
+OURS += " settings.keymap"
 SCREENS = "answers help insight models.screen models.listing prompt sampling chat.message chat.sidebar chat.chat_page"
 LATE = [*VENDORS.split(), *SLOW.split(), "backends.decoder", "backends.reference"]
 LATE += [f"chatapp.{name}" for name in OURS.split()] + [f"chatapp.tui.{name}" for name in SCREENS.split()]

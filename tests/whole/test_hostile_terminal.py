@@ -12,13 +12,10 @@ import pytest
 from test_hostile_screens import keep
 
 from chatapp.cli import main, repl
-from chatapp.cli.printing import Form, note
-from chatapp.commands.steering import Outside, Steering
 from chatapp.conversation import Setup
-from chatapp.conversation.talk import Talk
 from chatapp.generation.engine import Engine
 from chatapp.history import History
-from chatapp.workspace import Workspace
+from chatapp.workspace import Opened, Workspace
 from support.checkpoints import MakeCheckpoint
 from support.hostile import ANSWERS, ESCAPES, NAME, UNSAFE
 from support.scripted_engine import ScriptedEngine
@@ -133,12 +130,12 @@ def test_plain_lines_hold_nothing_that_a_terminal_obeys(
     monkeypatch.setattr(repl, "ask", ask)
     scripted: Any = ScriptedEngine("\n".join(ANSWERS.values()), can_chat=True, context_length=1_000_000)
     engine: Engine = scripted  # meets the contract
-    talk = Talk(engine, Setup(NAME, {}, ""))
-    talk.history = said
-    talk.begin_anew()
 
-    steering = Steering(talk, Outside(lambda name: engine, Workspace().open_store, said), say=note)
-    assert repl.loop(steering, repl.PLAIN, Form()) == 0
+    def open_model(name: str) -> Opened:
+        return Opened(engine, NAME, 0, 0.0)
+
+    view = repl.LineView(engine, Setup(NAME), Workspace(), open_model, history=said, style=repl.PLAIN)
+    assert repl.loop(view) == 0
     out, err = capsys.readouterr()
     assert "evil␛]0;" in out and "evil␛]0;" in err
     assert not UNSAFE.search(out) and not UNSAFE.search(err)

@@ -373,44 +373,6 @@ class Conversations(Screen[None]):
         """The list is filtered, or more of it is wanted."""
         self.list_conversations()
 
-    async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
-        """What the keys of the list do."""
-        from chatapp.tui.chat import listing
-
-        with telling(self):
-            await listing.do(self, message.deed, message.conversation)
-        self.list_conversations()
-
-    def action_search(self) -> None:
-        """Find words in all conversations."""
-        if history := self.kept():
-            from chatapp.tui.chat import upkeep
-
-            upkeep.search(self, history)
-
-    def action_import(self) -> None:
-        """Read conversations from a file."""
-        if history := self.kept():
-            from chatapp.tui.chat import upkeep
-
-            upkeep.ask_what(self, history)
-
-    def behind(self, act: Callable[[], str]) -> None:
-        """Do in a thread what may take long, and show what came of it."""
-
-        def do() -> None:
-            with telling(self):
-                self.notify(act(), markup=False, timeout=10)
-            self.call_later(self.list_conversations)
-
-        self.run_worker(do, thread=True, group="behind")
-
-    def kept(self) -> History | None:
-        """The history; says so where there is none."""
-        if not self.history:
-            self.notify("Conversations are not being kept: there is no history.")
-        return self.history
-
 
 def is_unsaved(pane: Pane) -> bool:
     """Whether something in a conversation is nowhere else."""

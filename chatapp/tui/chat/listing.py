@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from chatapp.tui.chat import upkeep
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.chat.sidebar import Sidebar
 from chatapp.tui.errors import telling
@@ -43,17 +42,6 @@ async def toggle(screen: Conversations) -> None:
     screen.sidebar.display = True
     show(screen, screen.sidebar)
     screen.sidebar.focus()
-
-
-async def do(screen: Conversations, deed: str, conversation: int | None) -> None:
-    """Do with a conversation of the list what a key asks for."""
-    if conversation is not None and conversation < 0:
-        if deed == "open":
-            await screen.show(next((pane for pane in screen.panes if number(pane) == conversation), screen.pane))
-        else:
-            screen.notify("This conversation is not saved: it is only here, until you leave.")
-    elif screen.history:
-        await upkeep.do(screen, screen.history, deed, conversation)
 
 
 def number(pane: Pane) -> int:

@@ -37,10 +37,10 @@ class Outbox:
     @cached_property
     def prompt(self) -> Prompt:
         """Where messages are typed; made when it is first wanted, for the first frame's sake."""
-        from chatapp.commands import parse
+        from chatapp.commands.actions import listed
         from chatapp.tui.prompt.prompt import Prompt
 
-        prompt = Prompt(past=self.past, commands=parse.table())
+        prompt = Prompt(past=self.past, commands=listed())
         prompt.busy = self.busy
         return prompt
 

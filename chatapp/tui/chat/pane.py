@@ -177,7 +177,7 @@ class Pane(Vertical):
     async def take_up(self, opened: Opened) -> None:
         """The model is open."""
         if self.kind == "chat" and self.begun and not opened.engine.can_chat:
-            from chatapp.commands.steering import NO_TEMPLATE
+            from chatapp.conversation.setup import NO_TEMPLATE
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
@@ -14,8 +15,9 @@ from chatapp.text.errors import one_line
 from chatapp.tui.chat.conversations import Conversations
 from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
+from chatapp.tui.keys.bindings import bindings
 from chatapp.tui.keys.key_line import Keys
-from chatapp.tui.models.lines import ACCEPT, HIDE, JobLine, OfferLine
+from chatapp.tui.models.lines import JobLine, OfferLine
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import Deed, Said
     from chatapp.tui.chat.pane import Pane
+    from chatapp.tui.chat.sidebar import Sidebar
+    from chatapp.tui.chat.view import ScreenView
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -37,21 +41,8 @@ class ChatScreen(Conversations):
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", key_display="esc", id="chat.back"),
-        Binding("escape", "stop", "Stop", key_display="esc", id="chat.stop"),
         Binding("ctrl+c", "interrupt", "Stop or copy", show=False, id="chat.interrupt"),
-        Binding("ctrl+r", "again", "Regenerate", key_display="^R", id="chat.again"),
-        Binding("f5", "continue", "Continue", show=False, id="chat.continue"),
-        Binding("ctrl+n", "new", "New", key_display="^N", id="chat.new"),
-        Binding("ctrl+b", "sidebar", "Chats", key_display="^B", id="chat.sidebar"),
-        Binding("ctrl+o", "models", "Models", key_display="^O", id="chat.models"),
-        Binding("ctrl+s", "sampling", "Sampling", key_display="^S", id="chat.sampling"),
-        Binding("ctrl+t", "heat", "Tokens", key_display="^T", id="chat.heat"),
-        Binding("ctrl+l", "latencies", "Latencies", key_display="^L", id="chat.latencies"),
-        Binding("f3", "search", "Search", id="chat.search"),
-        Binding("f6", "jump", "Jump", show=False, priority=True, id="chat.jump"),
-        Binding("f7", "answers", "Several answers", show=False, priority=True, id="chat.answers"),
-        Binding(ACCEPT, "accept", "Take the offer", show=False, id="chat.accept"),
-        Binding(HIDE, "hide", "Hide the offer", show=False, id="chat.hide"),
+        *bindings("screen"),
     ]
     app: ChatApp
 
@@ -65,6 +56,13 @@ class ChatScreen(Conversations):
         """What is done with models behind the screen, once there was something."""
         self.wanted_models: set[str] = set()
         """Those that are to answer as soon as they are here."""
+
+    @cached_property
+    def view(self) -> ScreenView:
+        """The screen as slash commands see it; made when it is first wanted, for the first frame's sake."""
+        from chatapp.tui.chat.view import ScreenView
+
+        return ScreenView(self)
 
     def compose(self) -> ComposeResult:
         with self.middle:
@@ -278,14 +276,20 @@ class ChatScreen(Conversations):
         if number is not None and not self.pane.begun:
             return self.notify("Nothing was said yet in this conversation.")
         with telling(self):
-            await listing.do(self, deed, number)
+            await self.view.manage(deed, number)
         self.list_conversations()
 
-    async def action_slash(self, line: str) -> None:
+    def action_slash(self, line: str) -> None:
         """Do what a slash command says."""
-        from chatapp.tui.chat import steering
+        self.view.obey(line)
 
-        await steering.obey(self, line)
+    def action_search(self, words: str = "") -> None:
+        """Find words in all conversations."""
+        self.view.search(words)
+
+    def action_import(self) -> None:
+        """Read conversations from a file."""
+        self.view.import_file()
 
     def action_type(self, text: str) -> None:
         """Begin to write something in the message."""
@@ -312,19 +316,15 @@ class ChatScreen(Conversations):
 
     # What widgets ask for
 
-    async def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
-        from chatapp.tui.chat import steering
-
-        if not await steering.obey(self, message.line):
+    def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
+        if not self.view.obey(message.line):
             self.pane.prompt.give_back(message.line)
 
-    async def on_completion_page_command_entered(self, message: CompletionPage.CommandEntered) -> None:
+    def on_completion_page_command_entered(self, message: CompletionPage.CommandEntered) -> None:
         """A command in a text: it is done, and is no part of the text."""
-        from chatapp.tui.chat import steering
-
         page = self.pane.completion_page
         page.load_text("")
-        if not await steering.obey(self, message.line):
+        if not self.view.obey(message.line):
             page.load([("user", message.line)])
 
     def on_completion_page_help_wanted(self) -> None:
@@ -333,6 +333,12 @@ class ChatScreen(Conversations):
         chat = "F8 downloads a model" if offered and offered.kind == "chat" else "ctrl+o chooses a model"
         if not self.pane.begun:
             self.pane.outbox.show_tip(f"ctrl+j continues the text; for chat, {chat}")
+
+    async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
+        """What the keys of the list do."""
+        with telling(self):
+            await self.view.manage(message.deed, message.conversation)
+        self.list_conversations()
 
     def on_prompt_shell_entered(self, message: Prompt.ShellEntered) -> None:
         from chatapp.tui.chat import shell_screen
@@ -359,21 +365,21 @@ class ChatScreen(Conversations):
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What takes more than one conversation."""
-        from chatapp.tui.chat import steering, upkeep
+        from chatapp.commands.run import find_text
         from chatapp.tui.insight import controller
 
         with telling(self):
             match message.deed:
-                case "fork" if history := self.kept():
-                    await upkeep.fork(self, history, self.pane, message.said)
+                case "fork":
+                    await self.view.fork(self.pane, message.said)
                 case "heat":
                     controller.show_heat(self.pane, message.said)
                 case "latencies":
                     controller.show_latencies(self.pane, message.said)
                 case "copy":
-                    steering.copy(self, message.said)
+                    self.app.copy(find_text(message.said))
                 case "code":
-                    steering.copy_code(self, message.said)
+                    self.view.copy_block(message.said)
 
     def shown(self, pane: Pane) -> None:
         if self.drawer:

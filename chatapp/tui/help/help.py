@@ -16,8 +16,8 @@ from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from chatapp.commands import parse
-from chatapp.commands.actions import ACTIONS, Action
+from chatapp.commands.actions import ACTIONS, listed
+from chatapp.commands.commands import Action
 from chatapp.settings import keymap
 from chatapp.tui.widgets.ends_once import EndsOnce
 
@@ -150,7 +150,7 @@ def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]
     others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
     daily = Section("Every day", [Row("^P", "every command by its name"), *of_every_day(screen, chosen)])
     first = [daily, *places] if title(screen) == "Conversation" else [*places, daily]
-    guide = [Section("Commands", [Row(usage, does) for usage, does in parse.table()])]
+    guide = [Section("Commands", [Row(usage, does) for usage, does in listed()])]
     guide.append(Section("Mouse", [Row(does, what) for does, what in MOUSE]))
     return [*first, *guide, *others, Section("Ids for keys.toml", list(ids.values()))]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from chatapp.commands import run
 from chatapp.tui.sampling.drawer import SamplingDrawer
 
 if TYPE_CHECKING:
@@ -107,15 +108,8 @@ def write_system_prompt(screen: ChatScreen) -> None:
 
     def take(text: str | None) -> None:
         if text is not None:
-            choose_system(screen, text)
+            run.set_system(screen.view, text)
 
     if there := ready(screen):
         _, dialogue = there
         screen.app.push_screen(SystemPromptScreen(screen.workspace.home / "prompts", dialogue.setup.system), take)
-
-
-def choose_system(screen: ChatScreen, text: str) -> None:
-    """Keep to this from now on."""
-    if dialogue := screen.pane.dialogue:
-        dialogue.change(replace(dialogue.setup, system=text))
-        screen.notify("The system prompt is set." if text else "There is no system prompt any more.")

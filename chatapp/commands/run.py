@@ -1,0 +1,292 @@
+"""What slash commands do: each is one function over a view, which the loop in lines and the screen implement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from chatapp.text.errors import InputError
+
+if TYPE_CHECKING:
+    from chatapp.commands.commands import Command
+    from chatapp.conversation import Dialogue
+    from chatapp.conversation.files import ExportForm
+    from chatapp.generation import Engine
+    from chatapp.history import History, Message, Role
+    from chatapp.workspace import Workspace
+
+Topic = Literal["info", "parameters", "system", "template", "license", "modelfile"]
+MODELFILE = "models here have no Modelfile; /show info, /show parameters and /show template tell what one would"
+SHORTCUTS = """\
+Ctrl+C  stops the answer
+Ctrl+D  leaves
+\"\"\"     begins and ends a text of several lines"""
+
+
+class View(Protocol):
+    """A front with a conversation in it; what it raises is for the user."""
+
+    @property
+    def dialogue(self) -> Dialogue: ...
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def workspace(self) -> Workspace: ...
+
+    def open_history(self) -> History | None:
+        """The history; None where there is none, which the user is told."""
+
+    def say(self, text: str, brief: str = "") -> None:
+        """Tell something in a line or two; `brief` where it only passes."""
+
+    def show_text(self, title: str, text: str) -> None:
+        """Show a text to be read."""
+
+    def open(self, place: str, text: Callable[[], str]) -> None:
+        """Open a place of the screen by its action; lines have a text instead."""
+
+    def work(self, act: Callable[[], str]) -> None:
+        """Do what may take long, and tell what came of it."""
+
+    def begin(self, kept: bool | None) -> None:
+        """Begin another conversation, kept or not; None: like the one before."""
+
+    def use_model(self, name: str) -> None:
+        """Let another model answer; the conversation stays."""
+
+    def again(self) -> None:
+        """Answer the last question once more."""
+
+    def resume(self) -> None:
+        """Let the last answer go on where it was cut off."""
+
+    def edit(self, text: str) -> None:
+        """Ask the last question in other words; without a text, let the user write it."""
+
+    def copy(self, text: Callable[[], str]) -> None:
+        """Copy a text to the clipboard."""
+
+    def choose_theme(self, name: str) -> None:
+        """Change the colours; without a name, let the user choose."""
+
+    def leave(self) -> None:
+        """Leave chatapp."""
+
+
+def run(command: Command, view: View) -> None:
+    """Do what a command says."""
+    command.act(view, *command.arguments)
+
+
+# How answers are to be
+
+
+def set_option(view: View, name: str, value: Any) -> None:  # Any: each option has its own type
+    """Choose an option of the answers to come."""
+    change_options(view, {**view.dialogue.setup.options, name: value})
+    view.say(f"{name} is {value!r} from the next answer on.")
+
+
+def set_system(view: View, text: str) -> None:
+    """Choose the system prompt; an empty one is none."""
+    view.dialogue.change(replace(view.dialogue.setup, system=text))
+    view.say("The system prompt is set." if text else "There is no system prompt any more.")
+
+
+def set_thinking(view: View, on: bool) -> None:
+    """Let the model think before it answers, or answer at once."""
+    from chatapp.conversation.setup import THINKS, check_thinking
+
+    check_thinking(view.engine, view.model, {"think": on})
+    change_options(view, {**view.dialogue.setup.options, "think": on})
+    view.say(THINKS[on])
+
+
+def choose_preset(view: View, name: str) -> None:
+    """Take the options of a preset; without a name, show the presets."""
+    from chatapp.settings import presets
+
+    path = view.workspace.home / "presets.toml"
+    if not name:
+        return view.open("screen.presets", lambda: "\n".join(presets.read(path)))
+    found = presets.find(path, name)
+    change_options(view, found.over(view.dialogue.setup.options))
+    brief = f"Answers are {found.name} from now on."
+    view.say(f"The options are those of {found.name} from the next answer on.", brief)
+
+
+def change_options(view: View, options: Mapping[str, Any]) -> None:  # Any: what Options takes
+    """Answer with these options from now on."""
+    view.dialogue.change(replace(view.dialogue.setup, options=dict(options)))
+
+
+# The model
+
+
+def choose_model(view: View, name: str = "") -> None:
+    """Let another model answer; without a name, show the models."""
+
+    def names() -> str:
+        store = view.workspace.open_store()
+        return "\n".join([*(model.name for model in store.list()), *store.broken().values()])
+
+    if name:
+        view.use_model(name)
+    else:
+        view.open("screen.models", names)
+
+
+def show(view: View, topic: Topic) -> None:
+    """Show something about the model, or about how it is asked."""
+    view.show_text(f"/show {topic}", describe(view, topic))
+
+
+def describe(view: View, topic: Topic) -> str:
+    """The text that /show shows."""
+    setup, engine, model = view.dialogue.setup, view.engine, view.workspace.open_store().get(view.model)
+    match topic:
+        case "parameters":
+            from chatapp.commands.parameters import PARAMETERS
+
+            options = replace(engine.defaults, **setup.options)
+            rows = ((name, getattr(options, name), "  (set)" * (name in setup.options)) for name in PARAMETERS)
+            return "\n".join(f"{name:19} {value!r}{mark}" for name, value, mark in rows)
+        case "system":
+            return setup.system or "There is no system prompt; /set system TEXT sets one."
+        case "template":
+            from model_store.tokenizers.chat_template import chat_template
+
+            return chat_template(model.folder) or f"{model.name} has no chat template: it continues text."
+        case "license":
+            from model_store.checkpoint.card import licence
+
+            return licence(model.folder) or f"{model.name} says nothing about its licence."
+        case "modelfile":
+            return MODELFILE
+    placement = engine.placement
+    facts = {
+        "model": model.name,
+        "family": model.family,
+        "parameters": f"{model.parameters:,}",
+        "context": f"{engine.context_length:,} tokens",
+        "kind": "answers messages" if engine.can_chat else "continues text (base model)",
+        "runs on": f"{placement.backend} {placement.device} {placement.precision}",
+    }
+    return "\n".join(f"{name:10}  {value}" for name, value in facts.items())
+
+
+# The conversation
+
+
+def begin(view: View, kept: bool | None = None) -> None:
+    """Begin another conversation, kept or not; the one before stays in the history."""
+    view.begin(kept)
+
+
+def again(view: View) -> None:
+    """Answer the last question once more."""
+    view.again()
+
+
+def resume(view: View) -> None:
+    """Let the last answer go on where it was cut off."""
+    view.resume()
+
+
+def edit(view: View, text: str) -> None:
+    """Ask the last question in other words."""
+    view.edit(text)
+
+
+def copy(view: View, block: int | None) -> None:
+    """Copy the last answer, or its code block with this number, counted from 1."""
+    view.copy(lambda: find_text(last_message(view, "assistant"), block))
+
+
+def find_text(message: Message, block: int | None = None) -> str:
+    """The text of a message without the thinking, or one of its blocks of code."""
+    from chatapp.generation.text.thinking import split
+    from chatapp.text.clipboard import code_blocks
+
+    text = split(message.text).answer if message.role == "assistant" else message.text
+    if block is None:
+        return text
+    blocks = code_blocks(text)
+    if block > len(blocks):
+        raise InputError(f"there is no block {block}: this answer has {len(blocks)}")
+    return blocks[block - 1].code
+
+
+def last_message(view: View, role: Role) -> Message:
+    """The last message of the user's or the model's."""
+    found = next((message for message in reversed(view.dialogue.branch()) if message.role == role), None)
+    if found is None:
+        raise InputError("nothing was said yet in this conversation")
+    return found
+
+
+# The history
+
+
+def rename(view: View, title: str) -> None:
+    """Give the conversation a title."""
+    if history := view.open_history():
+        history.rename(number_of(view), title)
+        view.say(f"This conversation is called {title}.")
+
+
+def export(view: View, form: ExportForm | None, path: str) -> None:
+    """Write the conversation to a file; without a path, to one whose name is made of the title."""
+    if history := view.open_history():
+        export_conversation(view, history, number_of(view), form, path)
+
+
+def export_conversation(view: View, history: History, number: int, form: ExportForm | None, path: str) -> None:
+    """Write one conversation of the history to a file that is not there yet."""
+    from chatapp.conversation import files
+
+    view.work(lambda: f"Written to {files.export(history, number, form, path)}.")
+
+
+def import_file(view: View, path: str) -> None:
+    """Bring in the conversations of a file."""
+    from chatapp.conversation import files
+
+    if history := view.open_history():
+        view.work(lambda: files.describe_import(files.import_file(history, path)))
+
+
+def search(view: View, words: str) -> None:
+    """Find messages in all conversations."""
+    if history := view.open_history():
+
+        def found() -> str:
+            lines = ((one.conversation, one.snippet) for one in history.search(words))
+            texts = (f"{one.id}  {' '.join(f'{one.title}: {snippet}'.split())}" for one, snippet in lines)
+            return "\n".join(texts) or "Nothing was found."
+
+        view.open(f"screen.search({words!r})", found)
+
+
+def number_of(view: View) -> int:
+    """The number of the conversation in the history."""
+    if view.dialogue.conversation is None:
+        said = bool(view.dialogue.branch())
+        raise InputError("this conversation is not kept" if said else "nothing was said yet in this conversation")
+    return view.dialogue.conversation
+
+
+# chatapp itself
+
+
+def choose_theme(view: View, name: str) -> None:
+    """Change the colours; without a name, let the user choose."""
+    view.choose_theme(name)
+
+
+def leave(view: View) -> None:
+    """Leave chatapp."""
+    view.leave()

@@ -1,0 +1,249 @@
+"""The screen as slash commands see it, and what is done with kept conversations there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chatapp.commands import actions, run
+from chatapp.text.errors import InputError
+from chatapp.tui.chat import listing
+from chatapp.tui.chat.reply import BUSY
+from chatapp.tui.errors import telling
+from chatapp.tui.models import controller
+from chatapp.tui.sampling import controller as sampling
+from chatapp.tui.widgets.ask_line import AskLine
+from chatapp.tui.widgets.note_screen import NoteScreen
+
+if TYPE_CHECKING:
+    from chatapp.conversation import Dialogue
+    from chatapp.generation import Engine
+    from chatapp.history import Conversation, Found, History, Message
+    from chatapp.tui.chat.pane import Pane
+    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.workspace import Opened
+
+
+class ScreenView:
+    """The conversation that is shown, with what can be done with it and with all others."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self.screen, self.workspace = screen, screen.workspace
+
+    def obey(self, line: str) -> bool:
+        """Do what a line says; whether it could be done, which is told where not."""
+        with telling(self.screen):
+            command = actions.parse(line)
+            assert command is not None, "the prompt sends texts as messages"
+            run.run(command, self)
+            sampling.show_setup(self.screen)
+            self.screen.list_conversations()
+            return True
+        return False
+
+    # What slash commands need
+
+    @property
+    def dialogue(self) -> Dialogue:
+        """The conversation that is shown."""
+        if self.screen.pane.dialogue is None:
+            raise InputError("the conversation is not open yet; try again in a moment")
+        return self.screen.pane.dialogue
+
+    @property
+    def opened(self) -> Opened:
+        """The model that answers."""
+        if self.screen.pane.opened is None:
+            raise InputError("the model is not open yet; try again in a moment")
+        return self.screen.pane.opened
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the model that answers."""
+        return self.opened.engine
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.screen.pane.choice.model
+
+    def open_history(self) -> History | None:
+        if not self.screen.history:
+            self.say("Conversations are not being kept: there is no history.")
+        return self.screen.history
+
+    def say(self, text: str, brief: str = "") -> None:
+        self.screen.notify(brief or text, markup=False)
+
+    def show_text(self, title: str, text: str) -> None:
+        self.screen.app.push_screen(NoteScreen(title, text))
+
+    def open(self, place: str, text: Callable[[], str]) -> None:
+        self.screen.call_next(self.screen.run_action, place)
+
+    def work(self, act: Callable[[], str]) -> None:
+        """Do in a thread what may take long, and tell what came of it."""
+
+        def do() -> None:
+            with telling(self.screen):
+                self.screen.notify(act(), markup=False, timeout=10)
+            self.screen.call_later(self.screen.list_conversations)
+
+        self.screen.run_worker(do, thread=True, group="behind")
+
+    def begin(self, kept: bool | None) -> None:
+        self.screen.call_next(self.screen.action_new if kept is not False else self.screen.begin_unkept)
+        if kept:
+            self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
+
+    def use_model(self, name: str) -> None:
+        self.screen.call_next(controller.use, self.screen, self.workspace.open_store().get(name).name)
+
+    def again(self) -> None:
+        self.screen.call_next(self.screen.pane.again)
+
+    def resume(self) -> None:
+        self.screen.call_next(self.screen.pane.resume)
+
+    def edit(self, text: str) -> None:
+        self.screen.pane.outbox.edit(run.last_message(self, "user"))
+        if text:
+            self.screen.pane.prompt.draft = text
+
+    def copy(self, text: Callable[[], str]) -> None:
+        self.screen.app.copy(text())
+
+    def choose_theme(self, name: str) -> None:
+        self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
+
+    def leave(self) -> None:
+        self.screen.app.exit()
+
+    # What keys do with a message
+
+    def copy_block(self, message: Message) -> None:
+        """Copy the last block of code of a message."""
+        from chatapp.text.clipboard import code_blocks
+
+        if blocks := code_blocks(run.find_text(message)):
+            self.screen.app.copy(blocks[-1].code)
+            if len(blocks) > 1:
+                self.say(f"The last of {len(blocks)} blocks: /copy N takes another.")
+        else:
+            self.say("There is no block of code in this answer.")
+
+    async def fork(self, pane: Pane, message: Message) -> None:
+        """Begin another conversation with the messages of one, up to this one."""
+        from chatapp.history import forks
+
+        history = self.open_history()
+        if history and pane.dialogue and pane.dialogue.conversation is not None:
+            branch = list(pane.dialogue.branch())
+            kept = branch[: [one.id for one in branch].index(message.id) + 1]
+            await self.screen.open_conversation(forks.fork(history, pane.dialogue.conversation, kept))
+
+    # What keys do with a kept conversation
+
+    async def manage(self, deed: str, number: int | None) -> None:
+        """Do with a conversation of the list what a key asks for."""
+        screen, history = self.screen, self.screen.history
+        if number is not None and number < 0:
+            if deed == "open":
+                return await screen.show(
+                    next((pane for pane in screen.panes if listing.number(pane) == number), screen.pane)
+                )
+            return self.say("This conversation is not saved: it is only here, until you leave.")
+        if not history:
+            return
+        if deed == "undelete":
+            return self.restore(history)
+        if number is None:
+            return
+        conversation = history.get(number)
+        match deed:
+            case "open":
+                await screen.open_conversation(conversation)
+                if screen.sidebar and screen.size.width < 100:  # where it lies over the page
+                    screen.sidebar.display = False
+            case "rename":
+                self.rename(history, conversation)
+            case "delete":
+                await self.delete(history, conversation)
+            case "export":
+                self.export(history, conversation)
+
+    def rename(self, history: History, conversation: Conversation) -> None:
+        """Ask for another title."""
+
+        def take(title: str | None) -> None:
+            with telling(self.screen):
+                if title:
+                    history.rename(conversation.id, title)
+                    self.screen.list_conversations()
+
+        self.screen.app.push_screen(AskLine("Another title", conversation.title), take)
+
+    async def delete(self, history: History, conversation: Conversation) -> None:
+        """Delete a conversation, so that it can be brought back."""
+        screen = self.screen
+        shown = [one for one in screen.panes if one.dialogue and one.dialogue.conversation == conversation.id]
+        if any(pane.reply for pane in shown):
+            return self.say(BUSY)
+        sidebar = screen.sidebar if screen.sidebar and screen.sidebar.has_focus else None
+        history.delete(conversation.id)
+        for pane in shown:
+            if pane is screen.pane:
+                await screen.action_new()
+            if pane in screen.panes:
+                screen.panes.remove(pane)
+                await pane.remove()
+        if screen.sidebar:
+            screen.sidebar.note = "Deleted. u brings it back."
+        self.say(f"{conversation.title} is deleted. u in the list brings it back.")
+        if sidebar:
+            sidebar.focus()
+
+    def restore(self, history: History) -> None:
+        """Bring back the conversation that was deleted last."""
+        back = history.undelete()
+        if back and self.screen.sidebar:
+            self.screen.sidebar.note = ""
+        self.say(f"{back[0].title} is back." if back else "Nothing was deleted.")
+
+    def export(self, history: History, conversation: Conversation) -> None:
+        """Ask for a file, and write a conversation to it in the form that its name says."""
+        from chatapp.conversation import files
+
+        def take(path: str | None) -> None:
+            if path:
+                run.export_conversation(self, history, conversation.id, None, path)
+
+        question = "Export to a file: .md for Markdown, .html for a page, .json to import it again"
+        name = files.free_name(conversation.title, "markdown").absolute()
+        self.screen.app.push_screen(AskLine(question, str(name)), take)
+
+    def import_file(self) -> None:
+        """Ask for a file, and bring in its conversations."""
+
+        def take(path: str | None) -> None:
+            if path:
+                run.import_file(self, path)
+
+        if self.open_history():
+            question = "Import from a file: ours, ChatGPT's conversations.json, or Ollama's"
+            self.screen.app.push_screen(AskLine(question), take)
+
+    def search(self, words: str) -> None:
+        """Find words in all conversations, and show where they are."""
+        from chatapp.tui.chat.search import SearchScreen
+
+        async def take(found: Found | None) -> None:
+            if not found:
+                return
+            with telling(self.screen):
+                pane = await self.screen.open_conversation(found.conversation)
+                if found.message is not None:
+                    await pane.page.reach(found.message)
+
+        if history := self.open_history():
+            self.screen.app.push_screen(SearchScreen(history.search, words), take)
