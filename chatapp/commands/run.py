@@ -166,16 +166,10 @@ def describe(view: View, topic: Topic) -> str:
             return licence(model.folder) or f"{model.name} says nothing about its licence."
         case "modelfile":
             return MODELFILE
-    placement = engine.placement
-    facts = {
-        "model": model.name,
-        "family": model.family,
-        "parameters": f"{model.parameters:,}",
-        "context": f"{engine.context_length:,} tokens",
-        "kind": "answers messages" if engine.can_chat else "continues text (base model)",
-        "runs on": f"{placement.backend} {placement.device} {placement.precision}",
-    }
-    return "\n".join(f"{name:10}  {value}" for name, value in facts.items())
+    from chatapp.models.facts import Fact, describe_kind, lay_out
+
+    here = replace(model, context_length=engine.context_length)
+    return lay_out([Fact("model", model.name), *describe_kind(here), Fact("runs on", str(engine.placement))])
 
 
 # The conversation

@@ -38,6 +38,14 @@ class Offer:
     """What accepting it does, after the name of its key."""
 
 
+def suggest(store: "Store", home: Path) -> Offer | None:
+    """Offer to go on with pulls that were left, or else a chat model that fits."""
+    from chatapp.models.jobs.jobs import waiting
+
+    left = waiting(home / "jobs.json")
+    return suggest_unfinished(store, left) or suggest_chat_model(store, home / "offer.json")
+
+
 def suggest_chat_model(store: "Store", path: Path) -> Offer | None:
     """Offer a chat model that fits; None where one is here, none fits, offline, or after an answer (in `path`)."""
     if (

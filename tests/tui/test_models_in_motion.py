@@ -18,7 +18,6 @@ from chatapp.models import catalogue
 from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.details import Details
 from chatapp.models.jobs.jobs import Jobs
-from chatapp.tui.models import controller
 from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen
@@ -218,7 +217,7 @@ async def test_the_model_in_use_is_known_by_its_name_however_it_was_asked_for(tm
     start = beginning(ScriptedEngine("Because.", can_chat=True), "./some/folder", home=tmp_path)
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened)
-        controller.show_models(driver.screen)
+        driver.screen.models.open()
         await driver.until(lambda: isinstance(driver.app.screen, ModelsScreen))
         assert isinstance(driver.app.screen, ModelsScreen) and driver.pane.opened
         assert driver.app.screen.current == driver.pane.opened.name != "./some/folder"

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from chatapp.text.errors import InputError
-from chatapp.tui.models import controller
 from chatapp.workspace import Opened
 from support.screen_driver import beginning, started
 from support.scripted_engine import Open, ScriptedEngine, opener
@@ -29,7 +28,7 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.pilot.pause()
         assert driver.picture.splitlines()[-2].strip() == "broken is damaged: model.safetensors ends too soon"
-        await controller.use(driver.screen, "chatty")
+        await driver.screen.models.use("chatty")
         await driver.until(lambda: driver.state == "● ready")
         assert driver.pane.status.reason == ""
 
@@ -41,13 +40,13 @@ async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anyt
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")
         await driver.answered()
-        await controller.use(driver.screen, "base")
+        await driver.screen.models.use("base")
         await driver.until(lambda: driver.state == "✗ no model")
         assert "it cannot continue a conversation; use /clear first" in driver.toasts[-1]
         await driver.type("and now?\n")
         await driver.pilot.pause()
         assert driver.pane.prompt.text == "and now?" and len(driver.said) == 2
-        await controller.use(driver.screen, "chatty")
+        await driver.screen.models.use("chatty")
         await driver.until(lambda: driver.state == "● ready")
         await driver.press("enter")
         await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
@@ -60,7 +59,7 @@ async def test_the_conversation_after_it_is_one_of_its_own_kind(tmp_path: Path) 
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
         await driver.type("why?\n")
         await driver.answered()
-        await controller.use(driver.screen, "base")
+        await driver.screen.models.use("base")
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.press("ctrl+n")
         await driver.until(lambda: driver.state == "● ready" and driver.pane.kind == "completion")

@@ -23,7 +23,6 @@ from chatapp.workspace import Workspace
 if TYPE_CHECKING:
     from chatapp.conversation import Setup
     from chatapp.history import Kind
-    from chatapp.models.jobs.jobs import Jobs
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.app import ChatApp
     from chatapp.tui.chat.completion_page import CompletionPage
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.pane import Pane
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.chat.view import ScreenView
+    from chatapp.tui.models.controller import Models
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -52,10 +52,6 @@ class ChatScreen(Conversations):
         self.drawer: SamplingDrawer | None = None
         self.shell_known = False
         """Whether its user has seen where a command runs."""
-        self.jobs: Jobs | None = None
-        """What is done with models behind the screen, once there was something."""
-        self.wanted_models: set[str] = set()
-        """Those that are to answer as soon as they are here."""
 
     @cached_property
     def view(self) -> ScreenView:
@@ -72,9 +68,16 @@ class ChatScreen(Conversations):
             yield Keys()
             yield self.job_line
 
+    @cached_property
+    def models(self) -> Models:
+        """The models, from when they are first needed."""
+        from chatapp.tui.models.controller import Models
+
+        return Models(self)
+
     def rest(self, seconds: float) -> bool:
-        if self.jobs:
-            self.jobs.close(seconds)
+        if "models" in vars(self):  # they were needed
+            self.models.jobs.close(seconds)
         return super().rest(seconds)
 
     # Offers
@@ -85,10 +88,10 @@ class ChatScreen(Conversations):
     @work(thread=True, group="offer")
     def look_for_offer(self) -> None:
         """Offer, quietly, what would help; nothing that goes wrong here matters."""
-        from chatapp.tui.models import controller
+        from chatapp.models import suggestion
 
         try:
-            found = controller.suggest(self)
+            found = suggestion.suggest(self.workspace.open_store(), self.workspace.home)
         except Exception as error:
             if not one_line(error):
                 raise
@@ -104,15 +107,11 @@ class ChatScreen(Conversations):
 
     @on(OfferLine.Accepted)
     def pull_offered(self, message: OfferLine.Accepted) -> None:
-        from chatapp.tui.models import controller
-
-        controller.accept(self, message.offer)
+        self.models.accept(message.offer)
 
     @on(OfferLine.Hidden)
     def forget_offered(self, message: OfferLine.Hidden) -> None:
-        from chatapp.tui.models import controller
-
-        controller.decline(self, message.offer)
+        self.models.decline(message.offer)
 
     # Keys
 
@@ -229,16 +228,12 @@ class ChatScreen(Conversations):
 
     def action_models(self, downloading: bool = False) -> None:
         """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
-        from chatapp.tui.models import controller
-
-        controller.show_models(self, downloading=downloading)
+        self.models.open(downloading=downloading)
 
     def action_compare(self) -> None:
         """Let several models answer the same prompt."""
-        from chatapp.tui.models import controller
-
         with telling(self):
-            controller.compare(self)
+            self.models.compare()
 
     def action_message(self, deed: Deed) -> None:
         """Do something with the message that is marked, or with the last one that it can be done with."""

@@ -10,7 +10,6 @@ from chatapp.text.errors import InputError
 from chatapp.tui.chat import listing
 from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
-from chatapp.tui.models import controller
 from chatapp.tui.sampling import controller as sampling
 from chatapp.tui.widgets.ask_line import AskLine
 from chatapp.tui.widgets.note_screen import NoteScreen
@@ -97,7 +96,7 @@ class ScreenView:
             self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
 
     def use_model(self, name: str) -> None:
-        self.screen.call_next(controller.use, self.screen, self.workspace.open_store().get(name).name)
+        self.screen.call_next(self.screen.models.use, self.workspace.open_store().get(name).name)
 
     def again(self) -> None:
         self.screen.call_next(self.screen.pane.again)
