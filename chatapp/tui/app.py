@@ -96,7 +96,19 @@ class ChatApp(App[None]):
             self.set_keymap(self.chosen_keys)
 
     def get_default_screen(self) -> Screen[None]:
+        """The conversations, which have the classes of the terminal's size from the first: styled once, not twice."""
+        for length, breakpoints in zip(
+            self.size, (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS), strict=True
+        ):
+            self.chat_screen.add_class([name for least, name in breakpoints if length >= least][-1])
         return self.chat_screen
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything with the theme; before there is a screen, its colours are enough for what will be styled."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [GUARD, *super().get_line_filters()]

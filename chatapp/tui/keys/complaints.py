@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,8 @@ def untold(complaints: Sequence[str], home: Path) -> Sequence[str]:
     """The complaints that were not told yet; from now on they are."""
     if not complaints:
         return ()
+    import json
+
     own = [home / "keys.toml", *(home / "themes").glob("*.toml")]
     now = {"changed": max((path.stat().st_mtime_ns for path in own if path.exists()), default=0)}
     record, told = home / "told.json", list[str]()
