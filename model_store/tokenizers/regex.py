@@ -1,16 +1,19 @@
 """Refuse regular expressions that could search for ever, and know how little the others match.
 
-Oniguruma, which tokenizers use, tries every way in which a text can be matched. There are too many where a repetition
-repeats something of varying length, such as (a+)+, or where many repetitions follow each other, such as .*.*.*.*x.
+Oniguruma, which tokenizers use, tries every way in which a text can be matched, and panics after ten million. There
+are too many where a repetition repeats something of varying length, such as (a+)+, and where repetitions, or many
+choices, follow each other before something that may be missing, such as .*.*x.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 LONGEST = 20_000
 """Characters of an expression, and of one written out without its counts."""
-IN_A_ROW = 3
-"""Repetitions without a greatest number, one after the other; publishers write two."""
+IN_A_ROW = 2
+"""Repetitions without a greatest number, one after the other, and nothing that may be missing behind them."""
+WAYS = 200
+"""Ways to match the other parts of an expression, one after the other."""
 FEW = 100
 """Repetitions up to so many have a greatest number."""
 LINEAR = (r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+",)
@@ -33,6 +36,10 @@ class Extent:
     """Parts, when what is counted is written out."""
     fixed: bool = True
     """Whether it is always of the same length, and matches in one way only."""
+    ways: int = 1
+    """In how many ways it can match at one place, but for repetitions."""
+    asserts: bool = False
+    """Whether it looks at what is beside it, which may not be there."""
 
 
 def check(pattern: str) -> int:
@@ -68,24 +75,35 @@ class Reader:
             max(one.repetitions for one in found),
             self.bounded(sum(one.size for one in found)),
             fixed=False,
+            ways=sum(one.ways for one in found),
+            asserts=any(one.asserts for one in found),
         )
 
     def sequence(self, depth: int) -> Extent:
         """Parts one after the other."""
-        least, repetitions, size, fixed = 0, 0, 1, True
+        found = Extent(0)
         while self.place < len(self.pattern) and self.pattern[self.place] not in "|)":
             part = self.repeated(self.atom(depth))
-            least, repetitions = least + part.least, repetitions + part.repetitions
-            size, fixed = self.bounded(size + part.size), fixed and part.fixed
-        if repetitions > IN_A_ROW:
-            raise self.refusal(f"with {repetitions} repetitions in a row there are too many ways to match it")
-        return Extent(least, repetitions, size, fixed)
+            may_be_missing = not part.repetitions and (part.least or part.asserts)
+            if found.repetitions + part.repetitions + bool(may_be_missing and found.repetitions > 1) > IN_A_ROW:
+                raise self.refusal("what it repeats is followed by more, and there are too many ways to match that")
+            found = Extent(
+                found.least + part.least,
+                found.repetitions + part.repetitions,
+                self.bounded(found.size + part.size),
+                fixed=found.fixed and part.fixed,
+                ways=found.ways * part.ways,
+                asserts=found.asserts or part.asserts,
+            )
+            if found.ways > WAYS:
+                raise self.refusal("it leaves so many choices that there are too many ways to match it")
+        return found
 
     def repeated(self, part: Extent) -> Extent:
         """A part with all its quantifiers."""
         while self.place < len(self.pattern):
             if self.take("?"):
-                part = Extent(0, part.repetitions, part.size, fixed=False)
+                part = Extent(0, part.repetitions, part.size, fixed=False, ways=part.ways + 1)
             elif self.take("*"):
                 part = self.repetition(part, 0, None)
             elif self.take("+"):
@@ -107,7 +125,8 @@ class Reader:
             if not part.fixed and most > 4:
                 raise self.refusal("what it repeats varies, and there are too many ways to match that")
             size, fixed = self.bounded(part.size * max(most, 1)), part.fixed and least == most
-            return Extent(part.least * least, part.repetitions * most, size, fixed)
+            ways = 1 if fixed else sum(part.ways**times for times in range(least, most + 1))
+            return Extent(part.least * least, part.repetitions * most, size, fixed, ways=ways, asserts=part.asserts)
         if not part.fixed or part.repetitions or not part.least:
             raise self.refusal("what it repeats varies, and there are too many ways to match that")
         return Extent(part.least * least, 1, self.bounded(part.size * max(least, 1, most or 1)), fixed=False)
@@ -122,7 +141,7 @@ class Reader:
             return self.escape()
         letter = self.pattern[self.place]
         self.place += 1
-        return Extent(0) if letter in "^$" else Extent(1 if letter == "." else len(letter.encode()))
+        return Extent(0, asserts=True) if letter in "^$" else Extent(1 if letter == "." else len(letter.encode()))
 
     def group(self, depth: int) -> Extent:
         asserts = False
@@ -138,7 +157,7 @@ class Reader:
         inner = self.alternatives(depth + 1)
         if not self.take(")"):
             raise self.refusal("a parenthesis is missing")
-        return Extent(0, inner.repetitions, inner.size, fixed=False) if asserts else inner
+        return replace(inner, least=0, fixed=False, asserts=True) if asserts else inner
 
     def bracket(self) -> Extent:
         """A class, in which there may be others; of its characters each may be the one of fewest bytes."""
@@ -161,7 +180,7 @@ class Reader:
         self.place = code.end() if code else self.place + 1
         if letter in "pP" and (name := PROPERTY.match(self.pattern, self.place)):
             self.place = name.end()
-        return Extent(0 if letter in "bBAZzG" else 1)
+        return Extent(0, asserts=True) if letter in "bBAZzG" else Extent(1)
 
     def take(self, sign: str) -> bool:
         """Whether this is what comes next, which is then behind."""

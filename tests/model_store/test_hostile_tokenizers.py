@@ -322,7 +322,32 @@ def test_what_is_within_the_bounds_takes_memory_in_proportion(
     assert peak_memory() - before < 300_000_000
 
 
-def test_a_panic_of_the_library_is_one_line_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+COLLUDING = ("a*a*a*(?<=b)", "(?:a*a*)b", "a*a*$", "a?" * 24 + "b", "a{0,100}" * 4 + "b", "(?=a*a*b)a")
+"""Expressions that a text of many `a` has them search for ever."""
+
+
+@pytest.mark.parametrize("pattern", COLLUDING)
+def test_no_text_makes_a_search_so_long_that_the_library_panics(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    with pytest.raises(StoreError, match="too many ways to match"):
+        Tokenizer(written(tmp_path, {"pre_tokenizer": searched(pattern)})).encode("a" * 5_000)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("pattern", ["a*a*", "a*b", "a*(?<=b)", "(?:a|aa){3}a*b"])
+def test_what_may_be_searched_for_is_searched_for_in_silence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    assert Tokenizer(written(tmp_path, {"pre_tokenizer": searched(pattern)})).encode("a" * 5_000)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_panic_of_the_library_is_one_line_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would be with an expression that is worse than it looks."""
+    monkeypatch.setattr(regex, "IN_A_ROW", 9)
     tokenizer = Tokenizer(written(tmp_path, {"pre_tokenizer": searched("a*a*a*(?<=b)")}))
     with pytest.raises(GenerationError, match="cannot encode this text: .*retry-limit"):
         tokenizer.encode("a" * 1000)
