@@ -23,7 +23,7 @@ def once(folder: str, backend: str, device: str, precision: str) -> dict[str, fl
     from chatapp.settings import settings
     from model_store import Store
 
-    engine = open_engine(Store(settings.models()), folder, PlacementOptions(backend, device, precision))
+    engine = open_engine(Store(settings.home() / "models"), folder, PlacementOptions(backend, device, precision))
     session, random, seconds = engine.session, np.random.default_rng(0), {}
     for name in (*TIMED, *TIMED):  # the first of each warms up
         prompt, answer = WORKLOADS[name]
@@ -51,7 +51,7 @@ def compare(arguments: argparse.Namespace, model: str) -> None:
     from chatapp.settings import settings
     from model_store import Store
 
-    store = Store(settings.models())
+    store = Store(settings.home() / "models")
     stored = store.get(str(arguments.folder / model))
     found, _ = measure_all(store, stored, PlacementOptions(), anew=True)
     arguments.model = model

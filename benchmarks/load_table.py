@@ -84,7 +84,7 @@ def open_store() -> Any:  # Any: imported here, so that the parent, whose memory
     from chatapp.settings import settings
     from model_store import Store
 
-    return Store(settings.models())
+    return Store(settings.home() / "models")
 
 
 def child(script: str, *arguments: str | Path) -> str:

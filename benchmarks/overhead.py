@@ -118,7 +118,7 @@ def in_turns(arguments: argparse.Namespace) -> list[dict[str, float]]:
     from model_store import Store
 
     where = PlacementOptions("onnx", precision=arguments.precision)
-    engine = open_engine(Store(settings.models()), arguments.model, where)
+    engine = open_engine(Store(settings.home() / "models"), arguments.model, where)
     names = list(WAYS)
     turns = []
     for turn in range(arguments.turns + 1):

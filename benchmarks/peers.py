@@ -48,7 +48,7 @@ class Chatapp:
         from chatapp.settings import settings
         from model_store import Store
 
-        store = Store(settings.models())
+        store = Store(settings.home() / "models")
         variant = store.lowered(store.get(str(folder / model)), backend, precision)
         self.session = backends.get(variant.backend).load(variant.folder, device="cpu")
         self.files = variant.folder

@@ -139,7 +139,7 @@ def print_one(history: "History", given: Namespace) -> int:
     else:
         print(f"{last.id}  {printable(last.title)}")
         for message in messages:
-            print(f"\n[{printable(exports.heading(message))}]\n{printable(exports.spoken(message))}")
+            print(f"\n[{printable(exports.describe_message(message))}]\n{printable(exports.write_message(message))}")
     return 0
 
 

@@ -5,8 +5,17 @@
 
 from typing import TYPE_CHECKING
 
-from chatapp.history.errors import ConversationNotFound, HistoryError, NotKept, NotUnderstood
-from chatapp.history.records import Conversation, Found, Kind, Message, Role
+from chatapp.history.records import (
+    Conversation,
+    ConversationNotFound,
+    Found,
+    HistoryError,
+    Kind,
+    Message,
+    NotKept,
+    NotUnderstood,
+    Role,
+)
 
 if TYPE_CHECKING:
     from chatapp.history.history import History

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from chatapp.history.errors import NotKept
+from chatapp.history.records import NotKept
 
 APPLICATION = 0x63686174
 """`chat`, in the header of the file: this database is ours."""
@@ -80,7 +80,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
     Without a path it is in memory only.
     """
-    with translated(path):
+    with translate_errors(path):
         connection = _open(path) if path else _connection(":memory:")
         try:
             connection.execute("PRAGMA secure_delete = ON")  # what is deleted for good is overwritten
@@ -167,7 +167,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path | None) -> Iterator[None]:
+def translate_errors(path: Path | None) -> Iterator[None]:
     """Tell SQLite's errors in the user's words; a wrong use of sqlite3, which is a mistake of ours, passes as it is."""
     try:
         yield

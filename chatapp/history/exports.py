@@ -8,9 +8,9 @@ from typing import Any
 
 from chatapp.generation import Token
 from chatapp.generation.text.thinking import Parts, split
-from chatapp.history.inert import harmless, inert
+from chatapp.history.inert import disarm, disarm_line
 from chatapp.history.records import Conversation, Message
-from chatapp.history.tokens import as_lists
+from chatapp.history.rows import as_lists
 from chatapp.text.printable import printable
 
 FORMAT = "chatapp-conversations"
@@ -21,7 +21,7 @@ def as_json(
     conversations: Iterable[tuple[Conversation, Sequence[Message]]],
     tokens: Callable[[int], Sequence[Token]] = lambda message: (),
 ) -> str:
-    """Everything, all branches included, as `imports.read` understands it; `tokens` gives those of a message."""
+    """Conversations as JSON, all branches included, as `imported` understands it; `tokens` gives those of a message."""
     facts = [_facts(conversation, messages, tokens) for conversation, messages in conversations]
     return json.dumps({"format": FORMAT, "version": VERSION, "conversations": facts}, indent=2, allow_nan=False) + "\n"
 
@@ -42,7 +42,7 @@ def _facts(
                 "id": message.id,
                 "parent": message.parent,
                 "role": message.role,
-                **said(message),
+                **split_thinking(message),
                 "created": message.created,
                 "finished": message.finished,
                 "finish_reason": message.finish_reason,
@@ -56,15 +56,15 @@ def _facts(
     }
 
 
-def said(message: Message) -> dict[str, str]:
-    """What a message says, and apart from it what the model thought."""
+def split_thinking(message: Message) -> dict[str, str]:
+    """Split what a message says from what the model thought before."""
     parts = split(message.text) if message.role == "assistant" else Parts("", message.text)
     return {"text": parts.answer} | ({"thinking": parts.thinking} if parts.thinking else {})
 
 
-def spoken(message: Message) -> str:
-    """What a message says, below a quotation of what the model thought."""
-    parts = said(message)
+def write_message(message: Message) -> str:
+    """Write the text of a message below a quotation of what the model thought."""
+    parts = split_thinking(message)
     if "thinking" not in parts:
         return message.text
     quoted = "\n".join(f"> {line}".rstrip() for line in ["*Thinking*", "", *parts["thinking"].split("\n")])
@@ -77,19 +77,19 @@ def _some(**facts: object) -> dict[str, object]:
 
 
 def as_markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """The branch that is shown, to be read; HTML, links and images in it do nothing."""
-    blocks = [f"# {_line(conversation.title)}", f"*{_line(about(conversation))}*"]
+    """A conversation as Markdown, the branch that is shown; HTML, links and images in it do nothing."""
+    blocks = [f"# {_line(conversation.title)}", f"*{_line(describe_conversation(conversation))}*"]
     if conversation.kind == "completion":
         blocks.append(_fenced("".join(message.text for message in messages)))
     else:
         for message in messages:
-            blocks += [f"## {_line(heading(message))}", harmless(spoken(message).strip("\n"))]
+            blocks += [f"## {_line(describe_message(message))}", disarm(write_message(message).strip("\n"))]
     return "\n\n".join(blocks) + "\n"
 
 
 def _line(text: str) -> str:
     """One harmless line of Markdown."""
-    return inert(" ".join(printable(text).split()))
+    return disarm_line(" ".join(printable(text).split()))
 
 
 def _fenced(text: str) -> str:
@@ -99,8 +99,8 @@ def _fenced(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}"
 
 
-def heading(message: Message) -> str:
-    """Who said it, and how it ended where that is not the usual way."""
+def describe_message(message: Message) -> str:
+    """Describe a message in a line: who said it, and how it ended where that is not the usual way."""
     name = {"user": "You", "assistant": "Model", "system": "System prompt"}[message.role]
     model = f" ({message.model})" if message.model else ""
     end = "" if message.finished else ", unfinished"
@@ -112,12 +112,12 @@ def heading(message: Message) -> str:
     return f"{name}{model}{version}{end}{', damaged' if message.damaged else ''}"
 
 
-def about(conversation: Conversation) -> str:
-    """The model of a conversation, and when it began."""
-    when = when_said(conversation.created)
+def describe_conversation(conversation: Conversation) -> str:
+    """Describe a conversation: its model, and when it began."""
+    when = format_time(conversation.created)
     return f"{conversation.model}, {when}" if conversation.model else when
 
 
-def when_said(seconds: float) -> str:
-    """A time on this machine's calendar."""
+def format_time(seconds: float) -> str:
+    """Format a time on this machine's calendar."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")

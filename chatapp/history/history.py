@@ -1,13 +1,14 @@
 """Conversations in a database: a tree of messages each, saved as they grow."""
 
 import json
+import re
 import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -15,11 +16,9 @@ from typing import Any, Self
 
 from chatapp.generation import Token
 from chatapp.history import rows, search
-from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translated
-from chatapp.history.errors import ConversationNotFound, HistoryError
-from chatapp.history.records import Conversation, Found, Kind, Message, Role
+from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translate_errors
+from chatapp.history.records import Conversation, ConversationNotFound, Found, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean, first_words, has_words, one_line
-from chatapp.history.tokens import unpacked
 
 KEPT_DELETED = 30 * 24 * 3600.0
 """Seconds for which a deleted conversation can be brought back."""
@@ -118,7 +117,17 @@ class History:
                 f"RETURNING {rows.CONVERSATION}",
                 (one_line(title), kind, one_line(model), now, now, json.dumps(setup or {})),
             ).fetchone()
-        return rows.conversation(row)
+        return rows.read_conversation(row)
+
+    def fork(self, conversation: int, messages: Sequence[Message]) -> Conversation:
+        """Begin another conversation with these messages of one, each after the one before."""
+        copied: list[Message] = []
+        for message in messages:
+            copied.append(replace(message, parent=copied[-1].id if copied else None))
+        origin = self.get(conversation)
+        title = name_fork(origin.title, {one.title for one in self.list()})
+        begun = replace(origin, title=title, leaf=copied[-1].id, updated=time.time())
+        return self.restore(begun, copied, {message.id: self.tokens(message.id) for message in copied})
 
     def keep_setup(self, conversation: int, setup: Mapping[str, Any]) -> None:
         """Keep how a conversation is answered."""
@@ -208,7 +217,7 @@ class History:
             parents[row[0]] = parent
             versions[parent].append(row[0])
         tuples = {parent: tuple(children) for parent, children in versions.items()}
-        messages = [rows.message(row, parents[row[0]], tuples[parents[row[0]]]) for row in found]
+        messages = [rows.read_message(row, parents[row[0]], tuples[parents[row[0]]]) for row in found]
         for message in messages:
             if message.damaged:
                 self._note(f"message {message.id} of conversation {conversation}", message.damaged)
@@ -218,13 +227,13 @@ class History:
         """The seconds that each token of a reply took, all but the first."""
         with self._reading():
             row = self.connection.execute("SELECT latencies FROM messages WHERE id = ?", (message,)).fetchone()
-        return rows.latencies(row[0]) if row else ()
+        return rows.read_latencies(row[0]) if row else ()
 
     def tokens(self, message: int) -> Sequence[Token]:
         """The tokens of a reply, where they were kept."""
         with self._reading():
             row = self.connection.execute("SELECT content FROM tokens WHERE message = ?", (message,)).fetchone()
-        return unpacked(row[0]) if row else ()
+        return rows.unpack_tokens(row[0]) if row else ()
 
     def prompts(self, limit: int = 1000) -> Sequence[str]:
         """What the user said last in conversations, each text once, the newest first."""
@@ -248,7 +257,7 @@ class History:
             self.get(message.conversation)
             if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
                 raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
-            new = rows.insert(self.connection, message, latencies)
+            new = rows.insert_message(self.connection, message, latencies)
             rows.keep_tokens(self.connection, new, tokens)
             self.connection.execute(
                 "UPDATE conversations SET leaf = ?, updated = max(updated, ?), messages = messages + 1 WHERE id = ?",
@@ -263,13 +272,13 @@ class History:
 
     def change(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> None:
         """Save what a message has become: a reply that grows or has ended, or a summary."""
-        usage, times = json.dumps(dict(message.usage)), rows.times(latencies)
+        usage, seconds = json.dumps(dict(message.usage)), rows.write_latencies(latencies)
         with self._writing():
             self.connection.execute(
                 "UPDATE messages SET text = ?, finished = ?, finish_reason = ?, usage = ?, summary = ?, "
                 "latencies = iif(? = '[]', latencies, ?) WHERE id = ?",
                 (clean(message.text), message.finished, message.finish_reason, usage, clean(message.summary))
-                + (times, times, message.id),
+                + (seconds, seconds, message.id),
             )
             rows.keep_tokens(self.connection, message.id, tokens)
 
@@ -317,7 +326,7 @@ class History:
             place: int | None = None
             for message in messages:
                 here = replace(message, conversation=new, parent=places[message.parent])
-                places[message.id] = place = rows.insert(self.connection, here)
+                places[message.id] = place = rows.insert_message(self.connection, here)
                 rows.keep_tokens(self.connection, place, (tokens or {}).get(message.id, ()))
             self.connection.execute(
                 "UPDATE conversations SET leaf = ?, updated = ?, messages = ? WHERE id = ?",
@@ -345,7 +354,7 @@ class History:
     def _conversations(self, where: str, *values: object) -> Sequence[Conversation]:
         with self._reading():
             found = self.connection.execute(f"SELECT {rows.CONVERSATION} FROM conversations WHERE {where}", values)
-            conversations = [rows.conversation(row) for row in found]
+            conversations = [rows.read_conversation(row) for row in found]
         for conversation in conversations:
             if conversation.damaged:
                 self._note(f"conversation {conversation.id}", conversation.damaged)
@@ -363,10 +372,17 @@ class History:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.path):
+        with self._lock, translate_errors(self.path):
             yield self.connection
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.path), transaction(self.connection):
+        with self._lock, translate_errors(self.path), transaction(self.connection):
             yield self.connection
+
+
+def name_fork(title: str, titles: set[str]) -> str:
+    """Name a fork so that it is told from its origin and from other forks."""
+    origin = re.sub(r" \(fork(?: \d+)?\)$", "", title)
+    names = (f"{origin} (fork{f' {number}' if number > 1 else ''})" for number in count(1))
+    return next(name for name in names if name not in titles)

@@ -26,22 +26,22 @@ AROUND = re.compile(r"[_,;:!?.]*")
 """Marks around an address that are none of it."""
 
 
-def harmless(text: str) -> str:
-    """Markdown in which only blocks of code are as they were: no HTML, no link, no image."""
+def disarm(text: str) -> str:
+    """Disarm Markdown: only blocks of code stay as they were; no HTML, no link, no image."""
     lines = printable(text).split("\n")
-    code, end = blocks(lines)
+    code, end = find_code(lines)
     inside = {line for block in code for line in block}
-    made = [line if place in inside else inert(line) for place, line in enumerate(lines)]
-    if blocks(made)[0] != code:  # what a viewer takes for code must be what we take for code
-        return "\n".join(map(inert, lines))
+    made = [line if place in inside else disarm_line(line) for place, line in enumerate(lines)]
+    if find_code(made)[0] != code:  # what a viewer takes for code must be what we take for code
+        return "\n".join(map(disarm_line, lines))
     return "\n".join([*made, end] if end else made)
 
 
-def blocks(lines: Sequence[str]) -> tuple[list[range], str]:
-    """The lines of each block of code between fences, and what ends the last one where that goes on for ever."""
+def find_code(lines: Sequence[str]) -> tuple[list[range], str]:
+    """Find the lines of each block of code between fences, and what ends the last one where that goes on for ever."""
     found, end = [], ""
     fenced = any("```" in line or "~~~" in line for line in lines)
-    for token in parser().parse("\n".join(lines)) if fenced else ():
+    for token in make_parser().parse("\n".join(lines)) if fenced else ():
         if token.type == "fence" and token.map and (token.level or lines[token.map[0]][:1] in "`~"):
             found.append(range(*token.map))
             last = lines[found[-1][-1]].strip()
@@ -51,30 +51,30 @@ def blocks(lines: Sequence[str]) -> tuple[list[range], str]:
 
 
 @cache
-def parser() -> "MarkdownIt":
-    """A parser that tells blocks apart, and looks into none."""
+def make_parser() -> "MarkdownIt":
+    """Make a parser that tells blocks apart, and looks into none."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100})
     return made.disable(["inline", "reference", "html_block"])
 
 
-def undone(text: str) -> str:
-    """Markdown with its HTML, links and images undone."""
+def undo_markup(text: str) -> str:
+    """Undo the HTML, links and images of Markdown."""
     return re.sub(r"\](?=[(:\[])", r"]\\", re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text))
 
 
-def inert(line: str) -> str:
-    """A line with its HTML, links and images undone, and every address in it shown as code, which no viewer links."""
-    parts = split(line)
+def disarm_line(line: str) -> str:
+    """Disarm a line: undo its HTML, links and images, and show every address as code, which no viewer links."""
+    parts = split_line(line)
     return "".join(
-        shown_as_code(undone(unspelled(text)), after_code=place > 0, before_code=bool(code)) + code
+        code_addresses(undo_markup(unspell(text)), after_code=place > 0, before_code=bool(code)) + code
         for place, (text, code) in enumerate(parts)
     )
 
 
-def split(line: str) -> list[tuple[str, str]]:
-    """The texts of a line, each with the code that follows it.
+def split_line(line: str) -> list[tuple[str, str]]:
+    """Split a line into its texts, each with the code that follows it.
 
     Code is what is whole within the line and its cell of a table; marks of other code, and those that could belong to
     a block of code, become mere characters.
@@ -98,8 +98,8 @@ def split(line: str) -> list[tuple[str, str]]:
     return [*found, (text + line[start:], "")]
 
 
-def unspelled(text: str) -> str:
-    """A text with the characters of addresses as they are, not escaped and not as references."""
+def unspell(text: str) -> str:
+    """Spell the characters of addresses as they are, not escaped and not as references."""
 
     def plain(match: re.Match[str]) -> str:
         if match[0].startswith("&"):
@@ -110,8 +110,8 @@ def unspelled(text: str) -> str:
     return SPELLED.sub(plain, text)
 
 
-def shown_as_code(text: str, *, after_code: bool, before_code: bool) -> str:
-    """A text with each address in it as code."""
+def code_addresses(text: str, *, after_code: bool, before_code: bool) -> str:
+    """Show each address in a text as code."""
 
     def code(match: re.Match[str]) -> str:
         slashes, word = match[1], match[2]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from chatapp.history.exports import about, heading, said, when_said
+from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking
 from chatapp.history.records import Conversation, Message
 from chatapp.text.printable import printable
 
@@ -72,69 +72,71 @@ hr {{ border: 0; border-top: 1px solid var(--line); }}
 
 
 def as_html(conversations: Sequence[tuple[Conversation, Sequence[Message]]]) -> str:
-    """The branches that are shown, as one page that loads nothing and runs nothing."""
+    """Conversations as one page of HTML, the branches that are shown; it loads nothing and runs nothing."""
     from pygments.formatters import HtmlFormatter
 
     titles = [conversation.title for conversation, _ in conversations]
-    body = "\n".join(section(conversation, messages) for conversation, messages in conversations)
+    body = "\n".join(write_section(conversation, messages) for conversation, messages in conversations)
     light, dark = (HtmlFormatter(style=style).get_token_style_defs("pre") for style in ("default", "github-dark"))
-    title = escaped(titles[0] if len(titles) == 1 else "Conversations")
+    title = escape(titles[0] if len(titles) == 1 else "Conversations")
     return PAGE.format(title=title, body=body, light="\n".join(light), dark="\n".join(dark))
 
 
-def section(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """A conversation; a text that a base model continued is no Markdown."""
+def write_section(conversation: Conversation, messages: Sequence[Message]) -> str:
+    """Write a conversation; a text that a base model continued is no Markdown."""
     if conversation.kind == "completion":
-        body = f'<section class="assistant">{plain("".join(one.text for one in messages))}</section>'
+        body = f'<section class="assistant">{write_plain("".join(one.text for one in messages))}</section>'
     else:
         body = "\n".join(
-            f'<section class="{one.role}"><h2>{escaped(heading(one))}{when(one)}</h2>\n{spoken(one)}</section>'
+            f'<section class="{one.role}"><h2>{escape(describe_message(one))}{write_time(one)}</h2>\n'
+            f"{write_message(one)}</section>"
             for one in messages
         )
-    return f'<h1>{escaped(conversation.title)}</h1>\n<p class="about">{escaped(about(conversation))}</p>\n{body}'
+    about = escape(describe_conversation(conversation))
+    return f'<h1>{escape(conversation.title)}</h1>\n<p class="about">{about}</p>\n{body}'
 
 
-def when(message: Message) -> str:
-    """When it was said, where that is known."""
-    return f"<time>{when_said(message.created)}</time>" if message.created else ""
+def write_time(message: Message) -> str:
+    """Write the time of a message, where that is known."""
+    return f"<time>{format_time(message.created)}</time>" if message.created else ""
 
 
-def spoken(message: Message) -> str:
-    """What a message says, below what the model thought, folded."""
-    parts = said(message)
-    thinking = rendered(parts["thinking"]) if "thinking" in parts else ""
+def write_message(message: Message) -> str:
+    """Write a message below what the model thought, which is folded."""
+    parts = split_thinking(message)
+    thinking = render(parts["thinking"]) if "thinking" in parts else ""
     folded = f"<details><summary>Thinking</summary>\n{thinking}</details>\n" if thinking else ""
-    return folded + rendered(parts["text"])
+    return folded + render(parts["text"])
 
 
-def rendered(text: str) -> str:
-    """Markdown as HTML; what is too long to be laid out soon is shown as it was written."""
-    return str(parser().render(printable(text))) if len(text) <= MOST else plain(text)
+def render(text: str) -> str:
+    """Render Markdown as HTML; what is too long to be laid out soon is shown as it was written."""
+    return str(make_parser().render(printable(text))) if len(text) <= MOST else write_plain(text)
 
 
-def plain(text: str) -> str:
-    """A text as it was written."""
-    return f'<pre class="plain">\n{escaped(text)}</pre>'
+def write_plain(text: str) -> str:
+    """Write a text as it was written."""
+    return f'<pre class="plain">\n{escape(text)}</pre>'
 
 
-def escaped(text: str) -> str:
-    """A text that is nothing but text."""
+def escape(text: str) -> str:
+    """Escape a text, so that it is nothing but text."""
     return html.escape(printable(text))
 
 
 @cache
-def parser() -> "MarkdownIt":
-    """A parser that knows no links, images or HTML, with headings below those of the page, and coloured code."""
+def make_parser() -> "MarkdownIt":
+    """Make a parser that knows no links, images or HTML, with headings below those of the page, and coloured code."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(OFF)
-    made.core.ruler.push("below", below)
-    made.add_render_rule("fence", code)
-    made.add_render_rule("code_block", code)
+    made.core.ruler.push("below", lower_headings)
+    made.add_render_rule("fence", write_code)
+    made.add_render_rule("code_block", write_code)
     return made
 
 
-def below(state: Any) -> None:  # Any: StateCore, which is imported late
+def lower_headings(state: Any) -> None:  # Any: StateCore, which is imported late
     """Put headings below those of the page, and judge what entities became."""
     for token in state.tokens:
         if token.type in ("heading_open", "heading_close"):
@@ -143,16 +145,16 @@ def below(state: Any) -> None:  # Any: StateCore, which is imported late
             part.content = printable(part.content)
 
 
-def code(_: Any, tokens: Sequence["Token"], place: int, *__: Any) -> str:  # Any: the renderer, which has no part in it
-    """A block of code, coloured where its language is named."""
+def write_code(_: Any, tokens: Sequence["Token"], place: int, *__: Any) -> str:  # Any: the renderer, not used
+    """Write a block of code, coloured where its language is named."""
     content, language = tokens[place].content, tokens[place].info.strip().partition(" ")[0]
     longest = max(map(len, content.split("\n")))
-    coloured = highlighted(content, language) if len(content) <= COLOURED[0] and longest <= COLOURED[1] else None
+    coloured = highlight_code(content, language) if len(content) <= COLOURED[0] and longest <= COLOURED[1] else None
     return f"<pre><code>{html.escape(content) if coloured is None else coloured}</code></pre>\n"
 
 
-def highlighted(content: str, language: str) -> str | None:
-    """Code with its kinds of words in spans; None where its language is not known."""
+def highlight_code(content: str, language: str) -> str | None:
+    """Highlight code, its kinds of words in spans; None where its language is not known."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import get_lexer_by_name

@@ -1,11 +1,19 @@
-"""What is kept: conversations and their messages."""
+"""The records of the history, conversations and their messages, and its errors.
+
+HistoryError
+  ConversationNotFound    no conversation or message has this number
+  NotKept                 the database cannot be read or written
+  NotUnderstood           a file to import is not what we know
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from backends.errors import UserError
+
 Kind = Literal["chat", "completion"]
-"""A dialogue, or a text that its user and a base model write together."""
+"""A conversation, or a text that its user and a base model write together."""
 Role = Literal["system", "user", "assistant"]
 
 
@@ -71,3 +79,19 @@ class Found:
     snippet: str
     marks: tuple[tuple[int, int], ...]
     """Where the words are in the snippet: start and end of each."""
+
+
+class HistoryError(UserError):
+    """Conversations cannot be kept or found."""
+
+
+class ConversationNotFound(HistoryError):
+    """No conversation or message has this number."""
+
+
+class NotKept(HistoryError):
+    """The database cannot be read or written; what it held before is untouched."""
+
+
+class NotUnderstood(HistoryError):
+    """A file to import is damaged, or none of the formats that are known."""

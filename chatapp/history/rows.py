@@ -1,20 +1,25 @@
-"""Rows of the database as conversations and messages, and back."""
+"""Rows of the database as conversations, messages and tokens, and back."""
 
 import json
-import sqlite3
+import math
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from chatapp.generation import Token
-from chatapp.history.records import Conversation, Kind, Message, Role
+from chatapp.generation import Alternative, Token
+from chatapp.history.records import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.text import clean, one_line
-from chatapp.history.tokens import packed
+
+if TYPE_CHECKING:
+    import sqlite3
 
 CONVERSATION = "id, title, kind, model, created, updated, messages, leaf, deleted, setup"
 MESSAGE = (
     "m.id, m.conversation, m.parent, m.role, m.text, m.created, m.finished, m.finish_reason, m.model"
     ", m.options, m.usage, m.summary"
 )
+LIMIT = 1 << 28
+"""Bytes of the tokens of one reply; a damaged one could inflate to far more."""
 
 
 class Columns:
@@ -58,7 +63,7 @@ class Columns:
         if value == "{}":
             return {}
         try:
-            found = json.loads(value, parse_constant=_refused)  # type: ignore[arg-type]  # TypeError is caught
+            found = json.loads(value, parse_constant=refuse_constant)  # type: ignore[arg-type]  # TypeError is caught
             if isinstance(found, dict):
                 return found
         except (TypeError, ValueError, RecursionError):
@@ -67,13 +72,13 @@ class Columns:
         return {}
 
 
-def _refused(constant: str) -> None:
-    """NaN and the infinities, which no JSON has."""
+def refuse_constant(constant: str) -> None:
+    """Refuse NaN and the infinities, which no JSON has."""
     raise ValueError(constant)
 
 
-def conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's columns
-    """A conversation of the columns in CONVERSATION."""
+def read_conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's columns
+    """Read a conversation from the columns in CONVERSATION."""
     of = Columns()
     return Conversation(
         row[0],
@@ -90,8 +95,8 @@ def conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's columns
     )
 
 
-def message(row: Sequence[Any], parent: int | None, versions: tuple[int, ...]) -> Message:
-    """A message of the columns in MESSAGE; `parent` is the one that it has in the tree."""
+def read_message(row: Sequence[Any], parent: int | None, versions: tuple[int, ...]) -> Message:
+    """Read a message from the columns in MESSAGE; `parent` is the one that it has in the tree."""
     of = Columns()
     if parent != row[2]:
         of.damaged.append("parent")
@@ -113,41 +118,112 @@ def message(row: Sequence[Any], parent: int | None, versions: tuple[int, ...]) -
     )
 
 
-def as_json(facts: Mapping[str, Any]) -> str:  # Any: JSON
-    """An object in JSON; most are empty."""
+def write_facts(facts: Mapping[str, Any]) -> str:  # Any: JSON
+    """Write an object as JSON; most are empty."""
     return json.dumps(dict(facts)) if facts else "{}"
 
 
-def insert(connection: sqlite3.Connection, new: Message, latencies: Sequence[float] = ()) -> int:
+def insert_message(connection: "sqlite3.Connection", new: Message, latencies: Sequence[float] = ()) -> int:
     """Add a message, and give its number."""
     place = (new.conversation, new.parent, new.role, clean(new.text), new.created, new.finished, new.finish_reason)
-    how = (one_line(new.model), as_json(new.options), as_json(new.usage))
+    how = (one_line(new.model), write_facts(new.options), write_facts(new.usage))
     cursor = connection.execute(
         "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
         "usage, latencies, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*place, *how, times(latencies), clean(new.summary)),
+        (*place, *how, write_latencies(latencies), clean(new.summary)),
     )
     return int(cursor.lastrowid or 0)
 
 
-def keep_tokens(connection: sqlite3.Connection, number: int, tokens: Sequence[Token]) -> None:
+def keep_tokens(connection: "sqlite3.Connection", number: int, tokens: Sequence[Token]) -> None:
     """Keep the tokens of a message, where there are any."""
     if tokens:
-        content = packed(tokens)
+        content = pack_tokens(tokens)
         connection.execute("INSERT OR REPLACE INTO tokens (message, content) VALUES (?, ?)", (number, content))
 
 
-def times(latencies: Sequence[float]) -> str:
-    """Latencies in microseconds' precision."""
+def write_latencies(latencies: Sequence[float]) -> str:
+    """Write latencies as JSON, in microseconds' precision."""
     if not latencies:
         return "[]"  # of every message but a reply
     return json.dumps([round(seconds, 6) for seconds in latencies])
 
 
-def latencies(content: object) -> Sequence[float]:
-    """The latencies that the database holds; none where they are damaged."""
+def read_latencies(content: object) -> Sequence[float]:
+    """Read the latencies of a reply; none where they are damaged."""
     try:
         found = json.loads(content)  # type: ignore[arg-type]  # TypeError is caught
         return tuple(float(seconds) for seconds in found)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return ()
+
+
+def pack_tokens(tokens: Sequence[Token]) -> bytes:
+    """Compress the tokens of a reply, as the database holds them."""
+    return zlib.compress(json.dumps(as_lists(tokens), separators=(",", ":")).encode(), 6)
+
+
+def unpack_tokens(content: bytes) -> Sequence[Token]:
+    """Read the compressed tokens of a reply; none where they are damaged."""
+    try:
+        inflating = zlib.decompressobj()
+        lists = json.loads(inflating.decompress(content, LIMIT)) if isinstance(content, bytes) else ()
+        return of_lists(lists, "the database")
+    except (zlib.error, ValueError, RecursionError, NotUnderstood):
+        return ()
+
+
+def as_lists(tokens: Sequence[Token]) -> list[Any]:  # Any: JSON
+    """Tokens as lists: id, text, log-probability, seconds, alternatives (id, text, log-probability)."""
+    return [
+        [
+            token.id,
+            clean(token.text),
+            None if token.logprob is None else round(token.logprob, 5),
+            round(token.seconds, 6),
+            [[other.id, clean(other.text), round(other.logprob, 5)] for other in token.alternatives],
+        ]
+        for token in tokens
+    ]
+
+
+def of_lists(lists: Any, where: str) -> Sequence[Token]:  # Any: JSON, checked here
+    """Read the tokens of such lists."""
+    try:
+        return tuple(
+            Token(
+                _whole(number),
+                _text(text),
+                None if logprob is None else _number(logprob),
+                tuple(Alternative(_whole(one), _text(spelling), _number(chance)) for one, spelling, chance in others),
+                _seconds(seconds),
+            )
+            for number, text, logprob, seconds, others in lists
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise NotUnderstood(f"{where} has tokens that are not what we write") from error
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError
+    return float(value)
+
+
+def _seconds(value: object) -> float:
+    seconds = _number(value)
+    if not 0 <= seconds < math.inf:
+        raise ValueError
+    return seconds

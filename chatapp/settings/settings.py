@@ -51,16 +51,6 @@ def home() -> Path:
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("chatapp", appauthor=False)
 
 
-def models() -> Path:
-    """The folder of the model store."""
-    return home() / "models"
-
-
-def history() -> Path:
-    """The database of conversations."""
-    return home() / "history.db"
-
-
 def places() -> "Places":
     """Where other applications keep models: as their own variables say, else where they do by themselves."""
     from model_store import Places
@@ -74,13 +64,8 @@ def places() -> "Places":
 
 
 def settings_file(folder: Path | None = None) -> Path:
-    """The TOML file that the user writes to choose."""
+    """The TOML file of the settings."""
     return (folder or home()) / "settings.toml"
-
-
-def keys_file() -> Path:
-    """The TOML file in which the user binds keys."""
-    return home() / "keys.toml"
 
 
 def read(folder: Path | None = None) -> Settings:

@@ -180,7 +180,7 @@ def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_
     checkpoint: MakeCheckpoint, database: Path
 ) -> None:
     tiny = str(checkpoint(chats=True, max_position_embeddings=32768))
-    engine = open_engine(Store(settings.models()), tiny, PlacementOptions("onnx"))
+    engine = open_engine(Store(settings.home() / "models"), tiny, PlacementOptions("onnx"))
     warnings: list[str] = []
     with History(database) as history:
         setup = Setup(tiny, {"max_tokens": 3})
@@ -218,7 +218,7 @@ class Breaking(Engine):
 
 
 def test_when_the_model_fails_its_partial_answer_stays(tiny: str, database: Path) -> None:
-    whole = open_engine(Store(settings.models()), tiny, PlacementOptions("onnx"))
+    whole = open_engine(Store(settings.home() / "models"), tiny, PlacementOptions("onnx"))
     breaking = Breaking(whole.session, whole.tokenizer, whole.chat_template, hold=0.0)
     with History(database) as history:
         setup = Setup(tiny, {"max_tokens": 9, "logit_bias": {0: -math.inf}})

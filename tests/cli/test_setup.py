@@ -23,7 +23,7 @@ def folder(checkpoint: MakeCheckpoint) -> Path:
 
 def kept() -> Setup:
     """How the last conversation is answered."""
-    with History(settings.history()) as history:
+    with History(settings.home() / "history.db") as history:
         last = history.last()
         assert last
         return Setup.of_json(last.setup)

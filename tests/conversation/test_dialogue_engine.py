@@ -22,7 +22,7 @@ from support.scripted_session import CHATML, ScriptedSession, hashed, write_toke
 @pytest.fixture
 def tiny(checkpoint: MakeCheckpoint) -> Engine:
     """A tiny random model that chats."""
-    return open_engine(Store(settings.models()), str(checkpoint(chats=True)), PlacementOptions("onnx"))
+    return open_engine(Store(settings.home() / "models"), str(checkpoint(chats=True)), PlacementOptions("onnx"))
 
 
 def test_going_on_from_its_own_tokens_the_model_says_the_same(tiny: Engine, history: History) -> None:
@@ -67,7 +67,7 @@ def test_an_encoder_decoder_cannot_go_on_from_a_token(tmp_path: Path) -> None:
 
 
 def test_the_built_in_model_continues_a_text_and_fills_its_gap(history: History, begin: Begin) -> None:
-    engine = open_engine(Store(settings.models()), "builtin", PlacementOptions("onnx"))
+    engine = open_engine(Store(settings.home() / "models"), "builtin", PlacementOptions("onnx"))
     dialogue = begin(kind="completion", options={"temperature": 0, "max_tokens": 12})
     start = "def add(first, second):\n    return"
     heard(dialogue.continue_text(engine, start))

@@ -104,7 +104,7 @@ class Drill:
 
 def whole_history() -> bytes:
     """A database with conversations of every kind, in one file."""
-    path = settings.history()
+    path = settings.home() / "history.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     with History(path) as history:
         for number in range(4):
@@ -169,7 +169,7 @@ def damage_sql(chance: random.Random, connection: sqlite3.Connection, kind: str)
 
 def drill_histories(count: int, seed: int, *, model: str = "") -> str:
     """Damage `count` histories, and run each command on each."""
-    drill, whole, path = Drill(seed), whole_history(), settings.history()
+    drill, whole, path = Drill(seed), whole_history(), (settings.home() / "history.db")
     commands = [["sessions", *command] for command in SESSIONS]
     if model:
         commands.insert(6, ["run", model, "-c", "word", "--max-tokens", "2"])
@@ -289,7 +289,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     yield (
         "keys.toml",
         b'vim = true\n[chat]\nstop = "ctrl+x"\n',
-        own(settings.keys_file(), lambda: str(keymap.read(settings.keys_file(), [])) and None),
+        own(settings.home() / "keys.toml", lambda: str(keymap.read(settings.home() / "keys.toml", [])) and None),
     )
     theme = (Path(__file__).parents[2] / "themes" / "contrast-light.toml").read_bytes()
     yield "theme", theme, own(home / "themes" / "x.toml", lambda: str(collect(home / "themes")) and None)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from chatapp.evaluation.measurements import Answer, as_json
-from chatapp.history.errors import NotUnderstood
-from chatapp.history.tokens import of_lists
+from chatapp.history.records import NotUnderstood
+from chatapp.history.rows import of_lists
 
 
 @pytest.mark.parametrize("latencies", [["a"], 5, "abc", [[]], [True], [-1.0], [math.inf], {"a": 1}, [10**400]])

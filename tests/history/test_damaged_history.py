@@ -18,13 +18,13 @@ Damage = Callable[[str], None]
 @pytest.fixture
 def damage() -> Damage:
     """Two conversations of two messages each, and SQL that damages them where a connection checks nothing."""
-    settings.history().parent.mkdir(parents=True, exist_ok=True)
-    with History(settings.history()) as history:
+    (settings.home() / "history.db").parent.mkdir(parents=True, exist_ok=True)
+    with History(settings.home() / "history.db") as history:
         ask(history, "first question", "first answer")
         ask(history, "second question", "second answer")
 
     def run(sql: str) -> None:
-        with closing(sqlite3.connect(settings.history())) as connection:
+        with closing(sqlite3.connect(settings.home() / "history.db")) as connection:
             connection.execute("PRAGMA ignore_check_constraints = ON")
             connection.execute("PRAGMA writable_schema = ON")
             connection.execute(sql)
@@ -77,7 +77,7 @@ def test_a_damaged_row_costs_itself_and_the_others_are_read(
         assert all(line.startswith("Warning: ") for line in printed.err.splitlines())
         if command != ("search", "?") and "1" not in command:
             assert "second question" in printed.out
-    with History(settings.history()) as history:
+    with History(settings.home() / "history.db") as history:
         assert texts(history, 2) == ["second question", "second answer"]
         ask(history, "third question", conversation=2, parent=4)
         assert history.prompts()[0] == "third question"
@@ -120,7 +120,7 @@ def test_a_damaged_schema_is_one_line_and_the_file_is_left_alone(
     damage: Damage, sql: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(sql)
-    before = settings.history().read_bytes()
+    before = (settings.home() / "history.db").read_bytes()
     for command in COMMANDS:
         code = main(["sessions", *command])
         printed = capsys.readouterr()
@@ -128,10 +128,10 @@ def test_a_damaged_schema_is_one_line_and_the_file_is_left_alone(
             assert printed.err.startswith("Error: ") and printed.err.count("\n") == 1
             assert "history.db" in printed.err and "nothing was changed; move it elsewhere" in printed.err
     assert any(main(["sessions", *command]) for command in COMMANDS)
-    assert settings.history().read_bytes() == before
+    assert (settings.home() / "history.db").read_bytes() == before
 
 
 def test_a_damaged_schema_is_told_when_a_message_would_be_saved(damage: Damage) -> None:
     damage("DROP TABLE words_data")
-    with pytest.raises(NotKept, match="damaged"), History(settings.history()) as history:
+    with pytest.raises(NotKept, match="damaged"), History(settings.home() / "history.db") as history:
         ask(history, "third question")

@@ -18,8 +18,8 @@ from chatapp.generation import Alternative, Token
 from chatapp.history import Conversation, History, Message, NotUnderstood
 from chatapp.history.exports import as_json, as_markdown
 from chatapp.history.imported import read
-from chatapp.history.inert import harmless
-from chatapp.history.pages import as_html, rendered
+from chatapp.history.inert import disarm
+from chatapp.history.pages import as_html, render
 from support.conversations import bring_in, said
 
 HOSTILE = [
@@ -103,7 +103,7 @@ def test_nothing_in_a_page_runs_loads_or_links(history: History) -> None:
     ],
 )
 def test_in_markdown_only_blocks_of_code_stay_as_they_were(text: str, becomes: str) -> None:
-    assert harmless(text) == becomes
+    assert disarm(text) == becomes
 
 
 ADDRESSES = [
@@ -154,13 +154,13 @@ def test_no_viewer_makes_a_link_of_an_address_in_markdown(viewer: str) -> None:
     pieces = [*" ".join(ADDRESSES).split(" "), *"`|*_~()[]<>\n.:/@\\", "```", "\n\n", "- ", "> ", "&#64;", "&period;"]
     mixed = ["".join(chance.choice(pieces) for _ in range(chance.randint(2, 12))) for _ in range(400)]
     for text in [*ADDRESSES, *mixed]:
-        page = Page(VIEWERS[viewer](harmless(text)))
+        page = Page(VIEWERS[viewer](disarm(text)))
         assert not {"a", "img", "script"} & set(page.tags), text
 
 
 @pytest.mark.parametrize("text", ADDRESSES[:4])
 def test_an_address_in_markdown_reads_as_it_did(text: str) -> None:
-    shown = "".join(Page(VIEWERS["markdown-it"](harmless(text))).texts)
+    shown = "".join(Page(VIEWERS["markdown-it"](disarm(text))).texts)
     assert shown.strip() == re.sub(r"[*`]", "", text)
 
 
@@ -204,7 +204,7 @@ def test_a_page_is_rendered_with_headings_lists_tables_and_coloured_code(history
 )
 def test_a_page_of_whatever_a_model_wrote_is_made_soon(text: str, history: History) -> None:
     start = time.monotonic()
-    assert rendered(text) and harmless(text[:20_000])
+    assert render(text) and disarm(text[:20_000])
     assert time.monotonic() - start < 5
 
 

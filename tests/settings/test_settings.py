@@ -10,7 +10,6 @@ from chatapp.settings import settings
 
 def test_chatapp_home_says_where_everything_lives(home: Path) -> None:
     assert settings.home() == home
-    assert settings.models() == home / "models"
 
 
 def test_a_tilde_in_chatapp_home_is_the_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

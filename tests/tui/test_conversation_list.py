@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.history import History
-from chatapp.history.forks import fork, forked
+from chatapp.history.history import name_fork
 from chatapp.tui.chat.sidebar import PAGE, Sidebar, moment, named_day
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
@@ -119,10 +119,10 @@ def test_a_fork_is_told_from_its_origin_and_from_other_forks() -> None:
     with History(None) as history:
         origin = history.create(title="Why?")
         said = history.add(origin.id, "user", "why?", parent=None)
-        first = fork(history, origin.id, [said])
-        second = fork(history, first.id, history.messages(first.id))
+        first = history.fork(origin.id, [said])
+        second = history.fork(first.id, history.messages(first.id))
         assert [first.title, second.title] == ["Why? (fork)", "Why? (fork 2)"]
-    assert forked("a (fork 9)", set()) == "a (fork)"
+    assert name_fork("a (fork 9)", set()) == "a (fork)"
 
 
 @pytest.mark.parametrize(

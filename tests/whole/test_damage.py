@@ -43,7 +43,7 @@ def test_settings_presets_keys_and_themes_that_are_nested_too_deep_are_one_line(
     assert capsys.readouterr().err.startswith("Error: cannot read the presets in ")
     with pytest.raises(presets.PresetError):
         presets.save(home / "presets.toml", "mine", {"temperature": 0.5})
-    assert keymap.read(settings.keys_file(), []).complaints[0].startswith("cannot read the keys in ")
+    assert keymap.read(settings.home() / "keys.toml", []).complaints[0].startswith("cannot read the keys in ")
     assert len(collect(home / "themes")[1]) == 1
 
 

@@ -5,9 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from chatapp.history.errors import NotUnderstood
 from chatapp.history.imported import Batch, Imported, shortened, taken
-from chatapp.history.records import Conversation, Message
+from chatapp.history.records import Conversation, Message, NotUnderstood
 
 NOT_TEXT = {
     "code",

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from chatapp.history.errors import NotUnderstood
 from chatapp.history.imported import KNOWN, Batch, Imported, shortened, taken
-from chatapp.history.records import Conversation, Message, Role
+from chatapp.history.records import Conversation, Message, NotUnderstood, Role
 
 LEFT_OUT = {"ADAPTER", "DRAFT", "LICENSE", "PARAMETER", "PARSER", "RENDERER", "REQUIRES", "TEMPLATE"}
 """What a Modelfile says about the model."""

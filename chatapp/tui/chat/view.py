@@ -133,13 +133,12 @@ class ScreenView:
 
     async def fork(self, pane: Pane, message: Message) -> None:
         """Begin another conversation with the messages of one, up to this one."""
-        from chatapp.history import forks
 
         history = self.open_history()
         if history and pane.dialogue and pane.dialogue.conversation is not None:
             branch = list(pane.dialogue.branch())
             kept = branch[: [one.id for one in branch].index(message.id) + 1]
-            await self.screen.open_conversation(forks.fork(history, pane.dialogue.conversation, kept))
+            await self.screen.open_conversation(history.fork(pane.dialogue.conversation, kept))
 
     # What keys do with a kept conversation
 
