@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.printing import note
 from chatapp.cli.progress import show_steps, warn_of_fallback
 from chatapp.workspace import Workspace
 
@@ -37,7 +38,7 @@ def run(given: Namespace) -> int:
     if given.all_backends:
         rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
-        figures = bench.measure_each(given.model, selection.list_devices(), rest)
+        figures = bench.measure_each(given.model, selection.list_devices(), rest, warn=note)
     else:
         store = Workspace().open_store()
 
@@ -47,5 +48,5 @@ def run(given: Namespace) -> int:
         with show_steps(given.model, as_json=given.steps) as on_progress:
             open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn_of_fallback)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
-    bench.print_figures(figures, "json" if given.json else "csv" if given.csv else "text")
+    print(bench.format_figures(figures, "json" if given.json else "csv" if given.csv else "text"))
     return 0

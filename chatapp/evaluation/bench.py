@@ -22,6 +22,7 @@ from model_store import Progress
 PROMPTS = (16, 64, 256, 1024)
 """Lengths of the prompts, in tokens, as far as the context holds them."""
 BATCHES = (1, 5)
+COMMAND = (sys.executable, "-P", "-m", "chatapp", "bench")
 RANGES = 8
 """Bars of the plot of latencies."""
 
@@ -148,26 +149,16 @@ def forget(folder: Path) -> bool:
     return True
 
 
-def measure_each(model: str, placements: Sequence[tuple[str, str]], rest: Sequence[str]) -> list[Figures]:
-    """The figures of every (backend, device), each measured by a process of its own; complains of those that fail."""
+def measure_each(
+    model: str, placements: Sequence[tuple[str, str]], rest: Sequence[str], *, warn: Callable[[str], object]
+) -> list[Figures]:
+    """The figures of every (backend, device), each measured by a process of its own; warns of those that fail."""
     found = []
     for backend, device in placements:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "chatapp",
-            "bench",
-            model,
-            "--backend",
-            backend,
-            "--device",
-            device,
-            "--json",
-        ]
+        command = [*COMMAND, model, "--backend", backend, "--device", device, "--json"]
         done = subprocess.run([*command, *rest], stdout=subprocess.PIPE, encoding="utf-8")
         if done.returncode:  # it has said why, on standard error
-            print(f"{backend} {device} is left out", file=sys.stderr)
+            warn(f"{backend} {device} is left out")
         else:
             found.append(read_figures(json.loads(done.stdout)))
     if not found:
@@ -175,23 +166,23 @@ def measure_each(model: str, placements: Sequence[tuple[str, str]], rest: Sequen
     return found
 
 
-def print_figures(every: Sequence[Figures], form: str) -> None:
-    """Print figures as `json` (one object, or a list of several), `csv`, or `text`."""
+def format_figures(every: Sequence[Figures], form: str) -> str:
+    """Figures as `json` (one object, or a list of several), `csv`, or `text`."""
     if form == "json":
         facts = [asdict(one) for one in every]
-        print(json.dumps(facts[0] if len(facts) == 1 else facts, indent=2))
-    elif form == "csv":
+        return json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
+    if form == "csv":
         output = io.StringIO()
         writer = csv.writer(output, lineterminator="\n")
         writer.writerow(("backend", "device", "precision", "what", "at", "figure", "value"))
         for one in every:
             placement = one.placement
             writer.writerows((placement.backend, placement.device, placement.precision, *row) for row in one.rows())
-        print(output.getvalue(), end="")
-    else:
-        print(printable("\n\n\n".join(one.describe() for one in every)))
-        if len(every) > 1 and all(one.decode for one in every):
-            print(f"\n\nDecoding, tokens a second\n{comparison(every)}")
+        return output.getvalue().rstrip("\n")
+    parts = [printable(one.describe()) for one in every]
+    if len(every) > 1 and all(one.decode for one in every):
+        parts.append(f"Decoding, tokens a second\n{compare_speeds(every)}")
+    return "\n\n\n".join(parts)
 
 
 def histogram(latencies: Sequence[float]) -> str:
@@ -206,7 +197,7 @@ def histogram(latencies: Sequence[float]) -> str:
     return bars(labels, counts, [str(count) for count in counts])
 
 
-def comparison(every: Sequence[Figures]) -> str:
+def compare_speeds(every: Sequence[Figures]) -> str:
     """The speed of each, one row, as bars."""
     labels = [f"{one.placement.backend} {one.placement.device} {one.placement.precision}" for one in every]
     speeds = [one.decode[0].tokens_per_second for one in every]

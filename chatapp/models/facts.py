@@ -113,7 +113,7 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
 
 def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON of chatapp.evaluation.verify
     """The verdict about a device in lines: how far the logits are from the original's at most, and what failed."""
-    from chatapp.evaluation.verify import ORIGINAL, telling
+    from chatapp.evaluation.verify import ORIGINAL, describe_scope
 
     original = [one for one in verdict.get("comparisons", []) if one.get("against") == ORIGINAL]
     figures = [
@@ -125,19 +125,19 @@ def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # A
     figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
     word = "verified" if verdict["passed"] else "FAILED"
     line = f"{word} on {device}, {verdict.get('date', '')[:10]}" + (f": {', '.join(figures)}" if figures else "")
-    against = f"against {telling(verdict.get('reference', ''))}"
+    against = f"against {describe_scope(verdict.get('reference', ''))}"
     return [line, *(f"  {what}" for what in (against, *verdict.get("failures", []), *verdict.get("notes", [])))]
 
 
 def describe_check(variant: Variant) -> Iterator[Fact]:
     """The facts of a variant's verification, a line for each device."""
-    from chatapp.evaluation.verify import telling
+    from chatapp.evaluation.verify import describe_scope
 
     where = f"{variant.backend} {variant.precision}"
     for device, verdict in variant.verdicts.items():
         word = "verified" if verdict["passed"] else "FAILED"
         failures = "".join(f"; {failure}" for failure in verdict.get("failures", ()))
-        day, against = str(verdict.get("date", ""))[:10], telling(str(verdict.get("reference", "")))
+        day, against = str(verdict.get("date", ""))[:10], describe_scope(str(verdict.get("reference", "")))
         yield Fact("check", f"{word} on {where} {device}, {day}, against {against}{failures}")
     if not variant.verdicts:
         yield Fact("check", f"{where} is not verified yet")

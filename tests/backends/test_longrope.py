@@ -12,7 +12,7 @@ from backends import Session
 from backends.reference import Range
 from backends.reference import Session as ReferenceSession
 from backends.rereading import PART, RereadingSession, parts
-from chatapp.evaluation.verify.prompts import prompts_for
+from chatapp.evaluation.verify.prompts import make_prompts
 from chatapp.evaluation.verify.verdict import verify
 from chatapp.generation import Options
 from chatapp.generation.decoding.generate import parts as prompt_parts
@@ -188,7 +188,7 @@ def test_verification_reads_texts_that_are_short_or_long_in_all_of_its_ways(
     store: Store, golden: Callable[..., StoredModel], backend: str
 ) -> None:
     model = golden(CASE)
-    *_, short, long = prompts_for(model, open_checkpoint(model.folder)[2])
+    *_, short, long = make_prompts(model, open_checkpoint(model.folder)[2])
     assert short.tokens.shape[1] == BORDER == long.first < long.tokens.shape[1]
     verdict = verify(store, model, store.lowered(model, backend, "f32"))
     assert verdict.passed, verdict.failures

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 import backends
 from backends import BackendError
 from chatapp.cli.main import main
-from chatapp.evaluation.verify.errors import VerifyError
+from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.reference import from_numpy
 from chatapp.evaluation.verify.reference_file import from_file, write
 from chatapp.evaluation.verify.verdict import verify

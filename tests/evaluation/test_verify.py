@@ -9,10 +9,9 @@ import pytest
 import backends
 from backends import Top, reference
 from backends.decoder import Decoder, Weight, Weights
-from chatapp.evaluation.verify.comparison import Tally
-from chatapp.evaluation.verify.prompts import prompts_for
+from chatapp.evaluation.verify.comparison import EXACT, Tally, tolerance
+from chatapp.evaluation.verify.prompts import make_prompts
 from chatapp.evaluation.verify.reference import compute, decoder_and_weights
-from chatapp.evaluation.verify.tolerance import EXACT, tolerance
 from chatapp.evaluation.verify.verdict import Expected, compare, verify
 from model_store import Store
 from support.golden_models import PRECISIONS, Fault, Faulty, Make
@@ -178,7 +177,7 @@ class LateToken(Session):
 def test_each_way_of_running_is_compared_by_itself(golden: Make, kind: type[Session], wrong: set[str]) -> None:
     model = golden("gpt2")
     decoder, weights = decoder_and_weights(model)
-    prompts = prompts_for(model, decoder)
+    prompts = make_prompts(model, decoder)
     expected = Expected("original", compute(decoder, weights, prompts), EXACT.kept)
     found = compare(kind(decoder, weights), prompts, [expected])
     assert {comparison.what for comparison in found if not comparison.passed} == wrong

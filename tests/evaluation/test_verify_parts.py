@@ -9,10 +9,10 @@ import pytest
 
 from backends import BackendError, reference
 from backends.decoder import Decoder, Weights
+from chatapp.evaluation.verify.comparison import EXACT
 from chatapp.evaluation.verify.cut import WINDOW, cut
-from chatapp.evaluation.verify.prompts import LENGTH, PAST, Prompts, prompts_for
+from chatapp.evaluation.verify.prompts import LENGTH, PAST, Prompts, make_prompts
 from chatapp.evaluation.verify.reference import Reference, compute, decoder_and_weights, from_numpy
-from chatapp.evaluation.verify.tolerance import EXACT
 from chatapp.evaluation.verify.verdict import Expected, Verdict, compare, verify, verify_part
 from model_store import Store
 from support.golden_models import Faulty, Make
@@ -23,12 +23,12 @@ from support.golden_models import Faulty, Make
 def test_prompts_are_fixed_and_fit(store: Store) -> None:
     model = store.get("builtin")
     decoder, _ = decoder_and_weights(model)
-    first, again = prompts_for(model, decoder), prompts_for(model, decoder)
+    first, again = make_prompts(model, decoder), make_prompts(model, decoder)
     assert len(first) == 1
     assert first[0].tokens.shape == (6, LENGTH)
     assert (first[0].tokens == again[0].tokens).all()
     assert first[0].tokens.min() >= 0 and first[0].tokens.max() < decoder.vocab_size
-    short = prompts_for(model, replace(decoder, context_length=16, vocab_size=50))[0].tokens
+    short = make_prompts(model, replace(decoder, context_length=16, vocab_size=50))[0].tokens
     assert short.shape == (6, 16)
     assert short.max() < 50
 
@@ -40,12 +40,12 @@ def test_a_long_prompt_goes_past_the_window_where_it_is_affordable(store: Store)
     def windowed(window: int) -> Decoder:
         return replace(decoder, layers=(replace(decoder.layers[0], window=window), *decoder.layers[1:]))
 
-    past = prompts_for(model, windowed(256))[1]
+    past = make_prompts(model, windowed(256))[1]
     assert past.tokens.shape == (1, 256 + PAST)
     assert past.first < 256 < 256 + PAST
-    assert len(prompts_for(model, windowed(8))) == 1  # the ordinary ones go past it
-    assert len(prompts_for(model, windowed(1020))) == 1  # the context ends before
-    assert len(prompts_for(replace(model, parameters=7_000_000_000), windowed(512))) == 1  # it would take too long
+    assert len(make_prompts(model, windowed(8))) == 1  # the ordinary ones go past it
+    assert len(make_prompts(model, windowed(1020))) == 1  # the context ends before
+    assert len(make_prompts(replace(model, parameters=7_000_000_000), windowed(512))) == 1  # it would take too long
 
 
 def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> None:
@@ -146,7 +146,7 @@ def test_the_reference_reads_one_weight_at_a_time_and_tells_how_far_it_is(golden
 def test_a_matrix_is_multiplied_in_parts(golden: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = golden("llama")
     decoder, weights = decoder_and_weights(model)
-    prompts = prompts_for(model, decoder)
+    prompts = make_prompts(model, decoder)
     whole = compute(decoder, weights, prompts)
     monkeypatch.setattr(reference, "PART", 1000)
     assert compute(decoder, weights, prompts)[0] == pytest.approx(whole[0], abs=1e-4)

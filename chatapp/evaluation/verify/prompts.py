@@ -1,9 +1,14 @@
-"""The fixed prompts, as rows of token ids: code, prose, other scripts, tables, and tokens at random."""
+"""The fixed prompts, as rows of token ids, and the walk of a session through them in every way that generation does.
 
+They are code, prose, other scripts, tables, and tokens at random.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from backends import Session
 from backends.decoder import Decoder
 from chatapp.generation.text.tokenizer import open_tokenizer
 from model_store import StoredModel
@@ -63,7 +68,7 @@ class Prompts:
         return int(self.tokens.shape[1]) - self.first
 
 
-def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
+def make_prompts(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
     """The prompts for a model: six, and one that goes past a window where that costs little enough.
 
     What a reference reads in one call and a session in several is a short text, or a long one, in all of them.
@@ -84,16 +89,92 @@ def prompts_for(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
     rows = [row(place, length) for place in range(len(TEXTS))]
     rows.append(random.integers(0, decoder.vocab_size, length).tolist())
     found = [Prompts(np.array(rows, np.int64), length // 2 - 1 if whole else 0, whole)]
-    if longer := longer_length(decoder, model.parameters):
+    if longer := choose_longer_length(decoder, model.parameters):
         first = max(longer - (PAST if whole else LENGTH), border if longer > border else 0)  # all of them short or long
         found.append(Prompts(np.array([row(0, longer)], np.int64), first, whole))
     return tuple(found)
 
 
-def longer_length(decoder: Decoder, parameters: int) -> int:
+def choose_longer_length(decoder: Decoder, parameters: int) -> int:
     """Tokens of the prompt that goes past the longest affordable window or border; 0 if there is nothing to go past."""
     limits = [attention.window for attention in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
     shortest = min(LENGTH, decoder.border or LENGTH)
     lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > shortest]
     longest = min(LONGEST, decoder.context_length, int(WORK / parameters))
     return next((length for length in lengths if length <= longest and length > PAST), 0)
+
+
+# The walk
+
+STEPS = ("prefill", "decode", "batch")
+"""Ways: a prompt in one call; a token a call; several rows that are reordered and rewound."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Logits that a session gave to successive tokens of a row."""
+
+    step: str
+    row: int
+    start: int
+    """The first of the tokens, from 0."""
+    logits: np.ndarray  # (positions, vocab), valid until the next call
+    misranked: int
+    """Positions where what the runtime itself gives as the largest logits is not that."""
+
+
+def walk(session: Session, prompts: Prompts) -> Iterator[Found]:
+    """Yield logits of the prompts, read alone with prompts of several lengths, and then together."""
+    count, length = prompts.tokens.shape
+    for row in range(count):
+        cut = choose_prompt_length(prompts, row / (count - 1) if count > 1 else 0.5)
+        session.rewind(0)
+        yield from read(session, "prefill", prompts, [row], 0, cut, 1 if prompts.whole else cut - prompts.first)
+        for i in range(cut, length):
+            yield from read(session, "decode", prompts, [row], i, i + 1, 1)
+    yield from walk_together(session, prompts)
+
+
+def walk_together(session: Session, prompts: Prompts) -> Iterator[Found]:
+    """Yield logits of all rows at once, which then change places and are partly read again."""
+    count, length = prompts.tokens.shape
+    cut, order = choose_prompt_length(prompts, 0.5), range(count)
+    parents = [*reversed(order), 0]
+    session.rewind(0)
+    yield from read(session, "batch", prompts, order, 0, cut, 1)
+    yield from read(session, "batch", prompts, order, cut, cut + 1, 1)
+    session.reorder(parents)
+    yield from read(session, "batch", prompts, parents, cut + 1, cut + 2, 1)
+    session.rewind(cut + 1)
+    stop = min(cut + 4, length)
+    yield from read(session, "batch", prompts, parents, cut + 1, stop, stop - cut - 1)
+    session.rewind(0)
+
+
+def read(
+    session: Session, step: str, prompts: Prompts, order: Sequence[int], start: int, stop: int, last: int
+) -> Iterator[Found]:
+    """Let the session read tokens `start` to `stop` of the rows in `order`, and yield the `last` logits of each."""
+    logits = session.forward(prompts.tokens[list(order), start:stop], last=last)
+    wrong = count_misranked(session, logits)
+    for place, row in enumerate(order):
+        yield Found(step, row, stop - last, logits[place], int(wrong[place]))
+
+
+def count_misranked(session: Session, logits: np.ndarray) -> np.ndarray:
+    """In how many positions of each row of logits (rows, positions, vocab) the runtime ranks them wrong."""
+    top = session.top
+    if top is None:
+        return np.zeros(len(logits), np.int64)
+    count = top.logits.shape[-1]
+    largest = np.sort(np.partition(logits, -count, axis=-1)[..., -count:], axis=-1)[..., ::-1]
+    theirs = np.take_along_axis(logits, top.tokens, axis=-1)
+    right = (theirs == largest).all(-1) & (top.logits == largest).all(-1)
+    found: np.ndarray = (~right & np.isfinite(logits).all(-1)).sum(-1)
+    return found
+
+
+def choose_prompt_length(prompts: Prompts, share: float) -> int:
+    """How many tokens come in one call: from as few as have logits to as many as leave two, by `share`."""
+    fewest = prompts.first + 1
+    return fewest if prompts.whole else fewest + round((prompts.tokens.shape[1] - 2 - fewest) * share)

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from chatapp.evaluation.verify.errors import VerifyError
-from chatapp.evaluation.verify.prompts import Prompts, prompts_for
-from chatapp.evaluation.verify.reference import Reference, checked, decoder_and_weights, with_numpy
+from chatapp.evaluation.verify import VerifyError
+from chatapp.evaluation.verify.prompts import Prompts, make_prompts
+from chatapp.evaluation.verify.reference import Reference, check_finite, decoder_and_weights, with_numpy
 from model_store import Progress, StoredModel
 
 
 def from_torch(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
     """What transformers makes of the checkpoint in float32, which holds all of it in memory at once."""
     decoder, _ = decoder_and_weights(model)
-    wanted = prompts_for(model, decoder)
+    wanted = make_prompts(model, decoder)
     name, logits = transformers_logits(model.folder, wanted)
-    reference = Reference(name, wanted, tuple(map(checked, logits)))
+    reference = Reference(name, wanted, tuple(map(check_finite, logits)))
     return with_numpy(reference, model, precision, on_progress)
 
 

@@ -1,16 +1,16 @@
-"""The reference's logits for the fixed prompts: the NumPy decoder, reading one weight at a time."""
+"""The reference: logits for the fixed prompts from the NumPy decoder, from PyTorch, or from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from backends import quantize
 from backends.decoder import Decoder, Weights
 from backends.reference import Session
-from chatapp.evaluation.verify import NUMPY
-from chatapp.evaluation.verify.errors import VerifyError
-from chatapp.evaluation.verify.prompts import Prompts, prompts_for
+from chatapp.evaluation.verify import NUMPY, VerifyError
+from chatapp.evaluation.verify.prompts import Prompts, make_prompts
 from model_store import Progress, StoredModel
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import Watched, kept, open_checkpoint
@@ -33,10 +33,25 @@ class Reference:
     """What the NumPy decoder makes of the original weights, where the reference is another's."""
 
 
+def open_reference(
+    model: StoredModel, precision: str, against: str | None = None, *, on_progress: Progress | None = None
+) -> Reference:
+    """The reference that `against` names, `torch` or a file; the NumPy decoder if it names nothing."""
+    if against == "torch":
+        from chatapp.evaluation.verify.pytorch import from_torch
+
+        return from_torch(model, precision, on_progress)
+    if against:
+        from chatapp.evaluation.verify.reference_file import from_file
+
+        return from_file(Path(against), model, precision, on_progress)
+    return from_numpy(model, precision, on_progress)
+
+
 def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
     """The NumPy decoder on the original checkpoint, and on the same weights rounded to `precision`."""
     decoder, weights = decoder_and_weights(model, on_progress, "reference")
-    wanted = prompts_for(model, decoder)
+    wanted = make_prompts(model, decoder)
     reference = Reference(NUMPY, wanted, compute(decoder, weights, wanted))
     return with_rounded(reference, model, precision, on_progress)
 
@@ -85,11 +100,11 @@ def compute(decoder: Decoder, weights: Weights, wanted: Sequence[Prompts]) -> Lo
             logits = np.concatenate([start, answer], axis=1)
         else:
             logits = session.forward(prompts.tokens, last=prompts.positions)
-        found.append(checked(logits))
+        found.append(check_finite(logits))
     return tuple(found)
 
 
-def checked(logits: np.ndarray) -> np.ndarray:
+def check_finite(logits: np.ndarray) -> np.ndarray:
     """The same as float32, unless there is nothing that could be compared with."""
     if not np.isfinite(logits).all():
         raise VerifyError(

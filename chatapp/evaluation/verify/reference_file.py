@@ -13,9 +13,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from backends.decoder import Decoder
-from chatapp.evaluation.verify.errors import VerifyError
+from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts
-from chatapp.evaluation.verify.reference import Logits, Reference, checked, with_numpy
+from chatapp.evaluation.verify.reference import Logits, Reference, check_finite, with_numpy
 from model_store import Progress, StoredModel, StoreError
 from model_store.checkpoint.checkpoint import DTYPES, Checkpoint, tensors
 from model_store.convert import open_checkpoint
@@ -50,7 +50,7 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
         check(arrays[f"{part}tokens"], arrays[f"{part}logits"], f"{path}: {part}logits", model, decoder)
 
     def logits(kind: str) -> Logits:
-        return tuple(checked(arrays[part + kind]) for part in parts)
+        return tuple(check_finite(arrays[part + kind]) for part in parts)
 
     def prompts(part: str) -> Prompts:
         tokens = arrays[f"{part}tokens"].astype(np.int64)
@@ -109,7 +109,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
     return {name: array.astype(np.float32) if "logits" in name else array for name, array in arrays.items()}
 
 
-def destination(text: str) -> Path:
+def check_destination(text: str) -> Path:
     """Where a reference is to be written, refused before anything is computed if there is no such folder."""
     path = Path(text)
     if not path.absolute().parent.is_dir():

@@ -1,6 +1,6 @@
 """A verdict for people: a table of what was compared, and what to do about a failure."""
 
-from chatapp.evaluation.verify import NUMPY, telling
+from chatapp.evaluation.verify import NUMPY, describe_scope
 from chatapp.evaluation.verify.comparison import LIMITED, Comparison
 from chatapp.evaluation.verify.verdict import Verdict
 from chatapp.text.units import table
@@ -19,7 +19,7 @@ def describe(verdict: Verdict) -> str:
     allowed = [f"{LIMITED[name]} {limit:g} with {against}" for against, name, limit in limits]
     lines = [
         f"{verdict.model} on {place}: {'passed' if verdict.passed else 'FAILED'}",
-        f"verified against {telling(verdict.reference)}",
+        f"verified against {describe_scope(verdict.reference)}",
         versions,
         "",
         table(HEADS, [row(comparison) for comparison in verdict.comparisons]),

@@ -9,12 +9,10 @@ from backends import BackendError, Session
 from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
 from chatapp.evaluation.verify import NUMPY, ORIGINAL
-from chatapp.evaluation.verify.comparison import Comparison, Tally
+from chatapp.evaluation.verify.comparison import CUT, EXACT, Comparison, Tally, tolerance
 from chatapp.evaluation.verify.cut import cut
-from chatapp.evaluation.verify.prompts import Prompts, prompts_for
+from chatapp.evaluation.verify.prompts import STEPS, Prompts, make_prompts, walk
 from chatapp.evaluation.verify.reference import Logits, Reference, compute, decoder_and_weights, from_numpy
-from chatapp.evaluation.verify.tolerance import CUT, EXACT, tolerance
-from chatapp.evaluation.verify.walk import STEPS, walk
 from model_store import Progress, Store, StoredModel, StoreError, Variant
 
 NOT_EXACT = "the graph could not be checked at f32: {}"
@@ -84,7 +82,7 @@ def verify_part(
     This takes seconds, however large the model is, where `verify` reads all of it several times.
     """
     decoder, _ = decoder_and_weights(model)
-    prompts = prompts_for(model, decoder)[0]
+    prompts = make_prompts(model, decoder)[0]
     notes = [f"only a part of the model was compared; for all of it: chatapp verify {model.name}"]
     comparisons = []
     precisions = list(dict.fromkeys(("f32", variant.precision)))
