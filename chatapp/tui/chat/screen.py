@@ -21,8 +21,11 @@ from chatapp.tui.models.lines import JobLine, OfferLine
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from chatapp.conversation import Setup
-    from chatapp.history import Kind
+    from chatapp.generation import Token
+    from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.app import ChatApp
     from chatapp.tui.chat.completion_page import CompletionPage
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.view import ScreenView
     from chatapp.tui.models.controller import Models
     from chatapp.tui.prompt import Prompt
+    from chatapp.tui.sampling.controller import Sampling
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
 
@@ -74,6 +78,13 @@ class ChatScreen(Conversations):
         from chatapp.tui.models.controller import Models
 
         return Models(self)
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """The sampling options, presets and system prompt, from when they are first needed."""
+        from chatapp.tui.sampling.controller import Sampling
+
+        return Sampling(self)
 
     def rest(self, seconds: float) -> bool:
         if "models" in vars(self):  # they were needed
@@ -189,42 +200,83 @@ class ChatScreen(Conversations):
 
     def action_heat(self) -> None:
         """Show how sure the model was of each token."""
-        from chatapp.tui.insight import controller
-
         self.pane.outbox.show_tip("")
         with telling(self):
-            controller.show_heat(self.pane, None)
+            self.show_heat(None)
 
     def on_columns_heat_wanted(self, message: Columns.HeatWanted) -> None:
-        from chatapp.tui.insight import controller
-
         if reply := self.pane.newest:
-            controller.show_heat(self.pane, reply.turn.replies[message.index], message.index)
+            self.show_heat(reply.turn.replies[message.index], message.index)
 
     def action_latencies(self) -> None:
         """Show the latency of each token."""
-        from chatapp.tui.insight import controller
-
         with telling(self):
-            controller.show_latencies(self.pane, None)
+            self.show_latencies(None)
+
+    def show_heat(self, said: Message | None, index: int = 0) -> None:
+        """Show how sure the model was of each token of an answer; None: of the one being written, or the last."""
+        from chatapp.tui.insight.heat import HeatScreen
+
+        pane = self.pane
+        reply = pane.reply
+        writing = reply is not None and (said is None or said.id == reply.turn.replies[index].id)
+        said = said or pane.page.last("assistant")
+        if not pane.dialogue or not (writing or said):
+            return pane.notify("There is no answer yet whose tokens could be shown.")
+        dialogue = pane.dialogue
+        # While it is shown, another reply may begin.
+        live = pane.newest.tokens[index] if pane.newest and (writing or pane.columns) else None
+        reached = pane.page.reached() if live is None else None
+        there = reached.tokens if reached and said and reached.reply.id == said.id else None
+
+        def tokens() -> Sequence[Token]:
+            if live is not None:
+                return live
+            if there is not None:
+                return there
+            return dialogue.tokens(said.id) if said else ()
+
+        def growing() -> bool:
+            return writing and pane.reply is reply
+
+        async def take(chosen: tuple[Token, ...] | None) -> None:
+            if chosen and said:
+                await pane.go_on(said, chosen)
+
+        if not tokens() and not writing:
+            return pane.notify(
+                "The tokens of this answer were not kept: it was imported, or written without the screen."
+            )
+        self.app.push_screen(HeatScreen(tokens, growing, pane.stop), take)
+
+    def show_latencies(self, said: Message | None) -> None:
+        """Show the latency of each token of an answer, as far as it is written; None: of the last one."""
+        from chatapp.evaluation.measurements import Answer
+        from chatapp.tui.insight.latencies import LatencyScreen
+
+        pane = self.pane
+        said = said or pane.page.last("assistant")
+        if not pane.dialogue or not said:
+            return pane.notify("There is no answer yet that was measured.")
+        dialogue, reply = pane.dialogue, pane.reply
+        writing = [one.id for one in reply.turn.replies] if reply else []
+        if reply and said.id in writing:
+            found = Answer.of(None, reply.tokens[writing.index(said.id)], model=pane.choice.model)
+        else:
+            found = Answer.of(said.usage, dialogue.tokens(said.id), dialogue.latencies(said.id), model=said.model)
+        self.app.push_screen(LatencyScreen(found))
 
     async def action_sampling(self) -> None:
         """Show the drawer with the options, go there, or hide it."""
-        from chatapp.tui.sampling import controller
-
-        await controller.toggle_drawer(self)
+        await self.sampling.toggle_drawer()
 
     def action_presets(self) -> None:
         """Choose options by name."""
-        from chatapp.tui.sampling import controller
-
-        controller.pick_preset(self)
+        self.sampling.pick_preset()
 
     def action_system(self) -> None:
         """Choose the system prompt."""
-        from chatapp.tui.sampling import controller
-
-        controller.write_system_prompt(self)
+        self.sampling.write_system_prompt()
 
     def action_models(self, downloading: bool = False) -> None:
         """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
@@ -341,19 +393,13 @@ class ChatScreen(Conversations):
         shell_screen.run(self, message)
 
     async def on_sampling_drawer_closed(self) -> None:
-        from chatapp.tui.sampling import controller
-
-        await controller.close_drawer(self)
+        await self.sampling.close_drawer()
 
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
-        from chatapp.tui.sampling import controller
-
-        controller.choose_options(self, message.options)
+        self.sampling.choose_options(message.options)
 
     def on_sampling_drawer_when_full_changed(self, message: SamplingDrawer.WhenFullChanged) -> None:
-        from chatapp.tui.sampling import controller
-
-        controller.choose_when_full(self, message.value)
+        self.sampling.choose_when_full(message.value)
 
     def on_sampling_drawer_presets_opened(self) -> None:
         self.action_presets()
@@ -361,16 +407,15 @@ class ChatScreen(Conversations):
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What takes more than one conversation."""
         from chatapp.commands.run import find_text
-        from chatapp.tui.insight import controller
 
         with telling(self):
             match message.deed:
                 case "fork":
                     await self.view.fork(self.pane, message.said)
                 case "heat":
-                    controller.show_heat(self.pane, message.said)
+                    self.show_heat(message.said)
                 case "latencies":
-                    controller.show_latencies(self.pane, message.said)
+                    self.show_latencies(message.said)
                 case "copy":
                     self.app.copy(find_text(message.said))
                 case "code":
@@ -378,6 +423,4 @@ class ChatScreen(Conversations):
 
     def shown(self, pane: Pane) -> None:
         if self.drawer:
-            from chatapp.tui.sampling import controller
-
-            controller.show_setup(self)
+            self.sampling.show_setup()

@@ -10,7 +10,6 @@ from chatapp.text.errors import InputError
 from chatapp.tui.chat import listing
 from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
-from chatapp.tui.sampling import controller as sampling
 from chatapp.tui.widgets.ask_line import AskLine
 from chatapp.tui.widgets.note_screen import NoteScreen
 
@@ -35,7 +34,7 @@ class ScreenView:
             command = actions.parse(line)
             assert command is not None, "the prompt sends texts as messages"
             run.run(command, self)
-            sampling.show_setup(self.screen)
+            self.screen.sampling.show_setup()
             self.screen.list_conversations()
             return True
         return False
