@@ -2,7 +2,6 @@
 
 import sys
 from argparse import Namespace
-from dataclasses import asdict
 from functools import partial
 from textwrap import indent
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from model_store import Progress, Store
 
 if TYPE_CHECKING:
     from chatapp.placement.selection import PlacementOptions
-    from model_store.hub.pull import Plan
 
 DETAILS = """\
 NAME is in the catalogue (`chatapp search` lists it) or a repository of the Hugging Face Hub, as
@@ -47,11 +45,10 @@ def run(given: Namespace) -> int:
     store, placement = Workspace().open_store(), read_placement(given)
     wait = partial(note_wait, as_json=given.json)
     plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=wait)
-    facts = plan_facts(plan)
     if given.json:
-        tell("plan", **facts)
+        tell("plan", **plan.facts)
     else:
-        told = indent(lay_out(describe_plan(facts, plan.repository.page)), "  ")
+        told = indent(lay_out(describe_plan(plan.facts, plan.repository.page)), "  ")
         print(printable(f"{plan.model.name}\n{told}"), flush=True)
     if plan.problems and not given.force:
         advice = "it would be refused without --force" if given.dry_run else "--force pulls it all the same"
@@ -60,7 +57,7 @@ def run(given: Namespace) -> int:
         return 0
     try:
         with show_transfer(as_json=given.json) as on_transfer:
-            pull.fetch(plan, on_transfer=on_transfer)
+            plan.fetch(on_transfer=on_transfer)
         with show_steps(plan.model.name, as_json=given.json) as on_progress:
             place = prepare(store, plan.model.name, placement, on_progress)
     except KeyboardInterrupt:
@@ -89,27 +86,3 @@ def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress:
         failed = selection.explain_failures(found)
         raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
     return str(ranking[0].placement)
-
-
-def plan_facts(plan: "Plan") -> dict[str, object]:
-    """A plan for programs."""
-    return {
-        "model": plan.model.name,
-        "repository": plan.repository.id,
-        "commit": plan.repository.commit,
-        "licence": plan.repository.licence,
-        "family": plan.model.family,
-        "parameters": plan.model.parameters or None,
-        "export": plan.model.export or None,
-        "files": [asdict(file) for file in plan.files],
-        "size": plan.size,
-        "there": plan.there,
-        "precision": plan.precision,
-        "precision_reason": plan.precision_reason,
-        "disk_needed": plan.disk_needed,
-        "disk_free": plan.disk_free,
-        "memory_needed": plan.memory_needed,
-        "memory": plan.memory,
-        "tokens_per_second": plan.tokens_per_second,
-        "problems": plan.problems,
-    }

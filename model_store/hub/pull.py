@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import backends
@@ -31,6 +31,11 @@ CONFIG_LIMIT = 1 << 22
 INDEX_LIMIT = 1 << 25
 HEADER_START = 1 << 16
 """Bytes of a weights file that are read at first: most headers end there."""
+FACTS = (
+    "size", "there", "precision", "precision_reason", "disk_needed", "disk_free", "memory_needed", "memory",
+    "tokens_per_second", "problems",
+)  # fmt: skip
+"""Of a plan: what programs are told under the same names."""
 ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
@@ -70,7 +75,7 @@ class Plan:
         return self.size - self.there + self.lowered
 
     @property
-    def facts(self) -> dict[str, str | None]:
+    def origin(self) -> dict[str, str | None]:
         """Where the model comes from, as its manifest keeps it."""
         source = self.repository
         return {
@@ -96,6 +101,50 @@ class Plan:
             )
         return found
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """The plan for programs."""
+        found: dict[str, object] = {
+            "model": self.model.name,
+            "repository": self.repository.id,
+            "commit": self.repository.commit,
+            "licence": self.repository.licence,
+            "family": self.model.family,
+            "parameters": self.model.parameters or None,
+            "export": self.model.export or None,
+            "files": [asdict(file) for file in self.files],
+        }
+        return found | {name: getattr(self, name) for name in FACTS}
+
+    def fetch(self, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
+        """Fetch the files, going on where an earlier attempt stopped; the checkpoint's folder."""
+        source, location, patience = self.repository, self.location, patience or Patience()
+        unique = list({file.digest: file for file in self.files}.values())
+        tracker = Tracker(unique)
+
+        def on_wait(owner: Owner | None) -> None:
+            on_transfer(tracker.look(count_here(location, unique), 0, f"waiting for {owner or 'another process'}"))
+
+        try:
+            with alone(location, "pulling", on_wait) as held:
+                target = location.checkpoint
+                if manifest.read_commit(target) == source.commit and manifest.has_files(target, self.files):
+                    return target  # it was here, or another process was quicker
+                folder = pulled.begin(location, self.origin, self.files)
+                for digest, content in self.read.items():
+                    (folder / f"{digest}.read").write_bytes(content)
+                    (folder / f"{digest}.read").replace(folder / digest)
+                transfer.fetch(
+                    unique,
+                    folder,
+                    lambda file, offset: source.open(file, offset, stall=patience.stall),
+                    on_transfer=telling(held, on_transfer),
+                    patience=patience,
+                )
+                return pulled.publish(location)
+        except OSError as error:
+            raise not_writable(location.root, error) from error
+
 
 def plan(
     roots: Sequence[Path],
@@ -114,40 +163,15 @@ def plan(
     found = hub.repository(site or hub.site(), wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
     if found.gated and not found.site.token:
         raise hub.gated(found.page, found.id, known=False)
-
-    read: dict[str, bytes] = {}
-
-    def json_of(file: Wanted, limit: int) -> Config:
-        path = find_here(location, file) if file.size <= limit else None
-        with suppress(OSError):
-            if path and blobs.is_whole(path, file):
-                return parsed(path.read_bytes(), file, found.id)
-        read[file.digest] = found.read_whole(file, limit, patience=patience, on_wait=on_wait)
-        return parsed(read[file.digest], file, found.id)
-
-    def weights_in(file: Wanted) -> fit.Weights:
-        if path := find_here(location, file):
-            with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
-                return described_by(file, lambda size: start_of(path, size))
-        return described_by(file, lambda size: found.read(file, size, patience=patience, on_wait=on_wait))
-
+    ahead = Ahead(location, found, patience, on_wait)
     texts = file_selection.texts(found.files, found.id)
-    config = json_of(found.files["config.json"], CONFIG_LIMIT)
-    exported = [] if file_selection.has_weights(found.files) else file_selection.exported(found.files, found.id)
-    if exported:
-        needs = of_export(exported, config, found.id, precision)
-    else:
-        decoder = describe(config, found.id)
-        index, files = file_selection.weight_index(found.files, found.id)
-        if index:
-            files = [index, *file_selection.shards(index, json_of(index, INDEX_LIMIT), found.files)]
-        weights = weigh([file for file in files if file != index], config, weights_in)
-        needs = of_checkpoint(files, decoder, weights, precision)
+    config = ahead.read_json(found.files["config.json"], CONFIG_LIMIT)
+    needs = find_needs(ahead, config, precision)
     chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
     if len({file.name.casefold() for file in chosen}) < len(chosen):
         raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
     model = StoredModel(
-        name=wanted.name,
+        name=location.name,
         folder=location.checkpoint,
         family=str(config.get("model_type", "unknown")),
         parameters=needs.parameters,
@@ -163,11 +187,11 @@ def plan(
         repository=found,
         revision=wanted.revision,
         files=chosen,
-        graph=exported[0].name if exported else None,
+        graph=needs.files[0].name if needs.export else None,
         model=model,
         precision=precision or model.precision,
         precision_reason="as you asked" if precision else model.precision_reason,
-        read=read,
+        read=ahead.read,
         there=sum(count_here(location, chosen, found.commit).values()),
         lowered=needs.lowered,
         disk_free=shutil.disk_usage(existing(location.root)).free,
@@ -178,10 +202,41 @@ def plan(
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """What planning reads of a repository: of files that are here already, or from the Hub."""
+
+    location: Location
+    source: Repository
+    patience: Patience
+    on_wait: OnWait
+    read: dict[str, bytes] = field(default_factory=dict)
+    """The whole files that came from the Hub, by digest."""
+
+    def read_json(self, file: Wanted, limit: int) -> Config:
+        """The JSON object in a file of at most `limit` bytes."""
+        path = find_here(self.location, file) if file.size <= limit else None
+        with suppress(OSError):
+            if path and blobs.is_whole(path, file):
+                return parse(path.read_bytes(), file, self.source.id)
+        self.read[file.digest] = self.source.read_whole(file, limit, patience=self.patience, on_wait=self.on_wait)
+        return parse(self.read[file.digest], file, self.source.id)
+
+    def read_weights(self, file: Wanted) -> fit.Weights:
+        """The weights that the header of a safetensors file describes."""
+        if path := find_here(self.location, file):
+            with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
+                return described_by(file, lambda size: start_of(path, size))
+        return described_by(
+            file, lambda size: self.source.read(file, size, patience=self.patience, on_wait=self.on_wait)
+        )
+
+
+@dataclass(frozen=True)
 class Needs:
     """What a model is made of and takes, in bytes."""
 
     files: Sequence[Wanted]
+    """Its weights, or the graph and what belongs to that."""
     parameters: int
     """0 where nothing tells before the files are here."""
     context_length: int
@@ -193,6 +248,19 @@ class Needs:
     """Of a conversation's keys and values."""
     export: str = ""
     """The one backend that it was exported for, if it was."""
+
+
+def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
+    """The needs of the checkpoint in a repository, or else of a graph that others have exported."""
+    found = ahead.source
+    if not file_selection.has_weights(found.files) and (exported := file_selection.exported(found.files, found.id)):
+        return of_export(exported, config, found.id, precision)
+    decoder = describe(config, found.id)
+    index, files = file_selection.weight_index(found.files, found.id)
+    if index:
+        files = [index, *file_selection.shards(index, ahead.read_json(index, INDEX_LIMIT), found.files)]
+    weights = weigh([file for file in files if file != index], config, ahead.read_weights)
+    return of_checkpoint(files, decoder, weights, precision)
 
 
 def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weights, precision: str | None) -> Needs:
@@ -222,7 +290,7 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
     return Needs(files, 0, context_length, file_selection.total(files), 0, cache, backend)
 
 
-def parsed(content: bytes, file: Wanted, id: str) -> Config:
+def parse(content: bytes, file: Wanted, id: str) -> Config:
     """The JSON object that a file holds."""
     try:
         value = json.loads(content)
@@ -266,36 +334,6 @@ def start_of(path: Path, size: int) -> bytes:
     """The first bytes of a file."""
     with path.open("rb") as file:
         return file.read(size)
-
-
-def fetch(plan: Plan, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
-    """Fetch what a plan says, going on where an earlier attempt stopped; the checkpoint's folder."""
-    source, location, patience = plan.repository, plan.location, patience or Patience()
-    unique = list({file.digest: file for file in plan.files}.values())
-    tracker = Tracker(unique)
-
-    def on_wait(owner: Owner | None) -> None:
-        on_transfer(tracker.look(count_here(location, unique), 0, f"waiting for {owner or 'another process'}"))
-
-    try:
-        with alone(location, "pulling", on_wait) as held:
-            target = location.checkpoint
-            if manifest.read_commit(target) == source.commit and manifest.has_files(target, plan.files):
-                return target  # it was here, or another process was quicker
-            folder = pulled.begin(location, plan.facts, plan.files)
-            for digest, content in plan.read.items():
-                (folder / f"{digest}.read").write_bytes(content)
-                (folder / f"{digest}.read").replace(folder / digest)
-            transfer.fetch(
-                unique,
-                folder,
-                lambda file, offset: source.open(file, offset, stall=patience.stall),
-                on_transfer=telling(held, on_transfer),
-                patience=patience,
-            )
-            return pulled.publish(location)
-    except OSError as error:
-        raise not_writable(location.root, error) from error
 
 
 def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:

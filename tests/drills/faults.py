@@ -136,7 +136,7 @@ def disturbed(store: Store, hub: LoopbackHub) -> str:
     """Pull; what is said where that fails."""
     try:
         planned = pull.plan(store.roots, REPOSITORY, site=Site(hub.url), patience=QUICK)
-        pull.fetch(planned, on_transfer=quiet, patience=QUICK)
+        planned.fetch(on_transfer=quiet, patience=QUICK)
     except Exception as error:
         told = one_line(error)
         if not told:

@@ -97,7 +97,7 @@ def work(what: str, store: Store, site: Site, source: Path, some: str) -> None:
     """Change the store; what is not pulled or imported is about `some` model."""
     if what == "pull":
         planned = pull.plan(store.roots, REPOSITORY, site=site)
-        pull.fetch(planned, on_transfer=lambda now: None)
+        planned.fetch(on_transfer=lambda now: None)
     elif what == "lower":
         store.lowered(store.get(some), "onnx", "int8")
     elif what == "import":

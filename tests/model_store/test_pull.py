@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from model_store import ModelNotFound, Store
-from model_store.hub import pull
 from model_store.hub.pull import Plan
 from model_store.hub.transfer import Transfer
 from model_store.location import Location
@@ -143,7 +142,7 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
     again = planned()
     assert again.there == plan.size - (folder / "model.safetensors").stat().st_size + 100_000
     asked = len(loopback.requests)
-    pull.fetch(again, on_transfer=lambda now: None, patience=QUICK)
+    again.fetch(on_transfer=lambda now: None, patience=QUICK)
     assert [one.range for one in loopback.requests[asked:]] == ["bytes=100000-"]
 
 
@@ -162,7 +161,7 @@ def test_a_revision_that_changes_in_mid_pull_changes_nothing(
     plan, before = planned(), (folder / "config.json").read_bytes()
     (folder / "config.json").write_text(json.dumps({**json.loads(before), "rms_norm_eps": 1e-3}))
     loopback.publish(ORG, folder)
-    target = pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+    target = plan.fetch(on_transfer=lambda now: None, patience=QUICK)
     assert (target / "config.json").read_bytes() == before
 
 
@@ -236,13 +235,13 @@ def test_a_pull_that_was_stopped_while_files_got_their_names_goes_on(
     store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, named: int
 ) -> None:
     plan = planned()
-    pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+    plan.fetch(on_transfer=lambda now: None, patience=QUICK)
     target, left = Location(store.root, "org--tiny").checkpoint, Location(store.root, "org--tiny").partial
     target.rename(left)
     for file in plan.files[named:]:
         (left / file.name).rename(left / file.digest)
     sent = loopback.sent
-    assert pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK) == target
+    assert plan.fetch(on_transfer=lambda now: None, patience=QUICK) == target
     assert loopback.sent == sent
     assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()} | {"pull.json"}
 
@@ -256,14 +255,14 @@ def test_of_two_that_pull_at_once_one_fetches_and_the_other_sees_its_progress(
 
     def first() -> None:
         try:
-            pull.fetch(plan, on_transfer=lambda now: begun.set(), patience=QUICK)
+            plan.fetch(on_transfer=lambda now: begun.set(), patience=QUICK)
         except BaseException as error:
             failures.append(error)
 
     thread = threading.Thread(target=first)
     thread.start()
     assert begun.wait(60)
-    target = pull.fetch(plan, on_transfer=notes.append, patience=QUICK)
+    target = plan.fetch(on_transfer=notes.append, patience=QUICK)
     thread.join()
     assert not failures and (target / "pull.json").exists()
     assert len(loopback.asked("resolve.*safetensors")) == 2  # one of them for the plan

@@ -57,7 +57,7 @@ def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
 
 @pytest.fixture
 def pulling(store: Store, planned: Callable[..., Plan]) -> Callable[[], Path]:
-    return lambda: pull.fetch(planned(), on_transfer=lambda now: None, patience=QUICK)
+    return lambda: planned().fetch(on_transfer=lambda now: None, patience=QUICK)
 
 
 def test_the_plan_names_the_graph_and_what_it_takes(planned: Callable[..., Plan], kind: str, export: Path) -> None:

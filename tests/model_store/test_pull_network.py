@@ -173,7 +173,7 @@ def test_a_clock_that_jumps_changes_neither_rates_nor_pauses(loopback: LoopbackH
     told: list[Transfer] = []
     start = time.monotonic()
     plan = pull.plan(store.roots, "org/tiny", site=Site(loopback.url), patience=QUICK)
-    pull.fetch(plan, on_transfer=told.append, patience=QUICK)
+    plan.fetch(on_transfer=told.append, patience=QUICK)
     assert 2 <= time.monotonic() - start < 20
     assert any("trying again in 1.0 s" in one.note for one in told)
     assert [one.done for one in told] == sorted(one.done for one in told)
@@ -193,9 +193,9 @@ def test_a_pull_that_was_interrupted_before_a_jump_goes_on(loopback: LoopbackHub
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pull.fetch(plan, on_transfer=interrupt, patience=QUICK)
+        plan.fetch(on_transfer=interrupt, patience=QUICK)
     asked = len(loopback.requests)
-    pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+    plan.fetch(on_transfer=lambda now: None, patience=QUICK)
     assert [one.range for one in loopback.requests[asked:]] == ["bytes=100000-"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model_store import Store, StoreError, UnsupportedCheckpoint
-from model_store.hub import file_selection, pull
+from model_store.hub import file_selection
 from model_store.hub.partial import Wanted
 from model_store.hub.pull import Plan
 from support.hub_facts import Listing
@@ -86,7 +86,7 @@ def test_a_file_that_vanishes_is_told(
     plan = planned()
     loopback.fault("tokenizer.json", status=404, headers={"X-Error-Code": "EntryNotFound"}, times=9)
     with pytest.raises(StoreError, match="a file that org/tiny lists is not there"):
-        pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+        plan.fetch(on_transfer=lambda now: None, patience=QUICK)
 
 
 HOSTILE_NAMES = [

@@ -11,7 +11,6 @@ import pytest
 
 from model_store import ModelNotFound, Store, StoreError, fit
 from model_store.families import find, names
-from model_store.hub import pull
 from model_store.hub.catalog import catalog, refer
 from model_store.hub.pull import Plan
 from model_store.location import Location
@@ -75,7 +74,7 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(
     (left / "pull.json").write_text(edit)
     before = everything(tmp_path)
     with pytest.raises(StoreError):
-        pull.fetch(planned(), on_transfer=lambda now: None, patience=QUICK)
+        planned().fetch(on_transfer=lambda now: None, patience=QUICK)
     assert set(everything(tmp_path)) - set(before) <= {
         "models/.bandwidth.json",
         "models/.locks",
@@ -117,7 +116,7 @@ def test_a_store_that_cannot_be_written_is_named(planned: Callable[..., Plan], f
     plan = replace(planned(), location=Location(tmp_path / "file", "org--tiny"))
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot write to the model store .*file"):
-        pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+        plan.fetch(on_transfer=lambda now: None, patience=QUICK)
 
 
 def test_a_link_in_the_store_does_not_lead_out_of_it(
@@ -130,6 +129,6 @@ def test_a_link_in_the_store_does_not_lead_out_of_it(
     left.mkdir(parents=True)
     for file in plan.files:
         (left / f"{file.digest}.part").symlink_to(victim)
-    target = pull.fetch(plan, on_transfer=lambda now: None, patience=QUICK)
+    target = plan.fetch(on_transfer=lambda now: None, patience=QUICK)
     assert victim.read_text() == "kept"
     assert not any(path.is_symlink() for path in target.iterdir())

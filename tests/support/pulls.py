@@ -39,7 +39,7 @@ def planned(store: Store, loopback: LoopbackHub) -> Callable[..., Plan]:
 @pytest.fixture
 def pulling(store: Store, planned: Callable[..., Plan]) -> Pull:
     def run(name: str = ORG, **options: object) -> Path:
-        return pull.fetch(planned(name, **options), on_transfer=lambda now: None, patience=QUICK)
+        return planned(name, **options).fetch(on_transfer=lambda now: None, patience=QUICK)
 
     return run
 
@@ -64,4 +64,4 @@ def interrupted(store: Store, plan: Plan, at: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pull.fetch(plan, on_transfer=interrupt, patience=Patience(stall=30))
+        plan.fetch(on_transfer=interrupt, patience=Patience(stall=30))
