@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from chatapp.history import exports, imported
 from chatapp.text.errors import InputError
-from chatapp.text.files import read_input, write_whole
+from chatapp.text.files import find_free, read_input, write_whole
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation, History
@@ -58,9 +57,7 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
 def free_name(title: str, form: ExportForm) -> Path:
     """A name for a file, of the words of a title; none that is there already."""
     words = "-".join(re.findall(r"\w+", title.lower()))[:40].strip("-") or "conversation"
-    ending = "md" if form == "markdown" else form
-    names = (Path(f"{words}{f'-{number}' if number > 1 else ''}.{ending}") for number in count(1))
-    return next(path for path in names if not path.exists())
+    return find_free(Path(), words, "md" if form == "markdown" else form)
 
 
 def import_file(history: History, file: str) -> imported.Batch:

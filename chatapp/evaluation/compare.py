@@ -7,8 +7,8 @@ but all of them take memory, and each finds the processor's caches full of anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from backends import Placement
@@ -102,7 +102,7 @@ class Question:
     system: str = ""
     max_tokens: int = 128
 
-    def ask(self, engine: Engine) -> Iterator[Delta]:
+    def ask(self, engine: Engine) -> Generator[Delta, None, None]:
         """The answer of a model with a chat template, or the continuation of any other."""
         # The seed has no say in greedy answers, but with one the prompt is read anew whatever the cache holds.
         options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0, logprobs=0)
@@ -141,7 +141,7 @@ def answer(index: int, runner: Runner, question: Question) -> Generator[Event, N
         yield Opened(index, describe(engine.placement))
         warm_up(engine, question)
         reply = Reply()
-        with drawn(question.ask(engine)) as deltas:
+        with closing(question.ask(engine)) as deltas:
             for delta in deltas:
                 reply.add(delta)
                 yield Wrote(index, delta)
@@ -152,20 +152,10 @@ def answer(index: int, runner: Runner, question: Question) -> Generator[Event, N
 
 def warm_up(engine: Engine, question: Question) -> None:
     """Draw the first token once, untimed: what a runtime does only the first time would count against it."""
-    with drawn(question.ask(engine)) as deltas:
+    with closing(question.ask(engine)) as deltas:
         for delta in deltas:
             if delta.tokens:
                 break
-
-
-@contextmanager
-def drawn(deltas: Iterator[Delta]) -> Iterator[Iterator[Delta]]:
-    """Close a stream in the end, which leaves its engine free."""
-    try:
-        yield deltas
-    finally:
-        if isinstance(deltas, Generator):
-            deltas.close()
 
 
 def describe(placement: Placement | Usage) -> str:

@@ -8,12 +8,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from backends.errors import UserError
 from chatapp.generation.delta import Alternative, Token, Usage, percentile
+from chatapp.generation.reply import speed
+from chatapp.text.errors import InputError
+from chatapp.text.files import find_free
 
 Form = Literal["csv", "json"]
 UNLIKELY = 0.5
@@ -23,10 +24,6 @@ LARGEST = 700.0
 """Of an exponent that a float can still hold."""
 BEYOND = 1e20
 """More than anything that is measured or counted here, seeds included."""
-
-
-class MeasurementsError(UserError):
-    """Measurements could not be written to a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +99,7 @@ class Answer:
     @property
     def tokens_per_second(self) -> float | None:
         """After the first token."""
-        spent = sum(self.latencies)
-        return len(self.latencies) / spent if spent else None
+        return speed(self.latencies)
 
     @property
     def prefill_rate(self) -> float | None:
@@ -251,27 +247,25 @@ def _finite(logprob: float | None) -> float | None:
 
 
 def free_path(folder: Path, stem: str, form: Form) -> Path:
-    """Where a new file can be written: the name with the first number that is not taken."""
+    """The path of a new file, in letters that every system takes."""
     safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem).strip(".-")[:80]
-    safe = safe or "answer"
-    numbered = (folder / f"{safe}{f'-{number}' if number > 1 else ''}.{form}" for number in count(1))
-    return next(path for path in numbered if not path.exists())
+    return find_free(folder, safe or "answer", form)
 
 
 def save(answer: Answer, path: Path) -> None:
     """Write a new file in the form that its name ends with, whole or not at all; what is there is never touched."""
     forms = {".csv": as_csv, ".json": as_json}
     if not (form := forms.get(path.suffix.lower())):
-        raise MeasurementsError(f"{path} says not what to write; end it with .csv or .json")
+        raise InputError(f"{path} says not what to write; end it with .csv or .json")
     try:
         file = path.open("x", encoding="utf-8", newline="")
     except FileExistsError:
-        raise MeasurementsError(f"{path} is there already; choose another name") from None
+        raise InputError(f"{path} is there already; choose another name") from None
     except OSError as error:
-        raise MeasurementsError(f"{path} cannot be written: {error.strerror}") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
     try:
         with file:
             file.write(form(answer))
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise MeasurementsError(f"{path} cannot be written: {error.strerror}") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error

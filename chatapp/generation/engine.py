@@ -241,7 +241,7 @@ class Engine:
         at_once: bool = False,
         going_on: bool = False,
     ) -> Turn:
-        """Check a request and make it ready, before anything is computed.
+        """A request, checked and ready, before anything is computed.
 
         The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
         The tokens `begun` are the reply's, which the model has to go on with.
@@ -252,14 +252,7 @@ class Engine:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         prompt = [*prompt, *begun]
-        if max(prompt) >= self.session.vocab_size:
-            raise GenerationError(
-                f"the tokenizer makes token {max(prompt):,} of this prompt and "
-                f"the model knows {self.session.vocab_size:,}: they do not belong together; "
-                "fetch the model's own tokenizer.json"
-            )
-        if len(prompt) > self.context_length:
-            raise PromptTooLong(len(prompt), self.context_length)
+        self._check_prompt(prompt)
         given = len(self.tokenizer.bytes_of(prompt[-1]) or b"") if first else 0
         prompt, written = (prompt[:-1], written[:-1]) if first else (prompt, written)
         room = self.context_length - len(prompt) + 1  # the last token is never read
@@ -282,6 +275,17 @@ class Engine:
             row.go_on_from(begun)
         watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
         return Turn(prompt, rows, seed, options.seed is not None, watch, unfinished=len(rows), hold=hold)
+
+    def _check_prompt(self, prompt: list[int]) -> None:
+        """Refuse a prompt that cannot be this model's, or that its context does not hold."""
+        if max(prompt) >= self.session.vocab_size:
+            raise GenerationError(
+                f"the tokenizer makes token {max(prompt):,} of this prompt and "
+                f"the model knows {self.session.vocab_size:,}: they do not belong together; "
+                "fetch the model's own tokenizer.json"
+            )
+        if len(prompt) > self.context_length:
+            raise PromptTooLong(len(prompt), self.context_length)
 
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
         with self._lock:

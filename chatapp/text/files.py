@@ -1,9 +1,10 @@
-"""Read what the user gives; write a file whole or not at all."""
+"""Read what the user gives; find a free name for a file; write it whole or not at all."""
 
 import os
 import shutil
 import sys
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from chatapp.text.errors import InputError
@@ -23,6 +24,12 @@ def read_input(file: str) -> str:
     if "\0" in text:
         raise InputError(f"{name} is binary (a zero at byte {content.index(0) + 1:,}); give text")
     return text
+
+
+def find_free(folder: Path, stem: str, ending: str) -> Path:
+    """The path of a new file, with the first number that is not taken."""
+    numbered = (folder / f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
+    return next(path for path in numbered if not path.exists())
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A model cut to a layer of each kind and a small vocabulary, so that its graph can be check_finite without rounding.
+"""A model cut to a layer of each kind and a small vocabulary, so that its graph can be checked without rounding.
 
 At int8, rounding hides what a wrong GELU or epsilon does. The same lowering at float32, of a layer of each kind with
 the model's own weights, shows it, and is small whatever the model's size.

@@ -16,7 +16,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from chatapp.evaluation.measurements import Answer, Form, MeasurementsError, free_path, save
+from chatapp.evaluation.measurements import Answer, Form, free_path, save
+from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
@@ -218,7 +219,7 @@ class LatencyScreen(EndsOnce, Screen[None]):
         path = self.folder / os.path.expanduser(message.value.strip())
         try:
             save(self.answer, path)
-        except MeasurementsError as error:
+        except InputError as error:
             self.notify(f"{printable(str(error))}.", severity="error", markup=False)
             return
         self.query_one(SaveLine).action_forget()
