@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chatapp.commands import actions, run
@@ -145,16 +146,13 @@ class ScreenView:
         """Do with a conversation of the list what a key asks for."""
         screen, history = self.screen, self.screen.history
         if number is not None and number < 0:
-            if deed == "open":
-                return await screen.show(
-                    next((pane for pane in screen.panes if listing.number(pane) == number), screen.pane)
-                )
-            return self.say("This conversation is not saved: it is only here, until you leave.")
-        if not history:
-            return
-        if deed == "undelete":
+            if deed != "open":
+                return self.say("This conversation is not saved: it is only here, until you leave.")
+            pane = next((pane for pane in screen.panes if listing.number(pane) == number), screen.pane)
+            return await screen.show(pane)
+        if history and deed == "undelete":
             return self.restore(history)
-        if number is None:
+        if not history or number is None:
             return
         conversation = history.get(number)
         match deed:
@@ -169,16 +167,24 @@ class ScreenView:
             case "export":
                 self.export(history, conversation)
 
+    def ask(self, question: str, act: Callable[[str], None], value: str = "") -> None:
+        """Ask for a line of text, and do something with it unless its user leaves."""
+
+        def take(text: str | None) -> None:
+            with telling(self.screen):
+                if text:
+                    act(text)
+
+        self.screen.app.push_screen(AskLine(question, value), take)
+
     def rename(self, history: History, conversation: Conversation) -> None:
         """Ask for another title."""
 
-        def take(title: str | None) -> None:
-            with telling(self.screen):
-                if title:
-                    history.rename(conversation.id, title)
-                    self.screen.list_conversations()
+        def take(title: str) -> None:
+            history.rename(conversation.id, title)
+            self.screen.list_conversations()
 
-        self.screen.app.push_screen(AskLine("Another title", conversation.title), take)
+        self.ask("Another title", take, conversation.title)
 
     async def delete(self, history: History, conversation: Conversation) -> None:
         """Delete a conversation, so that it can be brought back."""
@@ -211,24 +217,16 @@ class ScreenView:
         """Ask for a file, and write a conversation to it in the form that its name says."""
         from chatapp.conversation import files
 
-        def take(path: str | None) -> None:
-            if path:
-                run.export_conversation(self, history, conversation.id, None, path)
-
         question = "Export to a file: .md for Markdown, .html for a page, .json to import it again"
         name = files.free_name(conversation.title, "markdown").absolute()
-        self.screen.app.push_screen(AskLine(question, str(name)), take)
+        write = partial(run.export_conversation, self, history, conversation.id, None)
+        self.ask(question, write, str(name))
 
     def import_file(self) -> None:
         """Ask for a file, and bring in its conversations."""
-
-        def take(path: str | None) -> None:
-            if path:
-                run.import_file(self, path)
-
         if self.open_history():
             question = "Import from a file: ours, ChatGPT's conversations.json, or Ollama's"
-            self.screen.app.push_screen(AskLine(question), take)
+            self.ask(question, partial(run.import_file, self))
 
     def search(self, words: str) -> None:
         """Find words in all conversations, and show where they are."""
