@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from threading import Event
 from types import FrameType
+from typing import Self
 
 from chatapp.generation import Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
@@ -53,38 +54,49 @@ def stoppable() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-class FirstReply:
-    """Prints the first of the replies as it arrives: the text on standard output, and on standard error what it thinks.
+class Printout:
+    """Prints `count` replies one after the other, the first as it arrives, until Ctrl+C stops them.
 
-    What it thinks is dim in a terminal, and elsewhere printed only if asked for.
+    What the first thinks is on standard error: dim in a terminal, and elsewhere only if asked for.
     """
 
-    def __init__(self, form: Form) -> None:
-        self.form = form
+    def __init__(self, count: int, form: Form) -> None:
+        self.form, self.replies = form, [Reply() for _ in range(count)]
+        self.interrupted = False
         self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
         """Whether the last line of what it thinks has not ended."""
+        self.signals = ExitStack()
 
-    def __enter__(self) -> "FirstReply":
+    def __enter__(self) -> Self:
+        self.stop = self.signals.enter_context(stoppable())
+        if len(self.replies) > 1 and not self.form.json:
+            note(f"completion 1 of {len(self.replies)}")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end_thinking()
-
-    def add(self, delta: Delta) -> None:
-        """Print a part of it; the engine tells what comes quickly together, for each wakes the reader of a pipe."""
-        if self.form.json:
-            return
-        if delta.index == 0 and delta.channel == "thinking":
-            self.think(delta.text)
-        elif delta.index == 0 and delta.text:
+        with self.signals:
             self.end_thinking()
-            write(delta.text, self.form)
+
+    def add(self, delta: Delta) -> bool:
+        """Take a part of the replies, and print it if it is the first's; whether Ctrl+C was pressed.
+
+        The engine tells together what comes quickly: each part wakes the reader of a pipe.
+        """
+        self.replies[delta.index].add(delta)
+        if delta.index == 0 and delta.text and not self.form.json:
+            if delta.channel == "thinking":
+                self.think(delta.text)
+            else:
+                self.end_thinking()
+                write(delta.text, self.form)
+        self.interrupted = self.stop.is_set()
+        return self.interrupted
 
     def think(self, text: str) -> None:
-        """Print a part of what it thinks at once."""
-        if self.thinking_wanted and text:
+        """Print a part of what the first reply thinks at once."""
+        if self.thinking_wanted:
             text = printable(text)
             print(f"\x1b[2m{text}\x1b[22m" if self.dim else text, end="", file=sys.stderr, flush=True)
             self.thinking_open = not text.endswith("\n")
@@ -95,16 +107,22 @@ class FirstReply:
             print(file=sys.stderr, flush=True)
         self.thinking_open = False
 
-
-def print_reply(index: int, reply: Reply, form: Form) -> None:
-    """Print what is still to be printed of a whole reply; of the first, the text has been."""
-    if form.json:
-        return print(as_json(index, reply, logprobs=form.logprobs), flush=True)
-    if index:
-        write(reply.text, form)
-    end_line(reply.text, form)
-    if form.logprobs:
-        print_logprobs(reply.tokens)
+    def finish(self, usage: Usage | None) -> None:
+        """Print the replies after the first, and what was asked for besides the text."""
+        for index, reply in enumerate(self.replies):
+            if self.form.json:
+                print(as_json(index, reply, logprobs=self.form.logprobs), flush=True)
+                continue
+            if index:
+                note(f"completion {index + 1} of {len(self.replies)}")
+                write(reply.text, self.form)
+            end_line(reply.text, self.form)
+            if self.form.logprobs:
+                print_logprobs(reply.tokens)
+        if self.interrupted:
+            note("Interrupted.")
+        if self.form.stats and usage:
+            print_stats(usage, self.form.stats)
 
 
 def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from chatapp.cli.printing import FirstReply, Form, note, print_reply, print_stats, stoppable, warn
+from chatapp.cli.printing import Form, Printout, note, warn
 from chatapp.commands import run
 from chatapp.commands.parse import FENCE, text_of
 from chatapp.conversation import Dialogue, Setup, Turn, shell
 from chatapp.conversation.setup import NO_SWITCH, NO_TEMPLATE
-from chatapp.generation import Delta, Engine, Reply, Usage
+from chatapp.generation import Engine, Usage
 from chatapp.text.errors import InputError, UserError, one_line
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
@@ -106,10 +106,14 @@ class LineView:
         """Print an answer as it comes."""
         if self.style.labels:
             sys.stdout.write(f"{printable(self.model)}: ")
-        interrupted = print_answer(self.engine, turn.deltas, len(turn.replies), self.form)
+        with Printout(len(turn.replies), self.form) as printout, closing(turn.deltas) as deltas:
+            for delta in deltas:
+                if printout.add(delta):
+                    break
+        printout.finish(self.engine.last_usage)
         if turn.left_out:
             note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
-        if self.style.figures and self.engine.last_usage and not interrupted:
+        if self.style.figures and self.engine.last_usage and not printout.interrupted:
             note(in_words(self.engine.last_usage, self.engine.context_length))
 
     # What slash commands need
@@ -211,28 +215,6 @@ def loop(view: LineView) -> int:
             if interrupts > 1:
                 note(LEAVING)
     return 0
-
-
-def print_answer(engine: Engine, deltas: Generator[Delta, None, None], count: int, form: Form) -> bool:
-    """Print `count` replies one after the other, the first as it arrives; whether Ctrl+C ended them."""
-    if count > 1 and not form.json:
-        note(f"completion 1 of {count}")
-    replies, interrupted = [Reply() for _ in range(count)], False
-    with stoppable() as stop, closing(deltas), FirstReply(form) as first:
-        for delta in deltas:
-            replies[delta.index].add(delta)
-            first.add(delta)
-            if interrupted := stop.is_set():
-                break
-    for index, reply in enumerate(replies):
-        if index and not form.json:
-            note(f"completion {index + 1} of {count}")
-        print_reply(index, reply, form)
-    if interrupted:
-        note("Interrupted.")
-    if form.stats and engine.last_usage:
-        print_stats(engine.last_usage, form.stats)
-    return interrupted
 
 
 def output_of(command: str) -> str:

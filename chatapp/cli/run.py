@@ -4,6 +4,7 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,9 +19,9 @@ from chatapp.cli.arguments import (
     read_options,
     read_placement,
 )
-from chatapp.cli.printing import note, warn
+from chatapp.cli.printing import Printout, note, warn
 from chatapp.cli.progress import show_steps, warn_of_fallback
-from chatapp.cli.repl import LineView, loop, print_answer
+from chatapp.cli.repl import LineView, loop
 from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.setup import check_thinking
 from chatapp.generation import GenerationError
@@ -168,7 +169,13 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None) 
         if past:
             go_on(view, past)
         if prompt is not None:
-            return 130 if print_answer(view.engine, view.ask(prompt).deltas, view.n, view.form) else 0
+            turn = view.ask(prompt)
+            with Printout(view.n, view.form) as printout, closing(turn.deltas) as deltas:
+                for delta in deltas:
+                    if printout.add(delta):
+                        break
+            printout.finish(view.engine.last_usage)
+            return 130 if printout.interrupted else 0
         if past and past.messages:
             note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
         return loop(view)

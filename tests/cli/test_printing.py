@@ -2,17 +2,14 @@
 
 import io
 from collections.abc import Callable, Generator
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from chatapp.cli.printing import Form
-from chatapp.cli.repl import print_answer
+from chatapp.cli.printing import Form, Printout
 from chatapp.generation import Delta, GenerationError
 from chatapp.generation.delta import Timings
-from chatapp.generation.text.tokenizer import Tokenizer
-from support.scripted_session import make_engine, write_tokenizer
 
 Print = Callable[..., object]
 
@@ -41,11 +38,14 @@ def delta(text: str, index: int = 0) -> Delta:
 @pytest.fixture
 def print_all(tmp_path: Path, output: Output) -> Print:
     """Print a number of completions, one unless told otherwise, from deltas."""
-    engine, _ = make_engine(Tokenizer(write_tokenizer(tmp_path)))
 
     def print_all(deltas: Generator[Delta, None, None], count: int = 1) -> None:
         with redirect_stdout(output):
-            print_answer(engine, deltas, count, Form())
+            with Printout(count, Form()) as printout, closing(deltas):
+                for delta in deltas:
+                    if printout.add(delta):
+                        break
+            printout.finish(None)
 
     return print_all
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.cli import main
-from chatapp.cli.printing import Form
-from chatapp.cli.repl import print_answer
+from chatapp.cli.printing import Form, Printout
 from chatapp.commands.commands import SlashError
 from chatapp.conversation import Setup
 from chatapp.conversation.setup import NO_SWITCH, THINKS
@@ -147,7 +146,10 @@ def test_what_was_thought_is_kept_with_its_length_and_time_and_exported_apart(hi
 def test_the_answer_goes_to_standard_output_and_the_thinking_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(form: Form) -> tuple[str, str]:
         engine = chatty(REPLY)
-        print_answer(engine, engine.chat([Message("user", "hi")], Options()), 1, form)
+        with Printout(1, form) as printout:
+            for delta in engine.chat([Message("user", "hi")], Options()):
+                printout.add(delta)
+        printout.finish(engine.last_usage)
         return tuple(capsys.readouterr())  # type: ignore[return-value]
 
     assert printed(Form()) == ("Good day to you\n", "")
