@@ -13,8 +13,6 @@ from chatapp.text.printable import printable
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_core import StateCore
-    from rich.markdown import Markdown
-    from rich.syntax import SyntaxTheme
 
 LONGEST_LINE: Final = 2_000
 LONGEST_BLOCK: Final = 8_000
@@ -43,16 +41,16 @@ _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*
 _RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
 
 
-def parser() -> MarkdownIt:
-    """A parser that knows no links, images or HTML: they are shown as they were written."""
+def make_parser() -> MarkdownIt:
+    """Make a parser that knows no links, images or HTML: they are shown as they were written."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(_RULES_OFF)
-    made.core.ruler.push("harmless", harmless)
+    made.core.ruler.push("harmless", disarm)
     return made
 
 
-def harmless(state: StateCore) -> None:
+def disarm(state: StateCore) -> None:
     """Judge what entities became, which can be any character, and colour no code that takes long."""
     for token in state.tokens:
         if token.type == "fence" and (not token.info.strip() or max(map(len, token.content.split("\n"))) > COLOURED):
@@ -61,25 +59,16 @@ def harmless(state: StateCore) -> None:
             part.content, part.info = printable(part.content), printable(part.info)
 
 
-def tamed(text: str) -> str:
-    """The Markdown to show for a whole text."""
-    tame = Tame()
-    return tame.feed(printable(text)) + tame.rest()
+def tame(text: str) -> str:
+    """Tame a whole text: the Markdown to show for it."""
+    taming = Tame()
+    return taming.feed(printable(text)) + taming.rest()
 
 
 def cut(text: str) -> str:
-    """As much of a text that is no Markdown as is shown at all."""
+    """Cut a text that is no Markdown to as much as is shown at all."""
     shown = "\n".join(text[: MOST[1]].split("\n", MOST[0])[: MOST[0]])
     return text if len(shown) == len(text) else f"{shown}\n{ENDED}"
-
-
-def rendered(text: str, code_theme: SyntaxTheme) -> Markdown:
-    """A whole text as one renderable, for a widget that does not change any more."""
-    from chatapp.tui.widgets.prose import Prose
-
-    made = Prose("", hyperlinks=False, code_theme=code_theme)  # type: ignore[arg-type]  # Syntax takes either
-    made.parsed = parser().parse(tamed(text))
-    return made
 
 
 class Tame:

@@ -17,7 +17,7 @@ from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,
 )
-from chatapp.tui.sampling.looking import Look
+from chatapp.tui.sampling.preview import Look
 from support.themed_app import ThemedApp
 from support.typist import Typist, until
 

@@ -8,7 +8,7 @@ from typing import Any
 from chatapp.generation import Options
 from chatapp.generation.decoding.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
-from chatapp.tui.sampling.looking import Look
+from chatapp.tui.sampling.preview import Look
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 

@@ -9,7 +9,7 @@ import pytest
 
 from chatapp.generation import GenerationError, Options
 from chatapp.generation.decoding.preview import Candidate, Preview
-from chatapp.tui.sampling import bars
+from chatapp.tui.sampling.preview import draw, draw_candidate, format_percent
 from support.sampling_page import DISTRIBUTION, drawn
 from support.typist import until
 
@@ -80,7 +80,7 @@ async def test_what_was_said_since_is_previewed_when_asked() -> None:
 
 def test_bars_show_what_was_there_what_was_won_and_what_was_lost() -> None:
     candidates = Candidate(1, " a", 0.25, 0.5), Candidate(2, "b\n", 0.5, 0.25), Candidate(3, "c", 0.1, 0.0)
-    lines = bars.lines(Preview(candidates, 2, 49_152, 1.0, 1.0), 36, 5)
+    lines = draw(Preview(candidates, 2, 49_152, 1.0, 1.0), 36, 5)
     assert lines[0].plain == "next token          2 of 49,152 kept"
     assert lines[1].plain == "·a         ████████████  25 →   50 %"
     assert lines[2].plain == "b⏎         ██████░░░░░░  50 →   25 %"
@@ -93,7 +93,7 @@ def test_bars_show_what_was_there_what_was_won_and_what_was_lost() -> None:
     "text", ["\x1b[2J", "\u202egnp.exe", "\u200b" * 500, "日本語日本語日本語", "[red]x[/red]", "e\u0301" * 40]
 )
 def test_a_token_s_text_cannot_leave_its_column(text: str) -> None:
-    line = bars.line(Candidate(1, text, 0.5, 0.5), 0.5, 36)
+    line = draw_candidate(Candidate(1, text, 0.5, 0.5), 0.5, 36)
     assert line.cell_length == 36
     assert not {"\x1b", "\u202e"} & set(line.plain)
     assert len(line.plain) < 100
@@ -104,7 +104,7 @@ def test_a_token_s_text_cannot_leave_its_column(text: str) -> None:
     [(0, "–"), (1, "100"), (0.5, "50"), (0.0994, "9.9"), (0.0996, "10"), (0.001, "0.1"), (1e-9, "<.1")],
 )
 def test_probabilities_take_four_letters_at_most(share: float, shown: str) -> None:
-    assert bars.percent(share) == shown
+    assert format_percent(share) == shown
 
 
 def test_the_drawer_loads_nothing_heavy() -> None:

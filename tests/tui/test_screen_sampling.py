@@ -14,11 +14,11 @@ from chatapp.tui.sampling.fields import (
     Field,
     bias_from_lines,
     bias_to_lines,
+    measure_slider,
     stop_from_lines,
     stop_to_lines,
 )
 from chatapp.tui.sampling.lines_screen import LinesScreen
-from chatapp.tui.sampling.rows import slider
 from support.sampling_page import DISTRIBUTION, ROWS, drawn
 from support.typist import until
 
@@ -175,7 +175,7 @@ async def test_the_mouse_moves_a_slider() -> None:
         row = ROWS["top_p"] + 1
         assert await hand.pilot.mouse_down(drawer, offset=(1 + 13, row))
         assert hand.chosen == {"top_p": 0.05}
-        await hand.pilot.hover(drawer, offset=(1 + 13 + slider(36) - 1, row))
+        await hand.pilot.hover(drawer, offset=(1 + 13 + measure_slider(36) - 1, row))
         await hand.pilot.mouse_up(drawer, offset=(3, row))
         assert hand.chosen == {"top_p": 1.0}
         assert await hand.pilot.click(drawer, offset=(2, ROWS["seed"] + 1))
@@ -237,28 +237,28 @@ def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
 
 def test_values_beyond_the_slider_are_kept_and_come_back_step_by_step() -> None:
     (temperature,) = (field for field in FIELDS if field.name == "temperature")
-    assert temperature.moved(5.0, 1, fine=False) == 5.0
-    assert temperature.moved(5.0, 1, fine=True) == 5.0
-    assert temperature.moved(5.0, -1, fine=True) == 4.99
-    assert temperature.moved(5.0, -1, fine=False) == 2.0
-    assert temperature.moved(0.0, -1, fine=False) == 0.0
+    assert temperature.move(5.0, 1, fine=False) == 5.0
+    assert temperature.move(5.0, 1, fine=True) == 5.0
+    assert temperature.move(5.0, -1, fine=True) == 4.99
+    assert temperature.move(5.0, -1, fine=False) == 2.0
+    assert temperature.move(0.0, -1, fine=False) == 0.0
 
 
 def test_no_limit_lies_beyond_the_longest_reply() -> None:
     (longest,) = (field for field in FIELDS if field.name == "max_tokens")
-    assert longest.moved(None, 1, fine=False) is None
-    assert longest.moved(None, -1, fine=False) == 8192
-    assert longest.moved(8192, 1, fine=False) is None
-    assert longest.moved(100, 1, fine=True) == 101
+    assert longest.move(None, 1, fine=False) is None
+    assert longest.move(None, -1, fine=False) == 8192
+    assert longest.move(8192, 1, fine=False) is None
+    assert longest.move(100, 1, fine=True) == 101
     assert longest.at(1.0) is None
 
 
 def test_a_seed_is_drawn_kept_and_dropped() -> None:
     (seed,) = (field for field in FIELDS if field.name == "seed")
-    assert seed.moved(None, -1, fine=False) is None
-    assert 0 <= seed.moved(None, 1, fine=False) < 2**16
-    assert (seed.moved(5, 1, fine=False), seed.moved(5, -1, fine=True)) == (6, 4)
-    assert seed.moved(0, -1, fine=False) is None
+    assert seed.move(None, -1, fine=False) is None
+    assert 0 <= seed.move(None, 1, fine=False) < 2**16
+    assert (seed.move(5, 1, fine=False), seed.move(5, -1, fine=True)) == (6, 4)
+    assert seed.move(0, -1, fine=False) is None
 
 
 @pytest.mark.parametrize("stop", [(), ("a", "b"), ("\n\n", "\t\\n", "\\", " x ")])

@@ -13,12 +13,12 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from chatapp.text.clipboard import code_blocks
-from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, parser, tamed
+from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, make_parser, tame
 from chatapp.text.printable import printable
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.prompt import Prompt
-from chatapp.tui.widgets.code_theme import Coloured
 from chatapp.tui.widgets.formatted import Formatted
+from chatapp.tui.widgets.prose import Coloured
 from support import hostile
 from support.hostile import UNSAFE, check
 
@@ -55,7 +55,7 @@ async def stream(widget: Widget, text: str) -> None:
 async def update(widget: Widget, text: str) -> None:
     """As an answer is shown that is whole."""
     assert isinstance(widget, Markdown)
-    await widget.update(tamed(text))
+    await widget.update(tame(text))
 
 
 async def settle(widget: Widget, text: str) -> None:
@@ -90,7 +90,7 @@ async def paste(widget: Widget, text: str) -> None:
 
 
 def markdown() -> Widget:
-    return Formatted(parser_factory=parser, open_links=False)
+    return Formatted(parser_factory=make_parser, open_links=False)
 
 
 def widgets_under_test() -> dict[str, Shown]:
@@ -195,8 +195,8 @@ def test_code_blocks_are_found_in_time(case: str) -> None:
 @pytest.mark.parametrize("case", hostile.ALL)
 def test_tamed_markdown_is_bounded_and_parsed_in_time(case: str) -> None:
     begun = time.monotonic()
-    text = tamed(hostile.ALL[case])
-    tokens = parser().parse(text)
+    text = tame(hostile.ALL[case])
+    tokens = make_parser().parse(text)
     assert time.monotonic() - begun < HANG
     assert max(map(len, text.split("\n"))) <= LONGEST_LINE + 50
     assert max((token.level for token in tokens), default=0) <= 4 * DEEPEST + 8
@@ -208,7 +208,7 @@ def test_no_word_is_lost_by_taming_up_to_where_it_says_that_it_ends(case: str) -
     def words(text: str) -> str:
         return re.sub(r"[\s~\\`]|python", "", text)
 
-    text, whole = tamed(hostile.ALL[case]), words(printable(hostile.ALL[case]))
+    text, whole = tame(hostile.ALL[case]), words(printable(hostile.ALL[case]))
     if ENDED in text:
         assert len(text) > MOST[1] or text.count("\n") > MOST[0]
         assert whole.startswith(words(text.partition(ENDED)[0]))
@@ -219,9 +219,9 @@ def test_no_word_is_lost_by_taming_up_to_where_it_says_that_it_ends(case: str) -
 @pytest.mark.parametrize("step", [1, 2, 7, 100])
 @pytest.mark.parametrize("case", [*hostile.LINKS, "fences", "our own fence", "huge table"])
 def test_fragments_are_tamed_as_the_whole_is(case: str, step: int) -> None:
-    text, tame = printable(hostile.ALL[case])[:40_000], Tame()
-    grown = "".join(tame.feed(text[start : start + step]) for start in range(0, len(text), step)) + tame.rest()
-    assert grown == tamed(text)
+    text, taming = printable(hostile.ALL[case])[:40_000], Tame()
+    grown = "".join(taming.feed(text[start : start + step]) for start in range(0, len(text), step)) + taming.rest()
+    assert grown == tame(text)
 
 
 @pytest.mark.parametrize(
@@ -234,15 +234,17 @@ def test_fragments_are_tamed_as_the_whole_is(case: str, step: int) -> None:
     ],
 )
 def test_ordinary_markdown_stays_as_it_is(text: str) -> None:
-    assert tamed(text) == text
+    assert tame(text) == text
 
 
 def test_a_long_block_of_code_goes_on_in_the_next_with_its_language() -> None:
-    blocks = code_blocks(tamed("- ```python\n" + "  x = 1\n" * 1000 + "  ```\n"))
+    blocks = code_blocks(tame("- ```python\n" + "  x = 1\n" * 1000 + "  ```\n"))
     assert [block.language for block in blocks] == ["python"] * 4
     assert "".join(block.code for block in blocks) == "x = 1\n" * 1000
 
 
 def test_an_entity_cannot_bring_a_control_character_back() -> None:
-    content = "".join(child.content for token in parser().parse("&#x202e;x &#x2066;") for child in token.children or ())
+    content = "".join(
+        child.content for token in make_parser().parse("&#x202e;x &#x2066;") for child in token.children or ()
+    )
     assert content == "\ufffdx \ufffd"

@@ -68,7 +68,7 @@ class ChatPage(VerticalScroll):
         if self.parser is None:
             from chatapp.text import markdown
 
-            self.parser = markdown.parser()
+            self.parser = markdown.make_parser()
         return self.parser
 
     @property

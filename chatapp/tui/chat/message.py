@@ -237,16 +237,16 @@ class Answer(Said):
 
     def made(self) -> Markdown | Static:
         """The widget of the text."""
-        from chatapp.text.markdown import tamed
+        from chatapp.text.markdown import tame
 
         answer = split(self.said.text).answer
         if self.settled:
-            from chatapp.tui.widgets.code_theme import Coloured
+            from chatapp.tui.widgets.prose import Coloured
 
             return Static(Coloured(answer, self.app), classes="body")
         from chatapp.tui.widgets.formatted import Formatted  # slow to import, so not before it is needed
 
-        text = self.tame.feed(printable(answer)) if self.tame else tamed(answer)
+        text = self.tame.feed(printable(answer)) if self.tame else tame(answer)
         return Formatted(text, parser_factory=self.parser, open_links=False, classes="body")
 
     def think(self, deltas: Sequence[Delta]) -> None:
@@ -269,7 +269,7 @@ class Answer(Said):
         """The answer has ended: this is what was kept; `mark` says how, where that matters."""
         from textual.widgets import Markdown
 
-        from chatapp.text.markdown import tamed
+        from chatapp.text.markdown import tame
 
         if self.stream:
             await self.stream.stop()
@@ -277,7 +277,7 @@ class Answer(Said):
         self.said, self.tame, self.growing, self.mark = said, None, False, mark
         self.take_thought()
         if isinstance(self.body, Markdown):
-            await self.body.update(tamed(split(said.text).answer))  # the whole, with what was held back
+            await self.body.update(tame(split(said.text).answer))  # the whole, with what was held back
         self.show_foot()
 
     async def settle(self) -> None:

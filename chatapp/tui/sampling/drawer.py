@@ -15,18 +15,19 @@ from textual.widget import Widget
 
 from chatapp.generation import OptionError, Options
 from chatapp.text.printable import printable
-from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import (
     FIELDS,
+    LABEL,
     WHEN_FULL,
     Field,
     bias_from_lines,
     bias_to_lines,
+    draw_field,
+    measure_slider,
     stop_from_lines,
     stop_to_lines,
 )
-from chatapp.tui.sampling.looking import Look, Looking
-from chatapp.tui.sampling.rows import LABEL, row, slider
+from chatapp.tui.sampling.preview import Look, Previews, draw
 
 if TYPE_CHECKING:
     from chatapp.conversation import WhenFull
@@ -85,7 +86,7 @@ class SamplingDrawer(Widget, can_focus=True):
         """`look` computes a preview; it is called in a thread, for one set of options after the other."""
         super().__init__()
         self.look = look
-        self.looking = Looking(look, self.post_message) if look else None
+        self.previews = Previews(look, self.post_message) if look else None
         self.preview: Preview | None = None
         self.error = ""
         """Why a value was refused."""
@@ -123,15 +124,15 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def look_again(self) -> None:
         """Ask for a preview, because the options are others, or what was said is."""
-        if self.looking:
-            self.looking.ask(self.options)
+        if self.previews:
+            self.previews.ask(self.options)
         self.refresh()
 
-    @on(Looking.Ended)
-    def take_preview(self, message: Looking.Ended) -> None:
+    @on(Previews.Ended)
+    def take_preview(self, message: Previews.Ended) -> None:
         message.stop()
-        assert self.looking
-        if self.looking.take():
+        assert self.previews
+        if self.previews.take():
             self.failure = message.error
             self.show(message.preview)
 
@@ -180,7 +181,7 @@ class SamplingDrawer(Widget, can_focus=True):
             place = WHEN_FULL.index(value) + direction
             self.choose(field, WHEN_FULL[min(max(place, 0), len(WHEN_FULL) - 1)])
         else:
-            self.choose(field, field.moved(value, direction, fine=fine))
+            self.choose(field, field.move(value, direction, fine=fine))
 
     def action_default(self) -> None:
         field = self.field
@@ -288,7 +289,7 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def slide(self, x: int) -> None:
         """Take the value at a column of the slider."""
-        column, width = x - LABEL, slider(self.size.width)
+        column, width = x - LABEL, measure_slider(self.size.width)
         if self.field.slides and 0 <= column < width:
             self.choose(self.field, self.field.at(column / (width - 1)))
         self.refresh()
@@ -322,13 +323,13 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def preview_lines(self, width: int, height: int) -> list[Content]:
         if self.preview:
-            return bars.lines(self.preview, width, height)
+            return draw(self.preview, width, height)
         if self.failure:
             return [Content.styled(line, "$error") for line in textwrap.wrap(self.failure, width)][:height]
-        waits = self.looking and self.looking.thread
+        waits = self.previews and self.previews.thread
         return [Content.styled("reading the prompt" if waits else "nothing to preview yet", "$muted")]
 
     def line(self, place: int) -> Content:
         field, here = FIELDS[place], place == self.place and self.has_focus
-        typed = self.typed if here else None
-        return row(field, self.value(field), self.size.width, changed=self.changed(field), here=here, typed=typed)
+        typed, changed = self.typed if here else None, self.changed(field)
+        return draw_field(field, self.value(field), self.size.width, changed=changed, here=here, typed=typed)

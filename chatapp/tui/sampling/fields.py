@@ -1,4 +1,4 @@
-"""The options as the drawer shows and changes them: labels, steps, words for what is off."""
+"""The options as the drawer shows and changes them: labels, steps, words for what is off, and each as a line."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from textual.content import Content
+
 from chatapp.generation import OptionError
+from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.conversation import WhenFull
 
+LABEL, VALUE = 13, 8
+"""Columns of the label, with the cursor before it, and of the value."""
 Kind = Literal["number", "seed", "lines", "choice"]
 
 
-def steps(low: float, high: float, step: float) -> tuple[float, ...]:
+def list_steps(low: float, high: float, step: float) -> tuple[float, ...]:
     """The multiples of a step from `low` to `high`."""
     return tuple(round(low + place * step, 4) for place in range(round((high - low) / step) + 1))
 
@@ -51,7 +56,7 @@ class Field:
         if value == self.off:
             return self.word
         if self.kind == "lines":
-            return f"{len(value)} token{'s' * (len(value) > 1)}" if isinstance(value, Mapping) else shown_lines(value)
+            return f"{len(value)} token{'s' * (len(value) > 1)}" if isinstance(value, Mapping) else show_lines(value)
         if isinstance(value, float):
             return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
         return str(value)
@@ -63,10 +68,10 @@ class Field:
         except ValueError:
             return typed
 
-    def moved(self, value: Any, direction: int, *, fine: bool) -> Any:
+    def move(self, value: Any, direction: int, *, fine: bool) -> Any:
         """The next value to the left (-1) or right (1); the same at the end of the slider."""
         if self.kind == "seed":
-            return moved_seed(value, direction)
+            return move_seed(value, direction)
         if not self.slides:
             return value
         if value is None:  # no limit, beyond the right end
@@ -99,26 +104,26 @@ class Field:
         return self.ladder[round(min(max(share, 0.0), 1.0) * (len(self.ladder) - 1))]
 
 
-def moved_seed(value: int | None, direction: int) -> int | None:
+def move_seed(value: int | None, direction: int) -> int | None:
     """A seed to keep, the next one, or random again."""
     if value is None:
         return secrets.randbits(16) if direction > 0 else None
     return value + direction if value + direction >= 0 else None
 
 
-def shown_lines(value: tuple[str, ...]) -> str:
-    """One stop text as it is, several by their number."""
-    return f"{len(value)} texts" if len(value) > 1 else f'"{escaped(value[0])}"'
+def show_lines(value: tuple[str, ...]) -> str:
+    """Show one stop text as it is, several by their number."""
+    return f"{len(value)} texts" if len(value) > 1 else f'"{escape(value[0])}"'
 
 
-def escaped(text: str) -> str:
-    r"""A stop text in one line: `\n` for a new line, `\t` for a tab."""
+def escape(text: str) -> str:
+    r"""Write a stop text in one line: `\n` for a new line, `\t` for a tab."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def stop_to_lines(stop: tuple[str, ...]) -> str:
     """Stop texts for an editor, one a line."""
-    return "\n".join(map(escaped, stop))
+    return "\n".join(map(escape, stop))
 
 
 def stop_from_lines(lines: str) -> tuple[str, ...]:
@@ -152,7 +157,7 @@ def bias_from_lines(lines: str) -> dict[int, float]:
 
 
 FIELDS = (
-    Field("temperature", "temperature", ladder=steps(0, 2, 0.1), off=0, word="greedy"),
+    Field("temperature", "temperature", ladder=list_steps(0, 2, 0.1), off=0, word="greedy"),
     Field(
         "top_k",
         "top_k",
@@ -160,11 +165,11 @@ FIELDS = (
         fine=1,
         off=0,
     ),
-    Field("top_p", "top_p", ladder=steps(0.05, 1, 0.05), off=1),
+    Field("top_p", "top_p", ladder=list_steps(0.05, 1, 0.05), off=1),
     Field("min_p", "min_p", ladder=(0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), off=0),
-    Field("repetition_penalty", "repetition", ladder=steps(0.8, 2, 0.05), off=1),
-    Field("presence_penalty", "presence", ladder=steps(-2, 2, 0.1), off=0),
-    Field("frequency_penalty", "frequency", ladder=steps(-2, 2, 0.1), off=0),
+    Field("repetition_penalty", "repetition", ladder=list_steps(0.8, 2, 0.05), off=1),
+    Field("presence_penalty", "presence", ladder=list_steps(-2, 2, 0.1), off=0),
+    Field("frequency_penalty", "frequency", ladder=list_steps(-2, 2, 0.1), off=0),
     Field(
         "max_tokens",
         "max_tokens",
@@ -179,3 +184,38 @@ FIELDS = (
 )
 WHEN_FULL: tuple[WhenFull, ...] = ("stop", "slide", "summarise")
 """What happens when the context is full: the model stops, the oldest messages are left out, or summed up."""
+
+
+def measure_slider(width: int) -> int:
+    """Measure the columns of the slider in a line of this width: there is room for a space and a mark."""
+    return max(2, width - LABEL - VALUE - 2)
+
+
+def draw_field(field: Field, value: Any, width: int, *, changed: bool, here: bool, typed: str | None) -> Content:
+    """Draw an option as a line: cursor, label, slider, value, a mark of change; `typed` takes the value's place."""
+    colour = "$text" if changed or here else "$muted"
+    shown = Content(printable(field.show(value) if typed is None else f"{typed}▏"))
+    track = Content()
+    if field.slides:
+        track = draw_slider(field.share(value), measure_slider(width), changed=changed, here=here)
+    room = max(0, width - LABEL - track.cell_length - 1)
+    shown = shown.truncate(room, ellipsis=True)
+    line = Content.assemble(
+        ("▸" if here else " ", "$accent"),
+        (field.label.ljust(LABEL - 1), colour),
+        track,
+        " " * (room - shown.cell_length),
+        shown.stylize("bold" if changed else "").stylize(colour),
+        ("•" if changed else " ", "$warning"),
+    )
+    return line.stylize("on $selection") if here else line
+
+
+def draw_slider(share: float, columns: int, *, changed: bool, here: bool) -> Content:
+    """Draw a slider at its place."""
+    left = round(share * (columns - 1))
+    return Content.assemble(
+        ("━" * left, "$accent" if changed else "$muted"),
+        ("●", "$accent" if changed or here else "$text"),
+        ("─" * (columns - 1 - left), "$muted 40%"),
+    )

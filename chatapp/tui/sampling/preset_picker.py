@@ -20,9 +20,8 @@ from chatapp.generation import Options
 from chatapp.settings import presets
 from chatapp.settings.presets import Preset, PresetError
 from chatapp.text.printable import printable
-from chatapp.tui.sampling import bars
 from chatapp.tui.sampling.fields import FIELDS
-from chatapp.tui.sampling.looking import Look, Looking
+from chatapp.tui.sampling.preview import Look, Previews, draw
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         """`path` is the file of presets, `chosen` are the options now; `look` is as in the drawer."""
         super().__init__()
         self.path, self.defaults, self.chosen = path, defaults, dict(chosen)
-        self.looking = Looking(look, self.post_message) if look else None
+        self.previews = Previews(look, self.post_message) if look else None
         self.preview: Preview | None = None
         self.presets: dict[str, Preset] = {}
         self.naming: Literal["save", "rename"] = "save"
@@ -112,15 +111,15 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         if self.doomed:
             self.doomed = ""
             self.refuse("")
-        if self.looking:
-            self.looking.ask(replace(self.defaults, **self.result(self.highlighted)))
+        if self.previews:
+            self.previews.ask(replace(self.defaults, **self.result(self.highlighted)))
         self.show()
 
-    @on(Looking.Ended)
-    def take_preview(self, message: Looking.Ended) -> None:
+    @on(Previews.Ended)
+    def take_preview(self, message: Previews.Ended) -> None:
         message.stop()
-        assert self.looking
-        if self.looking.take():
+        assert self.previews
+        if self.previews.take():
             self.preview = message.preview
             self.show()
 
@@ -139,7 +138,7 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         changes = self.query_one("#changes", Static)
         room = changes.size.height - len(lines) - 1
         if self.preview and room > 3:
-            lines += [Content(), *bars.lines(self.preview, changes.content_size.width, room)]
+            lines += [Content(), *draw(self.preview, changes.content_size.width, room)]
         changes.update(Content("\n").join(lines))
 
     def on_resize(self) -> None:

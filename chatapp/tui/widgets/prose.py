@@ -1,24 +1,36 @@
-"""Markdown that does not change any more, its prose no wider than people like to read."""
+"""Markdown that does not change any more: prose no wider than people like to read, code in the theme's colours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
 from rich.markdown import BlockQuote, Heading, ListElement, Markdown, Paragraph
+from rich.style import Style
+from rich.syntax import SyntaxTheme, TokenType
+from rich.theme import Theme
+from textual.highlight import HighlightTheme
+from textual.style import Style as Look
+
+from chatapp.text.markdown import make_parser, tame
+
+if TYPE_CHECKING:
+    from rich.segment import Segment
+    from textual.app import App
 
 WIDEST = 100
 """Columns of prose; code and tables are as wide as there is room."""
 
 
-def narrowed(options: ConsoleOptions) -> ConsoleOptions:
-    """The options for prose."""
+def narrow(options: ConsoleOptions) -> ConsoleOptions:
+    """Narrow the options to the width of prose."""
     return options.update_width(min(WIDEST, options.max_width))
 
 
-def constrained(parts: RenderResult) -> Iterable[Constrain]:
-    """The parts of a paragraph or heading, within the width of prose."""
+def constrain(parts: RenderResult) -> Iterable[Constrain]:
+    """Constrain the parts of a paragraph or heading to the width of prose."""
     return (Constrain(part, WIDEST) for part in parts)  # type: ignore[arg-type]  # these yield no segments
 
 
@@ -26,28 +38,28 @@ class NarrowParagraph(Paragraph):
     """A paragraph within the width of prose."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from constrained(super().__rich_console__(console, options))
+        yield from constrain(super().__rich_console__(console, options))
 
 
 class NarrowHeading(Heading):
     """A heading within the width of prose."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from constrained(super().__rich_console__(console, options))
+        yield from constrain(super().__rich_console__(console, options))
 
 
 class NarrowList(ListElement):
     """A list within the width of prose."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, narrowed(options))
+        yield from super().__rich_console__(console, narrow(options))
 
 
 class NarrowQuote(BlockQuote):
     """A quotation within the width of prose."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, narrowed(options))
+        yield from super().__rich_console__(console, narrow(options))
 
 
 class Prose(Markdown):
@@ -60,3 +72,46 @@ class Prose(Markdown):
         "ordered_list_open": NarrowList,
         "blockquote_open": NarrowQuote,
     }
+
+
+class CodeTheme(SyntaxTheme):
+    """The colours that code has in widgets, in the theme of the moment."""
+
+    def __init__(self, app: App[None]) -> None:
+        self.app = app
+
+    def get_style_for_token(self, token_type: TokenType) -> Style:
+        look = next(
+            (HighlightTheme.STYLES[kind] for kind in list_kinds(token_type) if kind in HighlightTheme.STYLES), ""
+        )
+        return self.style(f"{look or '$text'} on $surface")
+
+    def get_background_style(self) -> Style:
+        return self.style("$text on $surface")
+
+    def words(self) -> Theme:
+        """The look of code in a line of text, which Rich would paint on black."""
+        return Theme({"markdown.code": self.style("bold $accent on $surface")})
+
+    def style(self, look: str) -> Style:
+        """A look in Rich's terms."""
+        under = Look.parse("on $surface", self.app.theme_variables)
+        return (under + Look.parse(look, self.app.theme_variables)).rich_style
+
+
+def list_kinds(token_type: TokenType) -> list[TokenType]:
+    """List a kind of token and those that it is a kind of, the nearest first."""
+    return [token_type[:length] for length in range(len(token_type), 0, -1)]
+
+
+class Coloured:
+    """A whole answer as one renderable, with its code in the theme's colours."""
+
+    def __init__(self, text: str, app: App[None]) -> None:
+        self.theme = CodeTheme(app)
+        self.made = Prose("", hyperlinks=False, code_theme=self.theme)  # type: ignore[arg-type]  # Syntax takes either
+        self.made.parsed = make_parser().parse(tame(text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        with console.use_theme(self.theme.words()):
+            yield from console.render(self.made, options)
