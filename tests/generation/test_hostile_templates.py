@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.generation.contract import Message
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory, resident_memory
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.message import Message
 from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
 from model_store import UnsupportedCheckpoint
 from support.checkpoints import ROOT

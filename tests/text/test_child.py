@@ -1,0 +1,60 @@
+"""A child process: its lines as they come, its end in words, and that nothing of it is left."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from chatapp.text.child import Child, Watch, describe_ending, parse
+
+
+def python(code: str) -> Sequence[str]:
+    return (sys.executable, "-c", f"import json, os, signal, sys, time\n{code}")
+
+
+def test_a_request_is_answered_in_lines_of_which_those_without_an_object_say_nothing() -> None:
+    code = "print('loading'); print(json.dumps({'told': sys.stdin.readline()})); print('[1]')"
+    with Child(python(code), "héllo") as child:
+        assert [parse(line) for line in child.lines()] == [{}, {"told": "héllo\n"}, {}]
+        assert child.process.wait() == 0
+
+
+def test_the_last_line_of_its_complaints_is_kept() -> None:
+    with Child(python("print('first\\n\\n last \\n', file=sys.stderr); sys.exit(3)")) as child:
+        assert list(child.lines()) == []
+        assert describe_ending(child.process.wait()) == "exit code 3"
+        assert child.complaint() == "last"
+
+
+def test_it_is_gone_when_nobody_waits_for_it_any_more() -> None:
+    with Child(python("time.sleep(60)")) as child:
+        assert child.process.poll() is None
+    assert child.process.returncode is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_a_signal_is_called_by_its_name_and_an_interrupt_can_be_heeded() -> None:
+    code = "signal.signal(signal.SIGINT, lambda *_: sys.exit(4)); print('ready', flush=True); time.sleep(60)"
+    with Child(python(code)) as child:
+        assert next(child.lines()) == "ready\n"
+        assert os.getpgid(child.process.pid) != os.getpgrp()
+        child.interrupt()
+        child.wait(20)
+        assert child.process.wait() == 4
+    with Child(python("time.sleep(60)")) as child:
+        child.process.send_signal(signal.SIGTERM)
+        assert describe_ending(child.process.wait()) == "SIGTERM"
+
+
+def test_a_watch_ends_it_and_says_why() -> None:
+    end = time.monotonic() + 0.1
+    with Child(python("time.sleep(60)")) as child:
+        with Watch(child.process, lambda: "too slow" if time.monotonic() > end else "", 0.01) as watch:
+            assert list(child.lines()) == []
+        assert watch.reason == "too slow"
+    with Child(python("print('done')")) as child, Watch(child.process, lambda: "", 0.01) as watch:
+        assert list(child.lines()) == ["done\n"]
+    assert watch.reason == ""
