@@ -95,7 +95,7 @@ class Session(Protocol):
 
 
 class Backend(Protocol):
-    """What a backend's module offers."""
+    """The module of a backend."""
 
     def devices(self) -> list[str]:
         """Devices that are usable here, best first; none when the runtime is missing."""

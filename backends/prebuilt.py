@@ -1,4 +1,4 @@
-"""Models that others have exported for a runtime: what is kept of where they are."""
+"""Models that others have exported for a runtime, and the file that says where each is."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -22,7 +22,7 @@ class Prebuilt:
 
 @dataclass(frozen=True)
 class Facts:
-    """What an export itself tells."""
+    """The facts that an export tells of itself."""
 
     parameters: int
     vocab_size: int

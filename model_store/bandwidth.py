@@ -30,7 +30,7 @@ ENOUGH = 20
 
 @dataclass(frozen=True)
 class Speed:
-    """What is known of this machine's memory."""
+    """The speed of this machine's memory."""
 
     bandwidth: float = 0.0
     """Bytes per second, the most that was ever measured: what disturbs only ever slows. 0: not measured yet."""
@@ -80,7 +80,7 @@ def measure() -> float:
 
 
 def machine() -> str:
-    """What tells machines apart."""
+    """The name of this machine's kind."""
     return f"{processor()}, {os.cpu_count()} cores"
 
 

@@ -14,22 +14,18 @@ from model_store.checkpoint.links import linked
 from model_store.checkpoint.weights import Canonical, Family
 from model_store.disk import amount
 from model_store.errors import StoreError, UnsupportedCheckpoint
-from model_store.files import read_json
 from model_store.models import StoredModel
-from model_store.tokenizers import tokenizer
 from model_store.tokenizers.chat_template import chat_template
-from model_store.tokenizers.vocabulary import check_vocabulary
+from model_store.tokenizers.vocabulary import check_tokenizer
 
 
 def describe(folder: Path) -> StoredModel:
-    """What the checkpoint in `folder` is; raises UnsupportedCheckpoint when it cannot run."""
+    """The model in `folder`; raises UnsupportedCheckpoint when it cannot run."""
     if (path := linked(folder)) and path.suffix in prebuilt.BACKENDS:
         return prebuilt.describe(folder, path)
     checkpoint, family, decoder = open_checkpoint(folder)
     weights = Canonical(checkpoint, family, decoder)
-    published = folder / "tokenizer.json"
-    content = read_json(published) if published.is_file() else tokenizer.convert(folder)
-    check_vocabulary(content, decoder.vocab_size, published if published.is_file() else folder)
+    check_tokenizer(folder, decoder.vocab_size)
     return StoredModel(
         name=folder.name,
         folder=folder,

@@ -12,7 +12,7 @@ from model_store.errors import StoreError
 SPARE = 100_000_000
 """Bytes of the disk that are left free."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What the system says where there is no room for more."""
+"""Errors of a system that has no room for more."""
 
 
 def own(root: Path, *parts: str) -> Path:

@@ -1,4 +1,4 @@
-"""What can go wrong with a model, in words for the user."""
+"""The errors of the store, in words for the user."""
 
 import json
 from collections.abc import Iterable

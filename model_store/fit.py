@@ -21,7 +21,7 @@ RUNTIME = 200_000_000
 
 @dataclass(frozen=True)
 class Weights:
-    """What is known of a checkpoint's weights before they are here."""
+    """The weights of a checkpoint, as far as they are known before they are here."""
 
     parameters: int
     bits: int

@@ -18,7 +18,7 @@ from model_store.location import CHECKPOINTS, Location
 
 FOLDER = ".locks"
 BLOBS = "blobs"
-"""What no model is called."""
+"""The name of the lock of the blobs, which no model has."""
 LOOK = 0.1
 """Seconds between two looks at whether another process is done."""
 EVERY = 0.2
@@ -70,7 +70,7 @@ class Held:
             self.write(Owner(self.owner.pid, self.owner.host, self.owner.since, self.owner.what, step, share))
 
     def telling(self, on_progress: OnProgress | None) -> OnProgress:
-        """What tells the others and `on_progress`."""
+        """A callback that tells the others and `on_progress`."""
 
         def tell(step: str, share: float) -> None:
             self.tell(step, share)

@@ -1,4 +1,4 @@
-"""What the store tells about a model."""
+"""A model of the store, its variants, and the names that it can have."""
 
 import re
 from collections.abc import Mapping

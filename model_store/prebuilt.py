@@ -11,9 +11,8 @@ from model_store.checkpoint.links import LINK
 from model_store.errors import UnsupportedCheckpoint
 from model_store.files import read_json, write_json
 from model_store.models import StoredModel
-from model_store.tokenizers import tokenizer
 from model_store.tokenizers.chat_template import chat_template
-from model_store.tokenizers.vocabulary import check_vocabulary
+from model_store.tokenizers.vocabulary import check_tokenizer
 
 if TYPE_CHECKING:  # what it imports, listings do without
     from model_store.checkpoint.checkpoint import Config
@@ -26,11 +25,11 @@ GRAPHS = (
 PACKAGE = ".mlpackage"
 """The end of a Core ML package's name, which is a folder."""
 BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
-"""What runs an export, by the end of its name."""
+"""The backends that run exports, by the end of their names."""
 REASON = "its maker chose it: an export runs as it is, on {} only"
 SMALL = (".json", ".txt", ".model", ".jinja")
 LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
-"""What config.json may call the context's length."""
+"""Fields of config.json that may have the context's length."""
 
 
 def find_export(path: Path) -> Path | None:
@@ -80,14 +79,11 @@ def write_files(graph: Path, folder: Path) -> None:
 
 
 def describe(folder: Path, graph: Path) -> StoredModel:
-    """What an export is, whose other files are in `folder`; raises BackendError when its runtime cannot run it."""
+    """The model that an export is, whose other files are in `folder`; BackendError where its runtime cannot run it."""
     config, backend = read_json(folder / "config.json"), BACKENDS[graph.suffix]
     context = context_length(folder / "config.json", config)
     found = inspect(backend, Prebuilt(str(graph), context))
-    content = (
-        read_json(folder / "tokenizer.json") if (folder / "tokenizer.json").is_file() else tokenizer.convert(folder)
-    )
-    check_vocabulary(content, found.vocab_size, folder)
+    check_tokenizer(folder, found.vocab_size)
     return StoredModel(
         name=folder.name,
         folder=folder,
@@ -103,7 +99,7 @@ def describe(folder: Path, graph: Path) -> StoredModel:
 
 
 def inspect(backend: str, found: Prebuilt) -> Facts:
-    """What an export tells about itself."""
+    """The facts that an export tells of itself."""
     facts: Facts = import_module(f"backends.{backend}.prebuilt").inspect(found)
     return facts
 

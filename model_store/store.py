@@ -111,7 +111,7 @@ class Store:
             raise
 
     def find(self, name: str) -> StoredModel:
-        """What `get` gives, while nobody removes it."""
+        """The model that `get` gives, while nobody removes it."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled

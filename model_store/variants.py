@@ -50,7 +50,7 @@ def read(folder: Path | str) -> Variant | None:
 
 
 def lowered_for(folder: Path) -> str | None:
-    """What the variant in `folder` was lowered for; None if there is no complete one."""
+    """The signature that the variant in `folder` was lowered for; None if there is no complete one."""
     found = read(folder)
     return found.signature if found else None
 
@@ -71,7 +71,7 @@ def contents(folder: Path | str) -> tuple[dict[str, int], int]:
 
 
 def facts(folder: Path, signature: str, seconds: float, source: str) -> Mapping[str, Any]:
-    """What is kept of a variant that has just been written: how long it took, how large it is, who made it of what."""
+    """The facts that are kept of a variant that has just been written: how long it took, how large, made of what."""
     made = {"by": f"chatapp {our_version()}", "time": time.time(), "of": source, "digest": digest(folder)}
     return {"signature": signature, "seconds": seconds, "files": contents(folder)[0], "made": made}
 

@@ -95,7 +95,7 @@ class PrebuiltSession:
 
 
 def inspect(foreign: Prebuilt) -> Facts:
-    """What an export tells; raises BackendError where it cannot be run."""
+    """The facts of an export; raises BackendError where it cannot be run."""
     import onnx
 
     session = PrebuiltSession(foreign)

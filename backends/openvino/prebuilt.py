@@ -96,7 +96,7 @@ def properties(device: str) -> dict[str, str]:
 
 
 def inspect(foreign: Prebuilt) -> Facts:
-    """What an export tells; raises BackendError where it cannot be run."""
+    """The facts of an export; raises BackendError where it cannot be run."""
     session = PrebuiltSession(foreign, "CPU")
     weights = (
         prod(node.get_output_shape(0))

@@ -140,7 +140,7 @@ def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
 
 
 def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
-    """Where an entry of the header begins and ends, and how long its shape says it is, in bytes."""
+    """The begin and end of an entry of the header, and how long its shape says it is, in bytes."""
     item = DTYPES[entry["dtype"]].itemsize if entry["dtype"] in DTYPES else OTHER_SIZES[entry["dtype"]]
     begin, stop = entry["data_offsets"]
     numbers = [begin, stop, *entry["shape"]]

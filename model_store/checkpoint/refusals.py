@@ -1,4 +1,4 @@
-"""What is not run, refused by name from config.json, before any weight is read."""
+"""The models that are not run, refused by name from config.json, before any weight is read."""
 
 import re
 from fnmatch import fnmatchcase

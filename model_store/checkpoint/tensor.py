@@ -31,7 +31,7 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """What its numbers take, in bytes."""
+        """Bytes of its numbers."""
         return self.size * self.dtype.itemsize
 
     def read(self) -> np.ndarray:

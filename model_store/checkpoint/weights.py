@@ -35,7 +35,7 @@ def transforms_of(source: Source) -> list[Transform]:
 
 
 class Family(Protocol):
-    """What a module of `model_store.families` holds."""
+    """A module of `model_store.families`."""
 
     PREFIX: str | tuple[str, ...]
     """What the names of the tensors may begin with: this, one of these, or nothing."""
@@ -130,7 +130,7 @@ class Canonical(Lazy):
         return values if values.ndim == 2 else np.asarray(values, np.float32)
 
     def parts(self, name: str) -> list[Tensor]:
-        """What is read for the weight called `name`, and for its bias."""
+        """The tensors that are read for the weight called `name`, and for its bias."""
         return [self.tensors[copies[0]] for kind in KINDS for copies in self.find(*self.table[name], kind)]
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ class Canonical(Lazy):
         return sum(shape[:1] if transpose in transforms_of(source) else shape[1:])
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
-        """What the tensors of `source` are called, without the prefix."""
+        """The names of the tensors of `source`, without the prefix."""
         names = names_of(source).format(layer).split()
         return [name.replace("=", kind + "=") + kind for name in names]
 

@@ -61,7 +61,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """What a GGUF file says of itself."""
+    """The header of a GGUF file."""
 
     path: Path
     metadata: Mapping[str, Value]
@@ -69,7 +69,7 @@ class Header:
 
 
 class Damage(ValueError):
-    """What is wrong with a file; `read_header` adds which one."""
+    """A fault of a file; `read_header` adds which one."""
 
 
 def read_header(path: Path) -> Header:

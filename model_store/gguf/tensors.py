@@ -51,7 +51,7 @@ class Kept(Lazy):
         self.table = self.weights = weights
 
     def parts(self, name: str) -> list[Tensor]:
-        """What is read for the weight called `name`, and for its bias."""
+        """The tensors that are read for the weight called `name`, and for its bias."""
         return self.weights.parts(name)
 
     def __getitem__(self, name: str) -> Weight:

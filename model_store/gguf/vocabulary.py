@@ -168,7 +168,7 @@ def flag(header: Header, name: str, default: bool) -> bool:
 
 
 def framing(wanted: tuple[str | None, bool], name: str) -> tuple[str, ...]:
-    """What is put around every text."""
+    """The post-processor that puts special tokens around every text."""
     text, asked = wanted
     if asked and text is None:
         raise ValueError(f"every text should have the {name} token, and none is named (tokenizer.ggml.{name}_token_id)")

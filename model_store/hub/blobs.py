@@ -1,4 +1,4 @@
-"""What was pulled, once: `blobs/sha256-DIGEST`, of which the files in the folders of models are other names.
+"""The blobs, `blobs/sha256-DIGEST`: files that were pulled, each once; those of the models are other names of them.
 
 Who uses a blob is never stored: it follows from the manifests. Where the disk knows no links there are no blobs, and
 the files in the models' folders are all there is.
@@ -23,7 +23,7 @@ NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
 
 
 def blob(root: Path, digest: str) -> Path:
-    """Where the bytes with this digest are, or would be: SHA-256, or SHA-1 as git names a file."""
+    """The path of the blob with this digest: SHA-256, or SHA-1 as git names a file."""
     return own(root, FOLDER, f"{'sha256' if len(digest) == 64 else 'sha1'}-{digest}")
 
 

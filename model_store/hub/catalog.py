@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Reference:
-    """What is to be pulled, and what it is called here."""
+    """A repository that is to be pulled, and the name of its model here."""
 
     name: str
     repository: str
@@ -53,7 +53,7 @@ def is_in_catalog(text: str) -> bool:
 
 
 def refer(text: str) -> Reference:
-    """What `text` stands for: a name of the catalogue, or a repository as `organisation/name`, `...@revision`."""
+    """The reference that `text` is: a name of the catalogue, or a repository as `organisation/name`, `...@revision`."""
     if entry := catalog().get(text.lower()):
         return Reference(entry.name, entry.repository, entry.revision)
     found = REPOSITORY.fullmatch(text)

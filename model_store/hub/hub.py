@@ -25,7 +25,7 @@ API_LIMIT = 1 << 25
 """Bytes of an answer that lists files or models."""
 MOST_FILES = 20_000
 EXPIRED = (400, 401, 403, 410)
-"""What storage answers where the signature of an address is no longer valid."""
+"""Statuses of storage where the signature of an address is no longer valid."""
 WRONG_TOKEN = "Invalid credentials in Authorization header"
 """How the Hub says that it does not know a token."""
 Value = TypeVar("Value")
@@ -47,7 +47,7 @@ class Repository:
 
     @property
     def page(self) -> str:
-        """Where people read about it."""
+        """The page for people."""
         return f"{self.site.endpoint}/{self.id}"
 
     def open(self, file: Wanted, offset: int, *, stop: int | None = None, stall: float = Patience.stall) -> Answer:

@@ -24,7 +24,7 @@ def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
 
 
 def read_source(folder: Path) -> dict[str, Any]:
-    """Where the checkpoint in `folder` was pulled from: `repository`, `commit`, `licence`; empty if it was not."""
+    """The source of the checkpoint in `folder`: `repository`, `commit`, `licence`; empty if it was not."""
     facts = read_manifest(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     return {name: value for name, value in facts.items() if name != "files"}
 

@@ -30,7 +30,7 @@ class Wanted:
     """In hexadecimal: SHA-256 (64 digits), or SHA-1 as git names a file (40)."""
 
     def hash(self) -> "hashlib._Hash":
-        """What `digest` is made with, before the first byte."""
+        """The hash that `digest` is of, before the first byte."""
         if len(self.digest) == 64:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)

@@ -41,7 +41,7 @@ ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 @dataclass(frozen=True)
 class Plan:
-    """What a pull would fetch and what the model would need here; sizes in bytes."""
+    """The plan of a pull: its files, and the needs of the model here; sizes in bytes."""
 
     location: Location
     repository: Repository
@@ -71,12 +71,12 @@ class Plan:
 
     @property
     def disk_needed(self) -> int:
-        """What is still to be fetched, and what is made of it."""
+        """Bytes that are still to be fetched, and those that are made of them."""
         return self.size - self.there + self.lowered
 
     @property
     def origin(self) -> dict[str, str | None]:
-        """Where the model comes from, as its manifest keeps it."""
+        """The source of the model, as its manifest keeps it."""
         source = self.repository
         return {
             "endpoint": source.site.endpoint,
@@ -203,7 +203,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Ahead:
-    """What planning reads of a repository: of files that are here already, or from the Hub."""
+    """The reading of a repository's small files and headers ahead: here already, or from the Hub."""
 
     location: Location
     source: Repository
@@ -233,7 +233,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a model is made of and takes, in bytes."""
+    """The needs of a model, in bytes."""
 
     files: Sequence[Wanted]
     """Its weights, or the graph and what belongs to that."""
@@ -264,7 +264,7 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
 
 
 def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weights, precision: str | None) -> Needs:
-    """What a publisher's checkpoint needs."""
+    """The needs of a publisher's checkpoint."""
     size = fit.lowered_size(weights.parameters, precision or usual_precision(weights.parameters))
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     lowered = len(places) * size
@@ -272,7 +272,7 @@ def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weight
 
 
 def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str | None) -> Needs:
-    """What a graph needs that others have exported; it is run as it is."""
+    """The needs of a graph that others have exported; it is run as it is."""
     backend = prebuilt.BACKENDS[Path(files[0].name).suffix]
     if why := backends.get(backend).missing():
         raise StoreError(f"{id} is an export for {backend}, and {why}")
@@ -337,7 +337,7 @@ def start_of(path: Path, size: int) -> bytes:
 
 
 def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
-    """What tells the processes that wait, and `on_transfer`."""
+    """A callback that tells the processes that wait, and `on_transfer`."""
 
     def tell(now: Transfer) -> None:
         held.tell("fetching", now.done / max(1, now.size))

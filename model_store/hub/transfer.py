@@ -47,7 +47,7 @@ class Transfer:
     seconds_left: float | None
     """At that rate; None where nothing comes."""
     note: str = ""
-    """What is being waited for, if anything."""
+    """The reason to wait, if there is one."""
 
 
 OnTransfer = Callable[[Transfer], None]
@@ -98,7 +98,7 @@ def fetch(
 
 
 class Fetching:
-    """The threads that fetch, and what they share."""
+    """The threads that fetch, and their common state."""
 
     def __init__(self, files: Sequence[Wanted], folder: Path, open: Open, patience: Patience):
         self.folder, self.open, self.patience = folder, open, patience
@@ -109,7 +109,7 @@ class Fetching:
         """Sizes of the files that are whole."""
         self.answers: dict[str, Answer] = {}
         self.waiting: dict[str, str] = {}
-        """What is being waited for, by file."""
+        """Reasons to wait, by file."""
         self.fetched = 0
         self.counting = threading.Lock()
         self.stopped = threading.Event()
@@ -136,7 +136,7 @@ class Fetching:
         return {name: part.length for name, part in list(self.parts.items())} | self.done
 
     def note(self) -> str:
-        """What is being waited for, if anything."""
+        """The reason to wait, if there is one."""
         return next(iter(list(self.waiting.values())), "")
 
     def stop(self) -> None:

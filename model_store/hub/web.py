@@ -72,7 +72,7 @@ class Patience:
     """After the first of them; twice as long after each further one."""
     longest_pause: float = 30.0
     longest_order: float = 600.0
-    """What a server may tell us to wait."""
+    """The most that a server may tell us to wait."""
 
     def wait(self, failures: int, asked: float | None) -> float:
         """How long to wait after so many failures in a row, or as long as was asked for."""
@@ -186,7 +186,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
 
 
 def redirected(url: str, location: str) -> str:
-    """Where a redirect leads; raises StoreError where that is nowhere."""
+    """The address that a redirect leads to; raises StoreError where that is none."""
     try:
         target = quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]")
         urlsplit(target).port  # noqa: B018  # raises ValueError for what is no port
@@ -412,7 +412,7 @@ def given_up(reason: str, pause: float, failures: int, patience: Patience) -> St
 
 
 def unreached(host: str | None, error: BaseException) -> Unreached:
-    """What to raise for a host that could not be asked."""
+    """The error for a host that could not be asked."""
     if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in NO_NETWORK):
         return NoNetwork(f"no network: {host} cannot be reached ({plain(error)})")
     return Unreached(f"{host} cannot be reached ({plain(error)})")

@@ -20,7 +20,7 @@ OLLAMA_MODEL = "application/vnd.ollama.image.model"
 
 @dataclass(frozen=True)
 class Places:
-    """Where other applications keep models."""
+    """The folders in which other applications keep models."""
 
     hub_cache: Path
     """Of the Hugging Face Hub."""

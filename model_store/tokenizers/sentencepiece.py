@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """What a model file says, as far as it decides about tokens."""
+    """A model file, as far as it decides about tokens."""
 
     pieces: tuple[Piece, ...]
     algorithm: str

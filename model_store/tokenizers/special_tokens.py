@@ -95,7 +95,7 @@ def special_tokens(folder: Path) -> dict[str, str]:
 
 
 def declared(folder: Path) -> dict[str, Any]:
-    """What the publisher's files say about special tokens, among other things; the later file counts."""
+    """The fields of the publisher's files that tell of special tokens, among others; the later file counts."""
     return {**optional_json(folder / "special_tokens_map.json"), **optional_json(folder / "tokenizer_config.json")}
 
 

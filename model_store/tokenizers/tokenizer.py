@@ -77,7 +77,7 @@ def assemble(parts: Parts, added: Sequence[AddedToken], source: Path) -> Part:
 
 
 def find(folder: Path) -> Callable[[Path], Parts]:
-    """What makes the tokenizer of the checkpoint in `folder`."""
+    """The function that makes the tokenizer of the checkpoint in `folder`."""
     name = tokenizer_class(folder)
     if name not in KINDS:
         raise UnsupportedCheckpoint(
@@ -180,7 +180,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Path], Parts]]] = {
     "RobertaTokenizer": (("vocab.json", "merges.txt"), roberta),
     "T5Tokenizer": (("spiece.model",), t5),
 }
-"""What the tokenizer of each class is made of, and by what."""
+"""The files that the tokenizer of each class is made of, and the function that makes it."""
 
 
 def segmentation(model: SentencePiece) -> tuple[Part, Part]:
@@ -284,7 +284,7 @@ def enter(model: Part, vocabulary: Mapping[str, int], added: Sequence[AddedToken
 
 
 def frame(before: Sequence[str], after: Sequence[str], ids: Mapping[str, int], folder: Path) -> Part | None:
-    """What puts special tokens around every text."""
+    """The post-processor that puts special tokens around every text."""
     for text in (*before, *after):
         if text not in ids:
             raise UnsupportedCheckpoint(

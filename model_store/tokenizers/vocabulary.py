@@ -5,8 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import read_json
+from model_store.tokenizers.tokenizer import convert
 
 KINDS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+
+
+def check_tokenizer(folder: Path, rows: int) -> None:
+    """Raise when the tokenizer of a checkpoint, as published or as it is converted, does not belong to the model."""
+    published = folder / "tokenizer.json"
+    if published.is_file():
+        check_vocabulary(read_json(published), rows, published)
+    else:
+        check_vocabulary(convert(folder), rows, folder)
 
 
 def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:

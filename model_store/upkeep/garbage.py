@@ -1,4 +1,4 @@
-"""`gc`: what nobody needs any more, whoever left it."""
+"""`gc`: the garbage in the store, whoever left it."""
 
 import re
 import shutil
@@ -86,7 +86,7 @@ def every_name(root: Path) -> list[str]:
 
 
 def of_model(location: Location, now: float) -> Iterator[Garbage]:
-    """What a model does not need."""
+    """The garbage of a model."""
     folder, whole = location.folder, location.checkpoint.is_dir()
     for gone in (location.removed, location.removed_checkpoint):
         if gone.is_dir():

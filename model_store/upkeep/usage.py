@@ -9,7 +9,7 @@ from model_store.runtime_caches import caches_in
 from model_store.store import Store
 
 File = tuple[int, int]
-"""What tells a file from others, however many names it has: its disk and its number there."""
+"""The identity of a file, however many names it has: its disk and its number there."""
 
 
 @dataclass(frozen=True)
