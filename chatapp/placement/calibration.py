@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from backends import Placement
+from backends import Placement, Session
 from chatapp.placement.record import Measurement, read_measurement
 from chatapp.settings import offline
 from chatapp.text.child import Child, Watch, describe_ending, parse
@@ -100,8 +100,6 @@ def measure(
 ) -> Measurement:
     """Lower, if that has not been done, or else load, time and verify, in this process."""
     import backends
-    from chatapp.evaluation.timing import CONTEXT, ENOUGH, time_decode, time_prefill
-    from chatapp.generation.memory import peak_memory
 
     model, backend = store.get(name), backends.get(placement.backend)
     variant = store.lowered(model, placement.backend, placement.precision, on_progress)
@@ -111,7 +109,19 @@ def measure(
     on_progress("loading", 0.0)
     start = time.perf_counter()
     session = backend.load(variant.folder, device=placement.device)
-    found = Measurement(placement, load=time.perf_counter() - start)
+    found = time_session(Measurement(placement, load=time.perf_counter() - start), session, on_progress)
+    del session  # before another is loaded for the comparison
+    if model.export:
+        return replace(found, verdict="nothing to compare with")
+    passed = check(store, model, variant, placement.device, reference, on_progress)
+    return replace(found, verdict="passed" if passed else "failed")
+
+
+def time_session(found: Measurement, session: Session, on_progress: Progress) -> Measurement:
+    """Time prompts and decode steps, by the clock and by the processor; add the memory that was taken."""
+    from chatapp.evaluation.timing import CONTEXT, ENOUGH, time_decode, time_prefill
+    from chatapp.generation.memory import peak_memory
+
     on_progress("timing", 0.0)
     lengths = sorted({min(length, session.context_length // 2) for length in PROMPTS})
     first_token, work = [], 0.0
@@ -124,7 +134,7 @@ def measure(
     begun = time.process_time()
     decode = time_decode(session, 1, STEPS, enough=ENOUGH)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
-    found = replace(
+    return replace(
         found,
         first_token=tuple(first_token),
         p50=decode.p50,
@@ -133,11 +143,6 @@ def measure(
         step_work=max(0.0, decoding) / (len(decode.latencies) + 1),
         peak_memory=peak_memory(),
     )
-    del session  # before another is loaded for the comparison
-    if model.export:
-        return replace(found, verdict="nothing to compare with")
-    passed = check(store, model, variant, placement.device, reference, on_progress)
-    return replace(found, verdict="passed" if passed else "failed")
 
 
 def check(

@@ -30,7 +30,7 @@ from chatapp.cli.main import main
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History
 from chatapp.models import suggestion
-from chatapp.models.jobs.jobs import waiting
+from chatapp.models.jobs.jobs import read_waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, settings
 from chatapp.text.errors import one_line
@@ -329,7 +329,11 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
         use.encode(),
         own(made / "first_use.json", lambda: str(record.read_first_use(made)) and None),
     )
-    yield "jobs.json", b'{"pulls": ["a"]}', own(home / "jobs.json", lambda: str(waiting(home / "jobs.json")) and None)
+    yield (
+        "jobs.json",
+        b'{"pulls": ["a"]}',
+        own(home / "jobs.json", lambda: str(read_waiting(home / "jobs.json")) and None),
+    )
     yield (
         "offer.json",
         b'{"answered": 1}',

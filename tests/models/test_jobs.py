@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from chatapp.models.jobs.job import Job
-from chatapp.models.jobs.jobs import Jobs, waiting
+from chatapp.models.jobs.jobs import Jobs, read_waiting
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
@@ -63,7 +63,7 @@ def test_a_pull_tells_how_far_it_is_and_never_goes_back(
     publish(loopback, checkpoint, "tiny")
     loopback.fault("safetensors", after=1, rate=300_000, cut=200_000)
     job = witness.jobs.add("pull", "org/tiny")
-    assert waiting(witness.jobs.path) == ["org/tiny"]
+    assert read_waiting(witness.jobs.path) == ["org/tiny"]
     done = witness.ended(job)
     assert (done.state, done.result, done.name) == ("done", "ready", "org--tiny")
     told = witness.of(job)
@@ -74,7 +74,7 @@ def test_a_pull_tells_how_far_it_is_and_never_goes_back(
     assert any(one.rate > 0 and one.seconds_left for one in fetching)
     assert told[-2].phase == "lowering"
     assert "org--tiny" in Store(home / "models").locations()
-    assert waiting(witness.jobs.path) == []
+    assert read_waiting(witness.jobs.path) == []
 
 
 @UNIX
@@ -89,7 +89,7 @@ def test_a_pull_that_is_cancelled_goes_on_where_it_stopped(
     witness.jobs.cancel(job.number)
     assert process.wait(60) == 130
     assert witness.ended(job).state == "cancelled"
-    assert waiting(witness.jobs.path) == []
+    assert read_waiting(witness.jobs.path) == []
     again = witness.jobs.retry(job.number)
     assert witness.ended(again).state == "done"
     assert loopback.asked("safetensors")[-1].range == "bytes=200000-"

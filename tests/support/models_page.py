@@ -11,7 +11,7 @@ from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.jobs.jobs import Jobs
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.models.sections import Shelf
+from chatapp.tui.models.sections import Catalogue
 from model_store import Store
 from support.themed_app import ThemedApp
 from support.typist import Typist, until
@@ -28,7 +28,7 @@ class ModelsApp(ThemedApp):
         super().__init__()
         store = Store(home / "models")
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), path=home / "queue.json")
-        found = Shelf(
+        found = Catalogue(
             machine=lambda: THIS,
             rows=lambda: catalogue.list_models(store, THIS),
             details=lambda row: details.read_details(store, row, THIS),

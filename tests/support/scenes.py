@@ -17,7 +17,7 @@ from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.engines import Choice
 from chatapp.tui.models.asking import Asking, pull_question, removal_question
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.models.sections import Shelf
+from chatapp.tui.models.sections import Catalogue
 from chatapp.tui.widgets.note_screen import NoteScreen
 from chatapp.workspace import Opened
 from support.screen_driver import Driver
@@ -203,7 +203,7 @@ async def models(driver: Driver) -> None:
         found = shelf_details.read_details(store, row, THIS)
         return replace(found, facts=tuple(fact for fact in found.facts if fact.label != "checkpoint"))  # a path here
 
-    shown = Shelf(
+    shown = Catalogue(
         machine=lambda: THIS,
         rows=lambda: rows,
         details=details,

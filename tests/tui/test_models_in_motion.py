@@ -21,7 +21,7 @@ from chatapp.models.jobs.jobs import Jobs
 from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.models.sections import Shelf
+from chatapp.tui.models.sections import Catalogue
 from chatapp.tui.theme import palette
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
@@ -63,7 +63,7 @@ class Models(App[None]):
         script = tmp_path / "process.py"
         script.write_text(PROCESS)
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), command=(sys.executable, str(script)))
-        found = Shelf(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.describe_found)
+        found = Catalogue(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.describe_found)
         self.models = ModelsScreen(found, self.jobs, current="builtin")
 
     def on_mount(self) -> None:

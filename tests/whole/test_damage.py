@@ -13,7 +13,7 @@ from test_hostile_gguf import F32, KEYS
 from chatapp.cli.main import main
 from chatapp.history import History
 from chatapp.models import suggestion
-from chatapp.models.jobs.jobs import waiting
+from chatapp.models.jobs.jobs import read_waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, presets, settings
 from model_store import UnsupportedCheckpoint
@@ -63,7 +63,7 @@ def test_a_conversation_of_chatgpt_that_ends_nowhere_ends_with_its_last_message(
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "jobs": waiting,
+    "jobs": read_waiting,
     "offer": suggestion.is_answered,
     "first use": lambda path: record.read_first_use(path.rename(path.with_name(record.FIRST_USE)).parent),
     "calibration": lambda path: record.read(path.rename(path.with_name(record.RECORD)).parent, {}),

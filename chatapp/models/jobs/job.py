@@ -1,4 +1,4 @@
-"""A job in the background, and what its process tells of it."""
+"""A job in the background, and what its process says of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,14 +49,20 @@ class Job:
         return self.model.replace("/", "--")
 
 
-def heard(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
-    """What changes about a job whose process says so."""
+def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
+    """Read how far a job is from a line of its process: the fields of the job that change."""
     if facts.get("event") == "plan":
         done, size = max(job.done, int(facts["there"])), int(facts["size"])
-        return {"done": done, "size": size, "share": part(done, size), "note": "", "facts": facts}
+        return {"done": done, "size": size, "share": compute_share(done, size), "note": "", "facts": facts}
     if facts.get("event") == "progress":
         done, size = max(job.done, int(facts["done"])), int(facts["size"])
-        found = {"phase": "fetching", "done": done, "size": size, "share": part(done, size), "note": facts["note"]}
+        found = {
+            "phase": "fetching",
+            "done": done,
+            "size": size,
+            "share": compute_share(done, size),
+            "note": facts["note"],
+        }
         return {**found, "rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
     if facts.get("event") == "waiting":
         return {"note": str(facts["note"])}
@@ -67,32 +73,32 @@ def heard(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed 
     return {}
 
 
-def part(done: int, size: int) -> float:
-    """The share of bytes that is here."""
+def compute_share(done: int, size: int) -> float:
+    """Compute the share of bytes that is here."""
     return min(1.0, done / size) if size else 0.0
 
 
-def complaint(last: str, code: int) -> str:
-    """Why a process failed: the last line it said, or how it ended."""
+def explain_failure(last: str, code: int) -> str:
+    """Explain why a process failed: by the last line it said, or by how it ended."""
     if last:
         return printable(last.removeprefix("Error: "))
     how = describe_ending(code)
     return f"it was killed ({how})" if code < 0 else f"it ended with {how}"
 
 
-def outcome(kind: Kind, facts: Mapping[str, Any], said: str) -> str:
-    """What came of a job that did what it should, in a line."""
+def describe_result(kind: Kind, facts: Mapping[str, Any], said: str) -> str:
+    """Describe the result of a job that did what it should, in a line."""
     if kind == "pull":
         return "ready"
     if kind == "verify":
         return f"its logits agree with those of {facts['reference']}"
     if kind == "bench":
-        return figures(facts)
+        return describe_figures(facts)
     return said.strip().rpartition(": ")[2] if kind == "remove" else ""
 
 
-def figures(facts: Mapping[str, Any]) -> str:
-    """What a model was timed at, in a line."""
+def describe_figures(facts: Mapping[str, Any]) -> str:
+    """Describe the figures of a model that was timed, in a line."""
     first = max(facts["prefill"], key=lambda one: one["prompt_tokens"])
     return (
         f"{facts['decode'][0]['tokens_per_second']:,.0f} tokens/s, first token of {first['prompt_tokens']} after "
@@ -102,7 +108,7 @@ def figures(facts: Mapping[str, Any]) -> str:
 
 
 def describe_progress(job: Job) -> str:
-    """How far a running job is, in a few words: 64 % 12 MB/s 18 s."""
+    """Describe how far a running job is, in a few words: 64 % 12 MB/s 18 s."""
     if job.phase != "fetching":
         share = f" {percent(job.share)}" if job.share is not None else ""
         return f"{' '.join(printable(job.phase).split())}{share}"

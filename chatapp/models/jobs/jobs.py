@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from chatapp.models.jobs.job import Job, Kind, complaint, heard, outcome
+from chatapp.models.jobs.job import Job, Kind, describe_result, explain_failure, read_progress
 from chatapp.text.child import Child, parse
 
 Lane = Literal["network", "machine", "question"]
@@ -23,7 +23,7 @@ WORDS: Mapping[Kind, tuple[str, ...]] = {
     "bench": ("bench", "--json", "--steps"),
     "remove": ("rm",),
 }
-"""What each kind runs."""
+"""The command that each kind of job runs."""
 LANES: Mapping[Kind, Lane] = {"pull": "network", "plan": "question", "search": "question"}
 """Jobs of one lane run one after the other, in the order of asking; others are of the lane `machine`."""
 PHASES: Mapping[Kind, str] = {
@@ -34,7 +34,7 @@ PHASES: Mapping[Kind, str] = {
     "bench": "timing",
     "remove": "removing",
 }
-"""What each kind does first."""
+"""The first phase of each kind of job."""
 TELLING = ("pull", "plan", "verify", "bench")
 """Kinds whose process tells how far it is."""
 PATIENCE = 10.0
@@ -55,7 +55,7 @@ class Jobs:
 
     def __init__(self, on_change: OnChange, *, path: Path | None = None, command: Sequence[str] = COMMAND):
         self.on_change, self.path, self.command = on_change, path, tuple(command)
-        self.left = waiting(path)
+        self.left = read_waiting(path)
         """The pulls that had not ended when chatapp was left."""
         self.jobs: dict[int, Job] = {}
         self.children: dict[int, Child] = {}
@@ -101,12 +101,12 @@ class Jobs:
         return self.add(job.kind, job.model, *job.options)
 
     def all(self) -> list[Job]:
-        """Every job, the oldest first."""
+        """The jobs, the oldest first."""
         with self.lock:
             return list(self.jobs.values())
 
     def of(self, name: str) -> Job | None:
-        """What is done with a model now, or was last; questions do not count."""
+        """The job that works on a model now, or was the last to; questions do not count."""
         found = [job for job in self.all() if job.name == name and LANES.get(job.kind) != "question"]
         return next((job for job in found if job.state == "running"), found[-1] if found else None)
 
@@ -135,7 +135,7 @@ class Jobs:
                 self.fail(job.number, f"its process told something else than it should ({error!r})")
 
     def next(self, lane: Lane) -> Job | None:
-        """The job that is to be done now."""
+        """The next job of a lane."""
         with self.lock:
             for job in self.jobs.values():
                 if job.state == "queued" and LANES.get(job.kind, "machine") == lane and not self.closed:
@@ -167,9 +167,9 @@ class Jobs:
                 self.end(self.jobs[job.number], code, "".join(said), child.complaint())
 
     def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
-        """Take up what a process says about how far it is."""
+        """Take up what a process says of how far a job is."""
         with self.lock:
-            if not (job := self.jobs[number]).ended and (fields := heard(job, facts)):
+            if not (job := self.jobs[number]).ended and (fields := read_progress(job, facts)):
                 self.change(job, **fields)
 
     def end(self, job: Job, code: int, said: str, last: str) -> None:
@@ -188,9 +188,11 @@ class Jobs:
             why = "; ".join(facts["failures"])
             self.change(job, state="failed", result=f"its logits are wrong: {why}", facts=facts, **ended)
         elif code:
-            self.change(job, state="failed", result=complaint(last, code), **ended)
+            self.change(job, state="failed", result=explain_failure(last, code), **ended)
         else:
-            self.change(job, state="done", share=1.0, result=outcome(job.kind, facts, said), facts=facts, **ended)
+            self.change(
+                job, state="done", share=1.0, result=describe_result(job.kind, facts, said), facts=facts, **ended
+            )
 
     def fail(self, number: int, why: str) -> None:
         """Say that a job went wrong, unless it was cancelled."""
@@ -211,16 +213,16 @@ class Jobs:
     def remember(self, model: str) -> None:
         """Keep a pull until it has ended."""
         self.left = [one for one in self.left if one != model]
-        self.keep([*(one for one in waiting(self.path) if one != model), model])
+        self.keep([*(one for one in read_waiting(self.path) if one != model), model])
 
     def forget(self, job: Job) -> None:
-        """A pull has ended."""
+        """Keep a pull no longer, because it has ended."""
         if job.kind == "pull":
-            self.keep([one for one in waiting(self.path) if one != job.model])
+            self.keep([one for one in read_waiting(self.path) if one != job.model])
 
     def dismiss(self) -> None:
-        """Do not offer again what was left."""
-        self.keep([one for one in waiting(self.path) if one not in self.left])
+        """Do not offer the pulls again that were left."""
+        self.keep([one for one in read_waiting(self.path) if one not in self.left])
         self.left = []
 
     def keep(self, models: Sequence[str]) -> None:
@@ -233,8 +235,8 @@ class Jobs:
                 write_json(self.path, {"pulls": list(models)})
 
 
-def waiting(path: Path | None) -> list[str]:
-    """The pulls that a file keeps."""
+def read_waiting(path: Path | None) -> list[str]:
+    """Read the pulls that a file keeps."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
         pulls = json.loads(path.read_text("utf-8"))["pulls"] if path else []
         return [model for model in pulls if isinstance(model, str)] if isinstance(pulls, list) else []

@@ -9,7 +9,7 @@ from chatapp.models import catalogue, details, suggestion
 from chatapp.settings import offline
 from chatapp.tui.engines import Choice
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.models.sections import Shelf
+from chatapp.tui.models.sections import Catalogue
 
 if TYPE_CHECKING:
     from chatapp.models.jobs.job import Job
@@ -79,10 +79,10 @@ class Models:
         await self.screen.warm(pane)
         pane.box.focus()
 
-    def open_catalogue(self) -> Shelf:
+    def open_catalogue(self) -> Catalogue:
         """Where the models screen reads; each is called in a thread."""
         store = self.screen.workspace.open_store()
-        return Shelf(
+        return Catalogue(
             machine=lambda: catalogue.read_machine(store),
             rows=lambda: catalogue.list_models(store, catalogue.read_machine(store)),
             details=lambda row: details.read_details(store, row, catalogue.read_machine(store)),

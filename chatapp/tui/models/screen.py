@@ -27,7 +27,7 @@ from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.entry import Entry
 from chatapp.tui.models.listing import ModelList
-from chatapp.tui.models.sections import Shelf, about_machine, possible, sections, unlisted
+from chatapp.tui.models.sections import Catalogue, about_machine, possible, sections, unlisted
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
         take: Callable[[], object]
 
-    def __init__(self, shelf: Shelf, jobs: Jobs, *, current: str, offline: str = "") -> None:
+    def __init__(self, catalogue: Catalogue, jobs: Jobs, *, current: str, offline: str = "") -> None:
         super().__init__()
-        self.shelf, self.jobs, self.current = shelf, jobs, current
+        self.catalogue, self.jobs, self.current = catalogue, jobs, current
         self.offline = offline
         """Why the network must not be used, if so."""
         self.rows: Sequence[ListedModel] = ()
@@ -121,7 +121,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
     def look(self) -> None:
         """Read what is here."""
-        self.read("rows", lambda: (self.shelf.machine(), self.shelf.rows()), self.take_rows)
+        self.read("rows", lambda: (self.catalogue.machine(), self.catalogue.rows()), self.take_rows)
 
     def take_rows(self, found: tuple[Machine, Sequence[ListedModel]]) -> None:
         """Show what was read."""
@@ -228,7 +228,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     def read_details(self, row: ListedModel) -> None:
         """Read all about a model that has been selected for a moment."""
         if row == self.row:
-            self.read("details", lambda: self.shelf.details(row), lambda details: self.take_details(row, details))
+            self.read("details", lambda: self.catalogue.details(row), lambda details: self.take_details(row, details))
 
     def take_details(self, row: ListedModel, details: Details) -> None:
         """Show what was read, where that model is still selected."""
@@ -307,7 +307,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         elif row and row.name == self.current:
             self.say(f"{row.name} is in use; use another model first.")
         elif row:
-            self.read("freed", lambda: self.shelf.freed(row), lambda freed: self.ask_to_remove(row, freed))
+            self.read("freed", lambda: self.catalogue.freed(row), lambda freed: self.ask_to_remove(row, freed))
 
     def ask_to_remove(self, row: ListedModel, freed: int) -> None:
         """Remove a model if that is what the user wants."""
@@ -387,7 +387,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         if job.state == "failed":
             self.notify(job.result, severity="error", markup=False, timeout=10)
         elif job.state == "done":
-            found = self.shelf.found(job.facts)
+            found = self.catalogue.found(job.facts)
             names = {row.name for row in found}
             self.hub = [*(row for row in self.hub if row.name not in names), *found]
             if unreached := job.facts.get("unreached"):

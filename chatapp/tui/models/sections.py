@@ -38,8 +38,8 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Where the screen gets what it shows; each may take a while, and is called in a thread."""
+class Catalogue:
+    """What the screen reads of the models; each may take a while, and is called in a thread."""
 
     machine: Callable[[], Machine]
     rows: Callable[[], Sequence[ListedModel]]
