@@ -42,7 +42,7 @@ def run(given: Namespace) -> int:
 
 
 def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
-    """What is imported, or would be."""
+    """Print what is imported, or would be."""
     model = plan.model
     if as_json:
         told = {"imported": done, "kind": plan.kind, "source": str(plan.source), "copied": plan.copied}

@@ -35,7 +35,7 @@ def run(given: Namespace) -> int:
 
 
 def hub_search(text: str) -> "list[Found]":
-    """What the Hub has under this name; only this asks the network."""
+    """Search the Hub for a name; only this asks the network."""
     from model_store import families
     from model_store.hub import hub
 

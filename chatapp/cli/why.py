@@ -50,7 +50,7 @@ def print_choice(
     *,
     as_json: bool,
 ) -> None:
-    """What was measured of the ways of running a model, the chosen one first, then those that were rejected."""
+    """Print what was measured of each placement of a model, the chosen one first, then those that were rejected."""
     rejected = [one for one in every if one.failure]
     if as_json:
         facts = {"model": model.name, "objective": objective, "ranking": [asdict(one) for one in ranking]}

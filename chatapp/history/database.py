@@ -157,7 +157,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is read is of one moment, whatever other processes write meanwhile."""
+    """Read all of one moment, whatever other processes write meanwhile."""
     connection.execute("BEGIN")
     try:
         yield
@@ -181,7 +181,7 @@ def translate_errors(path: Path | None) -> Iterator[None]:
 
 
 def _reason(code: int, error: sqlite3.Error) -> str:
-    """What an error means, with {} for the file."""
+    """The reason of an error in the user's words, with {} for the file."""
     match code:
         case sqlite3.SQLITE_FULL:
             return "the disk is full: {} cannot grow; what was saved before is untouched; make room"

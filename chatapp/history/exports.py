@@ -72,7 +72,7 @@ def write_message(message: Message) -> str:
 
 
 def _some(**facts: object) -> dict[str, object]:
-    """Those of the facts that there are: older versions of chatapp had none of these."""
+    """The facts that are not empty: older versions of chatapp had none of these."""
     return {name: fact for name, fact in facts.items() if fact}
 
 

@@ -137,7 +137,7 @@ class History:
             )
 
     def draft(self, conversation: int) -> str:
-        """What the user has not sent yet."""
+        """The draft of a conversation, which the user has not sent yet."""
         with self._reading():
             row = self.connection.execute("SELECT draft FROM conversations WHERE id = ?", (conversation,)).fetchone()
         return str(row[0]) if row else ""
@@ -236,7 +236,7 @@ class History:
         return rows.unpack_tokens(row[0]) if row else ()
 
     def prompts(self, limit: int = 1000) -> Sequence[str]:
-        """What the user said last in conversations, each text once, the newest first."""
+        """The prompts of the user in conversations, each text once, the newest first."""
         query = """SELECT m.text FROM messages m JOIN conversations c ON c.id = m.conversation
             WHERE m.role = 'user' AND c.kind = 'chat' AND c.deleted IS NULL ORDER BY m.id DESC LIMIT ?"""
         with self._reading():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 OFF = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
-"""What is shown as it was written."""
+"""The rules of Markdown that are off: links and HTML are shown as they were written."""
 MOST = 200_000
 """Characters of a message beyond which it is shown as it was written."""
 COLOURED = 20_000, 1_000

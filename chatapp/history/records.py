@@ -32,12 +32,12 @@ class Conversation:
     updated: float
     """When the last message was added."""
     messages: int
-    """How many, in all branches."""
+    """The number of messages, in all branches."""
     leaf: int | None
     """The last message of the branch that is shown."""
     deleted: float | None = None
     setup: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
-    """How it is answered; what a search finds comes without."""
+    """The setup with which it is answered; what a search finds comes without."""
     damaged: tuple[str, ...] = ()
     """The columns that hold no such thing, on a disk that failed; they were left out."""
 
@@ -64,7 +64,7 @@ class Message:
     versions: tuple[int, ...] = ()
     """The messages with the same parent, this one included, oldest first."""
     summary: str = ""
-    """What was said up to this message, in brief, where the model had to be told so."""
+    """A summary of all up to this message, where the model had to be told so."""
     damaged: tuple[str, ...] = ()
     """The columns that hold no such thing, as of a conversation."""
 

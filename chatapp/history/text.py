@@ -6,7 +6,7 @@ import unicodedata
 TITLE = 60
 """Characters of a title that is made from the first words."""
 ATTACHED = re.compile(r"[^\n`]+:\n(`{3,})[^\n`]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
-"""What a command wrote, or a file: a line that names it, and a fenced block."""
+"""An attachment, the output of a command or a file: a line that names it, and a fenced block."""
 
 
 def first_words(text: str) -> str:

@@ -19,20 +19,20 @@ class Action:
     id: str
     """Such as `chat.stop`."""
     keys: tuple[str, ...]
-    """Those that do it unless its user says otherwise."""
+    """The keys it has unless its user chose others."""
     where: str
     """The widget or screen it belongs to: no two actions of one can have the same key."""
 
 
 @dataclass(frozen=True)
 class Keymap:
-    """What the user chose, as far as it can be used."""
+    """The keys that the user chose, as far as they can be used."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
     """By the ids of actions, the keys that do them instead, with commas between: what `App.set_keymap` takes."""
     vim: bool = False
     complaints: tuple[str, ...] = ()
-    """What cannot be used, and why; each is for the user."""
+    """The complaints about what cannot be used, each for the user."""
 
 
 class _Unusable(Exception):

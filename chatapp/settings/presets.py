@@ -41,7 +41,7 @@ class Preset:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)  # Any: what Options takes
     about: str = ""
-    """What it is for; empty for the user's own."""
+    """The use it is for; empty for the user's own."""
 
     @property
     def built_in(self) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the help needs the settings, and no store
     from model_store import Places
 
 OBJECTIVES = ("chat", "completion", "battery")
-"""What a model's place can be best for."""
+"""The objectives for which a placement can be the best."""
 
 
 class SettingsError(UserError):
@@ -30,7 +30,7 @@ class SettingsError(UserError):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user chose."""
+    """The settings of a user."""
 
     model: str = "builtin"
     theme: str = "midnight"

@@ -46,7 +46,7 @@ class Entry:
 
 
 def entries(folder: Path) -> list[Entry]:
-    """What the library has, by name; a user's file hides the built-in prompt of its name."""
+    """The entries of the library, by name; a user's file hides the built-in prompt of its name."""
     try:
         files = {file.removesuffix(ENDING) for file in os.listdir(folder) if file.endswith(ENDING)}
     except (FileNotFoundError, NotADirectoryError):
@@ -111,7 +111,7 @@ def delete(folder: Path, name: str) -> None:
 
 
 def resolve(folder: Path, text: str) -> str:
-    """What `--system` means: `@NAME` is the prompt of that name, anything else the prompt itself."""
+    """Look up a system prompt: `@NAME` is the prompt of that name, anything else the prompt itself."""
     return read(folder, text[1:]) if text.startswith("@") else text
 
 

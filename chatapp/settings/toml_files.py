@@ -13,7 +13,7 @@ DEEPEST = 20
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a file says; raises OSError, UnicodeDecodeError or TOMLDecodeError where that cannot be told."""
+    """Read a file; raises OSError, UnicodeDecodeError or TOMLDecodeError where that cannot be told."""
     return parse(read_text(path).replace("\r\n", "\n"))
 
 
@@ -29,7 +29,7 @@ def read_text(path: Path) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """What the text says; raises TOMLDecodeError for what is no TOML, or nested too deep."""
+    """Parse a text; raises TOMLDecodeError for what is no TOML, or nested too deep."""
     try:
         found = tomllib.loads(text)
     except RecursionError as error:

@@ -126,7 +126,7 @@ def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON
 
 
 def describe_ending(code: int) -> str:
-    """How a process ended: the name of a signal, or its exit code."""
+    """Describe how a process ended: by the name of a signal, or its exit code."""
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"exit code {code}"

@@ -26,7 +26,7 @@ class Copied:
     path: Path | None = None
 
     def __str__(self) -> str:
-        """What to tell its user."""
+        """The sentence for the user."""
         return {
             "clipboard": "Copied.",
             "tmux": "Copied to tmux's buffer, and to the clipboard where the terminal allows it.",

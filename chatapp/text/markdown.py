@@ -90,7 +90,7 @@ class Tame:
         """Whether as much is shown as can be."""
 
     def feed(self, fragment: str) -> str:
-        """What to add to the Markdown that is shown."""
+        """Take a fragment, and give what to add to the Markdown that is shown."""
         given: list[str] = []
         for piece in _PIECE.findall(fragment):
             if self.ended:
@@ -163,14 +163,14 @@ class Tame:
         return before + line
 
     def go_on(self, seam: str) -> str:
-        """What ends a block of code that has become too large, and begins the next."""
+        """End a block of code that has become too large, and begin the next."""
         if self.lines < LARGEST_FENCE[0] and self.size < LARGEST_FENCE[1]:
             return ""
         self.lines = self.size = 0
         return seam
 
     def lay_out(self, line: str) -> tuple[str, str]:
-        """What must stand before a line that is not code, and the line with its marks limited."""
+        """Lay out a line that is not code: what must stand before it, and the line with its marks limited."""
         self.structure += 1
         before = ""
         if self.structure > STRUCTURE:

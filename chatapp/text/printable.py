@@ -8,7 +8,7 @@ LONGEST_RUN: Final = 16
 
 
 def _replacements() -> dict[int, str]:
-    """What stands in for each character that a terminal would obey, or that reorders or hides what follows."""
+    """The replacement of each character that a terminal would obey, or that reorders or hides what follows."""
     visible = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\N{SYMBOL FOR DELETE}"}
     for kept in "\n\t":
         del visible[ord(kept)]

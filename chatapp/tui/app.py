@@ -88,9 +88,9 @@ class ChatApp(App[None]):
         """Bind the user's own keys, where there are some."""
         if path.exists():
             from chatapp.settings import keymap
-            from chatapp.tui.keys.bound import everything
+            from chatapp.tui.keys.bindings import list_bindable
 
-            chosen = keymap.read(path, everything())
+            chosen = keymap.read(path, list_bindable())
             self.chosen_keys, self.vim = dict(chosen.keys), chosen.vim
             self.complaints += chosen.complaints
             self.set_keymap(self.chosen_keys)

@@ -8,7 +8,7 @@ import pytest
 from chatapp.commands.actions import ACTIONS, rank
 from chatapp.tui.help.command_palette import CommandPalette
 from chatapp.tui.insight.heat import HeatScreen
-from chatapp.tui.keys.bound import everything
+from chatapp.tui.keys.bindings import list_bindable
 from chatapp.tui.models.screen import ModelsScreen
 from support.screen_driver import Driver, running
 from support.scripted_engine import ANSWER, ScriptedEngine
@@ -70,7 +70,7 @@ def test_a_name_that_people_try_finds_its_command_first() -> None:
 
 
 def test_every_key_with_an_id_is_in_the_table_once_with_the_key_it_is_bound_to() -> None:
-    bound = {one.id: one.keys for one in everything()}
+    bound = {one.id: one.keys for one in list_bindable()}
     own = [action.id for action in ACTIONS if action.id]
     there = [name for action in ACTIONS for name in action.place.split()]
     assert sorted([*own, *there]) == sorted(bound)

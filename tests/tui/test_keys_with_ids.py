@@ -2,11 +2,11 @@
 
 import re
 
-from chatapp.tui.keys.bound import everything
+from chatapp.tui.keys.bindings import list_bindable
 from support.checkpoints import ROOT
 
 
 def test_every_id_in_the_screens_is_known() -> None:
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "chatapp" / "tui").rglob("*.py")]
     ids = {name for text in sources for name in re.findall(r'Binding\([^\n]*\bid="([a-z_.]+)"', text)}
-    assert len(ids) > 50 and ids <= {action.id for action in everything()}
+    assert len(ids) > 50 and ids <= {action.id for action in list_bindable()}

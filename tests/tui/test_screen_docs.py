@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from chatapp.commands.actions import SLASHES
-from chatapp.tui.keys.bound import everything
+from chatapp.tui.keys.bindings import list_bindable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "screen.md").read_text(encoding="utf-8")
 
@@ -16,7 +16,7 @@ def chapter(title: str) -> str:
 
 def test_every_key_that_can_be_rebound_is_told_and_no_other() -> None:
     told = set(re.findall(r"`([a-z]+\.[a-z_]+)`", chapter("Keys")))
-    assert told == {action.id for action in everything()}
+    assert told == {action.id for action in list_bindable()}
 
 
 def test_every_command_is_told() -> None:

@@ -21,16 +21,16 @@ class Imported:
     conversation: Conversation
     messages: Sequence[Message]
     tokens: Mapping[int, Sequence[Token]] = field(default_factory=dict)
-    """Those of some messages, by their numbers."""
+    """The tokens of some messages, by their numbers."""
 
 
 @dataclass
 class Batch:
-    """What a file had."""
+    """The conversations of a file."""
 
     conversations: list[Imported] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """What is no text between user and model, by its name in the file."""
+    """The parts that are no text between user and model, by their names in the file."""
     refused: list[str] = field(default_factory=list)
     """Conversations with something that is not understood, and what that is."""
 

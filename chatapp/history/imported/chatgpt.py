@@ -83,7 +83,7 @@ def _in_order(mapping: dict[str, Any], where: str) -> list[str]:
 
 
 def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | None:
-    """What a node says; None if nothing, or nothing that is text between user and model."""
+    """The message of a node; None if it has none, or nothing that is text between user and model."""
     message = node.get("message")
     if message is None:
         return None

@@ -1,1 +1,1 @@
-"""What makes the screen pleasant: help, themes, jumping, vim-like keys."""
+"""Help on the screen: the keys, the palette of commands, and the themes."""

@@ -164,12 +164,12 @@ def of_every_day(screen: Screen[object], chosen: Mapping[str, str]) -> Iterator[
 
 
 def described(action: Action) -> str:
-    """What a command is called and does, in one line."""
+    """A command in one line: what it is called and does."""
     return f"{action.title}: {action.does}"
 
 
 def title(node: DOMNode) -> str:
-    """What a place is called: as its class says, else the words of its name."""
+    """The title of a place: as its class says, else the words of its name."""
     if node.app is node:
         return "Everywhere"
     return node.BINDING_GROUP_TITLE or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).capitalize()
@@ -177,7 +177,7 @@ def title(node: DOMNode) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """What some keys of a place do."""
+    """The keys of a place, and what they do."""
 
     keys: str
     does: str
@@ -200,7 +200,7 @@ def bound_in(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Bound]:
 
 
 def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:
-    """Everything with an id in these classes, for `keymap.read`."""
+    """The actions with an id in these classes, for `keymap.read`."""
     found: dict[str, keymap.Action] = {}
     for node in nodes:
         for kind in reversed(node.__mro__):

@@ -1,4 +1,4 @@
-"""What is wrong with the user's own files: told once, and again when one of them has changed."""
+"""Complaints about the user's own files: told once, and again when one of them has changed."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 FIRST = ("back", "stop", "submit", "go_on")
-"""What must be found on a narrow screen, too."""
+"""The actions whose keys must be found on a narrow screen, too."""
 
 
 class Keys(Widget):

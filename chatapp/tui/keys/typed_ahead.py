@@ -1,4 +1,4 @@
-"""What is typed while the screen is being opened: not echoed between the shell's lines, and kept for the prompt."""
+"""Keys typed while the screen is being opened: not echoed between the shell's lines, and kept for the prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ahead:
     """The terminal while the screen is being opened."""
 
     attributes: list[Any]  # Any: as termios has it
-    """How it was before."""
+    """The terminal's state before."""
     cooked: int
     """Bytes that were typed before, in which enter has become a line feed."""
 
@@ -43,7 +43,7 @@ def typed_ahead() -> Iterator[Ahead | None]:
 
 
 def pending(terminal: int) -> int:
-    """How many bytes were typed and not read."""
+    """Count the bytes that were typed and not read."""
     import array
     import fcntl
     import termios

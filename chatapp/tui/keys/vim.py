@@ -31,7 +31,7 @@ class Vim:
         self.typed = ""
         """A count, and the beginning of a command such as dd."""
         self.register = ""
-        """What was deleted or yanked last; whole lines end with a line's end."""
+        """The text that was deleted or yanked last; whole lines end with a line's end."""
 
     @property
     def indicator(self) -> str:

@@ -38,13 +38,13 @@ class Box(VimArea):
     def __init__(self, placeholder: str) -> None:
         self.pastes = Pastes()
         self.known: dict[str, Attachment] = {}
-        """What the draft mentions, as it was when it was last looked at."""
+        """The attachments that the draft mentions, as they were when they were last looked at."""
         super().__init__(compact=True, highlight_cursor_line=False, placeholder=placeholder)
         self.cursor_blink = False
 
     @property
     def draft(self) -> str:
-        """What is typed, pastes in full; setting it can be undone."""
+        """The draft, pastes in full; setting it can be undone."""
         return self.pastes.unfold(self.text)
 
     @draft.setter
@@ -116,7 +116,7 @@ class Box(VimArea):
         return text.startswith(FENCE) and not (text.endswith(FENCE) and len(text) >= 2 * len(FENCE))
 
     def message(self, text: str) -> str:
-        """What is said: without fences, without the slash or mark that makes another one a letter, pastes in full."""
+        """The message of a draft: no fences, no slash or mark that makes another a letter, pastes in full."""
         if text.startswith(FENCE):
             text = text.removeprefix(FENCE).removesuffix(FENCE).removeprefix("\n").removesuffix("\n")
         elif text.startswith(("//", "!!")):

@@ -1,4 +1,4 @@
-"""What could stand where something is being typed: commands after `/`, paths after `@`."""
+"""Choices for what is being typed: commands after `/`, paths after `@`."""
 
 from __future__ import annotations
 

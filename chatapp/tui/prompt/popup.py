@@ -23,9 +23,9 @@ class Choice:
 
     name: str
     about: str
-    """What it is, in a few words."""
+    """A description in a few words."""
     text: str
-    """What stands in the prompt when it is chosen."""
+    """The text that stands in the prompt when it is chosen."""
 
 
 class Popup(Widget):
@@ -56,7 +56,7 @@ class Popup(Widget):
         self.chosen = self.rows = 0
         """The choice that is highlighted, and how many there is room for."""
         self.weight = ""
-        """What is known of the highlighted choice besides."""
+        """Show what is known of the highlighted choice besides."""
         self.note, self.problem = "", ""
 
     @property

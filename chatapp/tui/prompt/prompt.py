@@ -105,11 +105,11 @@ class Prompt(Box):
         self.root = root or Path()
         self.recall, self.popup = Recall(), Popup(self, self.take)
         self.scan: Scan | None = None
-        """What there is to attach, once an `@` was typed."""
+        """The files and folders that can be attached, once an `@` was typed."""
         self.weights: dict[str, int] = {}
         """Tokens of files that were highlighted."""
         self.typed = ""
-        """What the choices would replace."""
+        """The part of the text that the choices would replace."""
         self.dismissed = False
         """Whether its user closed the list."""
         self.looked: tuple[str, Location] = "", (0, 0)

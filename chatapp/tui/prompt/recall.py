@@ -1,4 +1,4 @@
-"""What was asked before: to walk through, and to suggest from."""
+"""The prompts that were sent before: to walk through, and to suggest from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recall:
         return self.changed.get(target, self.past[-target] if target else "")
 
     def suggest(self, text: str) -> str:
-        """How the latest prompt of one line that begins with this text goes on."""
+        """Suggest how a text goes on: as the latest prompt of one line that begins with it."""
         if len(text) < 2 or "\n" in text:
             return ""
         found = (past for past in reversed(self.past) if past.startswith(text) and past != text and "\n" not in past)

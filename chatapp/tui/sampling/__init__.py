@@ -1,1 +1,1 @@
-"""How replies are sampled: the drawer, its presets, and system prompts."""
+"""Sampling on the screen: the drawer, presets, and system prompts."""

@@ -1,4 +1,4 @@
-"""How a conversation is answered: its sampling options, presets and system prompt, on the screen."""
+"""The sampling options, presets and system prompt of a conversation, on the screen."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class SamplingDrawer(Widget, can_focus=True):
         """Other options have been chosen."""
 
         options: Mapping[str, Any]  # Any: what Options takes
-        """Those that differ from the model's defaults, by name."""
+        """The options that differ from the model's defaults, by name."""
 
     @dataclass
     class WhenFullChanged(Message):
@@ -139,7 +139,7 @@ class SamplingDrawer(Widget, can_focus=True):
     # Values
 
     def value(self, field: Field) -> Any:
-        """What is chosen, or else the default."""
+        """The value of an option: what is chosen, or else the default."""
         return self.when_full if field.kind == "choice" else getattr(self.options, field.name)
 
     def changed(self, field: Field) -> bool:

@@ -183,7 +183,7 @@ FIELDS = (
     Field("when_full", "when full", "choice"),
 )
 WHEN_FULL: tuple[WhenFull, ...] = ("stop", "slide", "summarise")
-"""What happens when the context is full: the model stops, the oldest messages are left out, or summed up."""
+"""The choices for a context that is full: the model stops, the oldest messages are left out, or summed up."""
 
 
 def measure_slider(width: int) -> int:

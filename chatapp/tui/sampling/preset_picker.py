@@ -124,7 +124,7 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
             self.show()
 
     def show(self) -> None:
-        """What the preset under the cursor is for, what it changes, and what then comes next."""
+        """Show what the preset under the cursor is for, what it changes, and what then comes next."""
         preset = self.highlighted
         before, after = replace(self.defaults, **self.chosen), replace(self.defaults, **self.result(preset))
         lines = [Content.styled(preset.about or "your own", "$muted"), Content()]

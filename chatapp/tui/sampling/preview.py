@@ -24,7 +24,7 @@ NUMBERS = 13
 """Columns of its probabilities."""
 
 Look = Callable[["Options"], "Preview | None"]
-"""What some options make of the next token; None where there is nothing to preview. It may take its time."""
+"""The preview of the next token with some options; None where there is nothing to preview. It may take its time."""
 
 
 class Previews:

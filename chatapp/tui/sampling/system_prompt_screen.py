@@ -64,7 +64,7 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
     # The library
 
     def name_of(self, text: str) -> str:
-        """What the library calls this text; nothing if it does not have it."""
+        """The name of this text in the library; empty if it does not have it."""
         return next((entry.name for entry in self.known() if self.read(entry.name) == text.strip()), "")
 
     def known(self) -> list[Entry]:

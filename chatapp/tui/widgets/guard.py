@@ -17,7 +17,7 @@ JOINER: Final = "\u200d"
 JOINED: Final = re.compile(
     "[\u0600-\u109f\u1700-\u1cff\u2190-\u2bff\U00011000-\U00011fff\U0001f000-\U0001faff].*", re.DOTALL
 )
-"""What scripts and emoji join to the character before: it counts as no wider, but is drawn where terminals do not."""
+"""Characters joined to the one before, of scripts and emoji: no wider in theory, but terminals draw them."""
 LONGEST_CHAIN: Final = 3
 """Times that something is joined: enough for the largest families among emoji."""
 HIDING: Final = "\N{REPLACEMENT CHARACTER}"
@@ -36,7 +36,7 @@ def guarded(text: str) -> str:
 
 @lru_cache(4096)
 def cluster(text: str, width: int) -> str:
-    """What readers see as one character, as wide as it was."""
+    """Guard what readers see as one character, which stays as wide as it was."""
     first, *joined = text.rstrip(JOINER).split(JOINER)
     if any(part[:1].isalnum() and not JOINED.match(part) for part in joined):
         return HIDING * width
