@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.cli.printing import Form, Printout, note, warn
 from chatapp.commands import run
-from chatapp.commands.parse import FENCE, text_of
+from chatapp.commands.parse import FENCE, is_command, text_of
 from chatapp.conversation import Dialogue, Setup, Turn, shell
 from chatapp.conversation.setup import NO_SWITCH, NO_TEMPLATE
 from chatapp.generation import Engine, Usage
@@ -260,7 +260,7 @@ def read(mark: str) -> tuple[str, bool]:
         while not text.endswith(FENCE):
             text += "\n" + ask(MORE)
         return text.removesuffix(FENCE), True
-    while line.startswith("/") and line.count(FENCE) == 1:  # /set system """ goes on as well
+    while is_command(line) and line.count(FENCE) == 1:  # /set system """ goes on as well
         line += "\n" + ask(MORE)
     return line, False
 

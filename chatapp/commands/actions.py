@@ -12,6 +12,7 @@ from chatapp.commands.parse import (
     alone,
     cut,
     hint,
+    is_command,
     maybe,
     read_block,
     read_export,
@@ -24,7 +25,7 @@ from chatapp.commands.parse import (
 def parse(line: str) -> Command | None:
     """The command that a line is, or None where it is a text for the model, as `text_of` gives it."""
     line = line.strip()
-    if not line.startswith("/") or line.startswith("//"):
+    if not is_command(line):
         return None
     name, rest = cut(line)
     if found := find(name.lower()):

@@ -18,6 +18,11 @@ Read = Callable[[str], Command]
 # Words
 
 
+def is_command(line: str) -> bool:
+    """Whether a line is a slash command; two slashes begin a text with a slash."""
+    return line.startswith("/") and not line.startswith("//")
+
+
 def text_of(line: str) -> str:
     """The text for the model in a line that is no command: two slashes, or exclamation marks, begin with one."""
     return line.replace(line.lstrip()[0], "", 1) if line.lstrip().startswith(("//", "!!")) else line

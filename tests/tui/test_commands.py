@@ -156,6 +156,10 @@ async def test_help_and_unknown_commands(tmp_path: Path) -> None:
         await enter(driver, "/set nohistory")
         await driver.until(lambda: "Nothing of this conversation is kept." in driver.toasts)
         assert not driver.pane.kept
+        await driver.type("a secret\n")
+        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await enter(driver, "/save Secrets")
+        assert driver.toasts[-1] == "this conversation is not kept" and driver.pane.prompt.text == "/save Secrets"
         await enter(driver, "/set history")
         await driver.until(lambda: driver.pane.kept and "This conversation is kept." in driver.toasts)
 

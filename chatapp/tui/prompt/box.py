@@ -8,13 +8,11 @@ from textual.binding import Binding
 from textual.document._document import EditResult, Selection
 from textual.document._edit import Edit
 
+from chatapp.commands.parse import FENCE, text_of
 from chatapp.conversation.attachments import Attachment, mentions
 from chatapp.text.printable import pasted
 from chatapp.tui.prompt.pastes import Pastes
 from chatapp.tui.widgets.vim_area import VimArea
-
-FENCE = '"""'
-"""Begins and ends a message in which enter is a new line."""
 
 
 class Box(VimArea):
@@ -119,8 +117,8 @@ class Box(VimArea):
         """The message of a draft: no fences, no slash or mark that makes another a letter, pastes in full."""
         if text.startswith(FENCE):
             text = text.removeprefix(FENCE).removesuffix(FENCE).removeprefix("\n").removesuffix("\n")
-        elif text.startswith(("//", "!!")):
-            text = text[1:]
+        else:
+            text = text_of(text)
         return self.pastes.unfold(text)
 
     # How it looks

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from chatapp.commands.parse import is_command
 from chatapp.conversation.attachments import Candidate, mention, rank
 from chatapp.text.units import size
 from chatapp.tui.prompt.popup import ROWS, Choice
@@ -14,11 +15,6 @@ Commands = Sequence[tuple[str, str]]
 """Names, perhaps with arguments after them, and what the commands do."""
 
 _PATH: Final = re.compile(r'(?:^|[\s(\[{])(@(?:"([^"]*)|([^\s"]*)))$')
-
-
-def is_command(text: str) -> bool:
-    """Whether a text is a command; two slashes begin a text with a slash."""
-    return text.startswith("/") and not text.startswith("//")
 
 
 def commands(text: str, known: Commands) -> list[Choice]:

@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets.text_area import Location
 
+from chatapp.commands.parse import is_command
 from chatapp.conversation import attachments, shell
 from chatapp.conversation.attachments import Attachment, Scan
 from chatapp.text.errors import InputError
@@ -133,7 +134,7 @@ class Prompt(Box):
         text, draft = self.text.strip(), self.draft
         self.put("")
         self.recall.add(draft)
-        if completion.is_command(text):
+        if is_command(text):
             self.post_message(self.CommandEntered(self.pastes.unfold(text)))
         elif command := shell.command_in(self.pastes.unfold(text)):
             self.post_message(self.ShellEntered(self, command, draft))
@@ -241,7 +242,7 @@ class Prompt(Box):
         """Offer what could stand where the cursor is."""
         row, column = self.cursor_location
         line = self.document[row][:column]
-        if completion.is_command(self.text) and self.cursor_location == self.document.end:
+        if is_command(self.text) and self.cursor_location == self.document.end:
             self.typed, choices = self.text, completion.commands(self.text, self.commands)
         elif found := completion.path_before(line):
             if not self.typed:
