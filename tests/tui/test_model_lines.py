@@ -11,7 +11,7 @@ from textual.content import Content
 from chatapp.models.catalogue import ListedModel
 from chatapp.models.jobs.job import Job
 from chatapp.models.suggestion import Offer
-from chatapp.tui.models.columns import COLUMNS, layout, line
+from chatapp.tui.models.columns import COLUMNS, choose_columns, draw_line
 from chatapp.tui.models.lines import JobLine, OfferLine
 from chatapp.tui.models.listing import ModelList, Section
 from model_store import Store
@@ -54,14 +54,14 @@ async def test_a_click_selects_and_a_double_click_uses(home: Path, checkpoint: M
 
 @pytest.mark.parametrize(("width", "columns"), [(40, 0), (77, 4), (79, 4), (110, 5), (200, 8)])
 def test_a_narrow_list_leaves_the_less_wanted_columns_out(width: int, columns: int) -> None:
-    found = layout(width, ["smollm2-135m-instruct"])
+    found = choose_columns(width, ["smollm2-135m-instruct"])
     assert found.columns == COLUMNS[:columns]
-    assert line(rows(1)[0], None, found, current=False).cell_length <= width
+    assert draw_line(rows(1)[0], None, found, current=False).cell_length <= width
 
 
 def test_what_publishers_write_cannot_drive_the_terminal() -> None:
     row = ListedModel("a\x1b[2Jb", "absent", "hub", "x", licence="\x1b]0;owned\x07", good_for="one\ntwo\u202e[b]")
-    text = line(row, None, layout(200), current=False).plain
+    text = draw_line(row, None, choose_columns(200), current=False).plain
     assert not any(character in text for character in "\x1b\x07\u202e\n") and "[b]" in text
 
 
@@ -83,8 +83,8 @@ def job(kind: str = "pull", **fields: object) -> Job:
     ],
 )
 def test_a_line_tells_how_far_a_job_is(job: Job, width: int, text: str) -> None:
-    plan = replace(layout(80), columns=(), saying=width)
-    assert line(rows(1)[0], job, plan, current=False).plain.partition("model-0")[2].strip() == text
+    plan = replace(choose_columns(80), columns=(), saying=width)
+    assert draw_line(rows(1)[0], job, plan, current=False).plain.partition("model-0")[2].strip() == text
 
 
 # Lines of the chat screen

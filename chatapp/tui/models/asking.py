@@ -16,7 +16,7 @@ from textual.widgets import Static
 from chatapp.models.facts import describe_plan
 from chatapp.text.printable import printable
 from chatapp.text.units import size
-from chatapp.tui.models.columns import labelled
+from chatapp.tui.models.columns import draw_fact
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 WIDTH = 76
@@ -94,7 +94,7 @@ def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON,
     width = min(WIDTH, width * 96 // 100) - EDGES
     parts = [(f"Pull {printable(plan['model'])}?\n\n", "bold $text")]
     for fact in describe_plan(plan, plan["repository"], FILES):
-        parts += labelled(fact, width)
+        parts += draw_fact(fact, width)
     fit = printable("; ".join(plan["problems"]))
     parts.append((f"\nIt does not fit: {fit}." if fit else "\nIt fits this machine.", "$error" if fit else "$success"))
     return Content.assemble(*parts)

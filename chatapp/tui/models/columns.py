@@ -76,8 +76,8 @@ class Layout:
     saying: int
 
 
-def layout(width: int, names: Sequence[str] = ()) -> Layout:
-    """The columns for a list of this width."""
+def choose_columns(width: int, names: Sequence[str] = ()) -> Layout:
+    """Choose the columns for a list of this width."""
     name, left = NAMES[0], width - MARK - NAMES[0] - GAP - SAYING
     shown: list[Column] = []
     for place, column in enumerate(COLUMNS):
@@ -90,41 +90,41 @@ def layout(width: int, names: Sequence[str] = ()) -> Layout:
     return Layout(width, name + wider, tuple(shown), max(0, SAYING + left - wider))
 
 
-def heads(plan: Layout) -> Content:
-    """The line above the list."""
-    cells = [(" " * MARK + fitted("NAME", plan.name + GAP), "$muted")]
-    cells += [(fitted(column.title, column.width, column.align) + " " * GAP, "$muted") for column in plan.columns]
+def draw_heads(plan: Layout) -> Content:
+    """Draw the line above the list."""
+    cells = [(" " * MARK + fit("NAME", plan.name + GAP), "$muted")]
+    cells += [(fit(column.title, column.width, column.align) + " " * GAP, "$muted") for column in plan.columns]
     return Content.assemble(*cells)
 
 
-def line(row: ListedModel, job: Job | None, plan: Layout, *, current: bool) -> Content:
-    """A model in a line."""
+def draw_line(row: ListedModel, job: Job | None, plan: Layout, *, current: bool) -> Content:
+    """Draw a model in a line."""
     mark, tone = BADGES[row.badge] if row.state == "here" else ("✗", "$error") if row.state == "broken" else (" ", "")
     if row.recommended and row.state == "absent":
         mark, tone = "★", "$warning"
     name = "bold $accent" if current else "bold $text" if row.state == "here" else "$text"
-    cells: list[Part] = [(f" {mark} ", tone), (fitted(printable(row.name), plan.name) + " " * GAP, name)]
+    cells: list[Part] = [(f" {mark} ", tone), (fit(printable(row.name), plan.name) + " " * GAP, name)]
     for column in plan.columns:
         text, style = column.cell(row)
-        cells.append((fitted(printable(text), column.width, column.align) + " " * GAP, style))
+        cells.append((fit(printable(text), column.width, column.align) + " " * GAP, style))
     content = Content.assemble(*cells)
-    rest = Content.assemble(*says(row, job, plan.saying, current=current))
+    rest = Content.assemble(*describe_state(row, job, plan.saying, current=current))
     return content + rest.truncate(plan.saying, ellipsis=True)
 
 
-def fitted(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """The text in exactly so many cells."""
+def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
+    """Fit a text into exactly so many cells."""
     content = Content(text.replace("\n", " ")).truncate(width, ellipsis=True)
     room = " " * (width - content.cell_length)
     return room + content.plain if align == "right" else content.plain + room
 
 
-def says(row: ListedModel, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
-    """What happens with a model, or what it is."""
+def describe_state(row: ListedModel, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
+    """Describe what happens with a model, or what it is."""
     if job and job.state == "queued":
         yield f"queued: {job.kind}", "$muted"
     elif job and job.state == "running":
-        yield from progress(job, width)
+        yield from draw_progress(job, width)
     elif job and job.state == "failed":
         yield f"✗ {one_line(job.result)}", "$error"
     elif row.state == "broken":
@@ -149,8 +149,8 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def progress(job: Job, width: int) -> Iterator[Part]:
-    """How far a job is, with a bar where there is room."""
+def draw_progress(job: Job, width: int) -> Iterator[Part]:
+    """Draw how far a job is, with a bar where there is room."""
     figures = describe_progress(job)
     if job.phase != "fetching":
         yield figures, "$accent"
@@ -167,8 +167,8 @@ def progress(job: Job, width: int) -> Iterator[Part]:
         yield f" {one_line(job.note)}", "$warning"
 
 
-def labelled(fact: Fact, width: int, tone: str = "$text", mark: str = "") -> Iterator[Part]:
-    """A fact with its label before it, in lines of so many cells."""
+def draw_fact(fact: Fact, width: int, tone: str = "$text", mark: str = "") -> Iterator[Part]:
+    """Draw a fact with its label before it, in lines of so many cells."""
     value = f"{mark}{fact.value}: {fact.why}" if fact.why else f"{mark}{fact.value}"
     lines = wrap(printable(value).replace("\n", " "), max(16, width - LABEL), break_on_hyphens=False) or [""]
     yield f"{fact.label:{LABEL}}", "$muted"

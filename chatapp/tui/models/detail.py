@@ -12,7 +12,7 @@ from textual.widgets import Static
 from chatapp.models.facts import Fact, describe_needs
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
-from chatapp.tui.models.columns import BADGES, FITS, Part, labelled
+from chatapp.tui.models.columns import BADGES, FITS, Part, draw_fact
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
@@ -64,11 +64,11 @@ class Detail(VerticalScroll, can_focus=True):
     def fill(self) -> None:
         """Write the page for the width there is; before the first layout there is none."""
         if width := self.scrollable_content_region.width:
-            self.page.update(described(self.row, self.details, self.job, width) if self.row else Content())
+            self.page.update(draw_page(self.row, self.details, self.job, width) if self.row else Content())
 
 
-def described(row: ListedModel, details: Details | None, job: Job | None, width: int) -> Content:
-    """A model in a page of so many columns."""
+def draw_page(row: ListedModel, details: Details | None, job: Job | None, width: int) -> Content:
+    """Draw all that is known of a model in a page of so many columns."""
     parts: list[Part] = [(printable(row.name), "bold $text"), (f"  {STATES[row.state]}\n", "$muted")]
     if job and job.result and job.state in ("failed", "done"):
         failed = job.state == "failed"
@@ -79,19 +79,19 @@ def described(row: ListedModel, details: Details | None, job: Job | None, width:
     badge, tone = BADGES[row.badge]
     for fact in describe_needs(row):
         mark = f"{badge} " if fact.label == "logits" else ""
-        parts += labelled(fact, width, {"memory": FITS[row.fits], "logits": tone}.get(fact.label, "$text"), mark)
+        parts += draw_fact(fact, width, {"memory": FITS[row.fits], "logits": tone}.get(fact.label, "$text"), mark)
     for fact in details.facts if details else ():
-        parts += labelled(fact, width)
+        parts += draw_fact(fact, width)
     for place, one in enumerate(details.placements if details else (), 1):
         fact = Fact("runs here" if place == 1 else "", describe_placement(one, place))
-        parts += labelled(fact, width, "$error" if one.failure else "$text")
+        parts += draw_fact(fact, width, "$error" if one.failure else "$text")
     if details and details.card:
         parts.append((f"\n{printable(details.card)}", "$text"))
     return Content.assemble(*parts)
 
 
 def describe_placement(measured: Measurement, place: int) -> str:
-    """A placement of a model in words: its figures, or why it is not taken."""
+    """Describe a placement of a model: by its figures, or by why it is not taken."""
     if measured.failure:
         return f"✗ {measured.placement}: {measured.failure}"
     tokens, seconds = measured.first_token[-1]

@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 
-from chatapp.tui.models.columns import Layout, heads, layout, line
+from chatapp.tui.models.columns import Layout, choose_columns, draw_heads, draw_line
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
@@ -82,7 +82,7 @@ class ModelList(ScrollView, can_focus=True):
         self.places: list[int] = []
         """The lines that are models."""
         self.place = 0
-        self.plan: Layout = layout(80)
+        self.plan: Layout = choose_columns(80)
 
     @property
     def selected(self) -> ListedModel | None:
@@ -118,7 +118,7 @@ class ModelList(ScrollView, can_focus=True):
     def fit(self) -> None:
         """Take up the width, and how many lines there are."""
         names = [one.name for one in self.lines if not isinstance(one, str)]
-        self.plan = layout(self.scrollable_content_region.width or 80, names)
+        self.plan = choose_columns(self.scrollable_content_region.width or 80, names)
         self.virtual_size = Size(1, len(self.lines) + 1)
         self.refresh()
 
@@ -185,7 +185,7 @@ class ModelList(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y == 0:
-            return self.drawn(heads(self.plan), "models--title", width)
+            return self.drawn(draw_heads(self.plan), "models--title", width)
         place = self.scroll_offset.y + y - 1
         if place >= len(self.lines):
             return self.drawn(Content(), "models--row", width)
@@ -193,7 +193,7 @@ class ModelList(ScrollView, can_focus=True):
         if isinstance(found, str):
             return self.drawn(Content.assemble((f" {found}", "bold $accent")), "models--title", width)
         job = self.working.get(found.name)
-        content = line(found, job, self.plan, current=found.name == self.current)
+        content = draw_line(found, job, self.plan, current=found.name == self.current)
         return self.drawn(content, "models--selected" if place == self.place else "models--row", width)
 
     def drawn(self, content: Content, part: str, width: int) -> Strip:

@@ -27,7 +27,7 @@ from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.entry import Entry
 from chatapp.tui.models.listing import ModelList
-from chatapp.tui.models.sections import Catalogue, about_machine, possible, sections, unlisted
+from chatapp.tui.models.sections import Catalogue, describe_machine, group_models, is_possible, list_unlisted
 from chatapp.tui.widgets.ends_once import EndsOnce
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     def take_rows(self, found: tuple[Machine, Sequence[ListedModel]]) -> None:
         """Show what was read."""
         machine, self.rows = found
-        self.head.update(about_machine(machine))
+        self.head.update(describe_machine(machine))
         self.sort_in()
         self.describe()
         if self.later:
@@ -137,10 +137,10 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
     def sort_in(self) -> None:
         """Put what the filter leaves into sections; a pull has a line, wherever its model was found."""
-        self.hub = [*self.hub, *unlisted(self.jobs.all(), (*self.rows, *self.hub))]
+        self.hub = [*self.hub, *list_unlisted(self.jobs.all(), (*self.rows, *self.hub))]
         every = (*self.rows, *self.hub)
         self.listing.work_on({row.name: job for row in every if (job := self.job_of(row.name))})
-        self.listing.show([*sections(self.rows, self.hub, self.wanted, self.sought)])
+        self.listing.show([*group_models(self.rows, self.hub, self.wanted, self.sought)])
         self.refresh_bindings()
 
     # What threads read
@@ -255,7 +255,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         """Only what can be done with the selected model has a key."""
         row = self.row if self.is_mounted else None
         what = str(parameters[0]) if action == "begin" else action
-        return possible(what, row, self.job_of(row.name) if row else None)
+        return is_possible(what, row, self.job_of(row.name) if row else None)
 
     def action_pull(self) -> None:
         """Ask what pulling a model means; go on at once with one that was stopped."""

@@ -50,10 +50,12 @@ class Catalogue:
     """What a search has found on the Hub."""
 
 
-def sections(rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: str, sought: str) -> Iterator[Section]:
-    """Models that have all words of a filter: those that are here, what a search has found, and the catalogue."""
+def group_models(
+    rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: str, sought: str
+) -> Iterator[Section]:
+    """Group the models that have all words of a filter: those here, those a search has found, the catalogue."""
     known = {row.name for row in rows}
-    left = [row for row in rows if fits_filter(row, wanted)]
+    left = [row for row in rows if matches(row, wanted)]
     here = tuple(row for row in left if row.state != "absent")
     found = tuple(row for row in hub if row.name not in known)
     yield Section(f"Here · {len(here)}", here)
@@ -65,8 +67,8 @@ def sections(rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: st
             yield Section(f"Catalogue, {called} · {len(of_kind)}", tuple(of_kind))
 
 
-def unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[ListedModel]:
-    """The models that are being pulled, or are to be, and that no list has."""
+def list_unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[ListedModel]:
+    """List the models that are being pulled, or are to be, and that no list has."""
     from chatapp.models.catalogue import ListedModel
 
     names = {row.name for row in rows}
@@ -75,14 +77,14 @@ def unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[Liste
             yield ListedModel(job.name, "absent", "hub", job.model)
 
 
-def fits_filter(row: ListedModel, wanted: str) -> bool:
+def matches(row: ListedModel, wanted: str) -> bool:
     """Whether a model has all words of a filter in what is known of it."""
     about = f"{row.name} {row.kind} {row.good_for} {row.licence} {row.precision} {row.place}".lower()
     about += " recommended" if row.recommended else ""
     return all(word in about for word in wanted.lower().split())
 
 
-def possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
+def is_possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
     """Whether something can be done with a model, on which a job may be at work."""
     if row is None:
         return action not in NEEDS
@@ -94,7 +96,7 @@ def possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
     return action not in NEEDS or (row.state in NEEDS[action] and not (working and action != "more"))
 
 
-def about_machine(machine: Machine) -> Content:
-    """The screen's first line."""
+def describe_machine(machine: Machine) -> Content:
+    """Describe the machine, in the screen's first line."""
     room = f"  {size(machine.memory)} of memory, {size(machine.disk_free)} of disk free"
     return Content.assemble((" models", "bold $accent"), (room, "$muted"))
