@@ -35,3 +35,12 @@ def test_the_files_that_the_map_names_exist(page: str) -> None:
     named = set(re.findall(rf"`((?:{rooms})/[\w./-]*)`", text))
     assert len(named) > 10
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_every_station_of_a_message_is_where_the_map_says() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    stations = re.findall(r"^\d+\. `([\w.]+)` in `([\w/.]+)`", text, re.M)
+    assert 10 < len(stations) <= 16
+    for name, file in stations:
+        source = (ROOT / file).read_text("utf-8")
+        assert all(re.search(rf"\b(?:class|def) {part}\b", source) for part in name.split(".")), name
