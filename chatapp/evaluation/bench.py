@@ -69,7 +69,7 @@ class Figures:
             parts.append(table(("PROMPT", "FIRST TOKEN", "TOKENS/S"), prompts))
         if self.decode:
             parts.append(table(("BATCH", "TOKENS/S", "P50", "P95", "P99"), steps))
-            parts.append(f"Steps of a single row, by their time\n{histogram(self.decode[0].latencies)}")
+            parts.append(f"Steps of a single row, by their time\n{draw_histogram(self.decode[0].latencies)}")
         return "\n\n".join(parts)
 
     def rows(self) -> list[tuple[str, int | str, str, float]]:
@@ -185,7 +185,7 @@ def format_figures(every: Sequence[Figures], form: str) -> str:
     return "\n\n\n".join(parts)
 
 
-def histogram(latencies: Sequence[float]) -> str:
+def draw_histogram(latencies: Sequence[float]) -> str:
     """How many steps took how long, as bars; what is beyond the 98th percentile is in the last one."""
     ordered = sorted(latencies)
     low, high = ordered[0], ordered[int(0.98 * (len(ordered) - 1))]

@@ -112,15 +112,15 @@ class Question:
         return engine.chat([*system, Message("user", self.text)], options)
 
 
-def one_after_another(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
+def answer_one_by_one(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
     """Let each answer when the one before has ended and its model is let go; closing cancels."""
     for index, runner in enumerate(runners):
-        yield from answer(index, runner, question)
+        yield from let_answer(index, runner, question)
 
 
-def in_turn(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
+def answer_in_turn(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
     """Let them write a token each, turn by turn, all of them open; closing cancels."""
-    answers = [answer(index, runner, question) for index, runner in enumerate(runners)]
+    answers = [let_answer(index, runner, question) for index, runner in enumerate(runners)]
     try:
         while answers:
             for one in list(answers):
@@ -134,7 +134,7 @@ def in_turn(runners: Sequence[Runner], question: Question) -> Generator[Event, N
             one.close()
 
 
-def answer(index: int, runner: Runner, question: Question) -> Generator[Event, None, None]:
+def let_answer(index: int, runner: Runner, question: Question) -> Generator[Event, None, None]:
     """What one of them writes, from opening to its end."""
     try:
         engine = runner.open()
@@ -163,7 +163,7 @@ def describe(placement: Placement | Usage) -> str:
     return f"{placement.backend} · {placement.device} · {placement.precision}"
 
 
-def figures(results: Sequence[Result]) -> str:
+def format_figures(results: Sequence[Result]) -> str:
     """The figures of those that ended, as a table."""
     heads = ("", "first token", "tok/s", "p95", "tokens", "loaded in", "runs on")
     rows = [
@@ -181,14 +181,14 @@ def figures(results: Sequence[Result]) -> str:
     return table(heads, rows)
 
 
-def verdict(results: Sequence[Result]) -> list[str]:
+def describe_outcome(results: Sequence[Result]) -> list[str]:
     """Which of them is the fastest, and whether they wrote the same: a sentence each."""
     if len(results) < 2:
         return []
-    return [*pace(results), likeness(results)]
+    return [*describe_pace(results), describe_likeness(results)]
 
 
-def pace(results: Sequence[Result]) -> list[str]:
+def describe_pace(results: Sequence[Result]) -> list[str]:
     """Which writes fastest, where more than one wrote enough to tell."""
     timed = [result for result in results if result.usage.latencies]
     if len(timed) < 2:
@@ -200,7 +200,7 @@ def pace(results: Sequence[Result]) -> list[str]:
     return [f"{fastest.name} writes {factor:.2f} times as fast as {second.name}."]
 
 
-def likeness(results: Sequence[Result]) -> str:
+def describe_likeness(results: Sequence[Result]) -> str:
     """How much of their beginnings is the same; in tokens where all have the same ones."""
     every = "both" if len(results) == 2 else f"all {len(results)}"
     if len({result.text for result in results}) == 1:
@@ -209,7 +209,7 @@ def likeness(results: Sequence[Result]) -> str:
         return f"The texts of {every} are equal: {length}."
     parts: list[Sequence[object]] = [result.tokens if _same_model(results) else result.text for result in results]
     unit = "token" if _same_model(results) else "character"
-    shared = shared_length(parts)
+    shared = count_shared(parts)
     longest = max(map(len, parts))
     if not shared:
         return f"The texts differ from the first {unit} on."
@@ -220,7 +220,7 @@ def _same_model(results: Sequence[Result]) -> bool:
     return len({result.model for result in results}) == 1
 
 
-def shared_length(parts: Sequence[Sequence[object]]) -> int:
+def count_shared(parts: Sequence[Sequence[object]]) -> int:
     """How many items all of them begin with alike."""
     count = 0
     for items in zip(*parts, strict=False):

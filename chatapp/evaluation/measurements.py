@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from chatapp.generation.delta import Alternative, Token, Usage, percentile
-from chatapp.generation.reply import speed
+from chatapp.generation.reply import measure_speed
 from chatapp.text.errors import InputError
 from chatapp.text.files import find_free
 
@@ -99,7 +99,7 @@ class Answer:
     @property
     def tokens_per_second(self) -> float | None:
         """After the first token."""
-        return speed(self.latencies)
+        return measure_speed(self.latencies)
 
     @property
     def prefill_rate(self) -> float | None:
@@ -177,12 +177,12 @@ class Certainty:
     """The share of tokens below 50 %."""
 
 
-def probability(logprob: float) -> float:
+def find_probability(logprob: float) -> float:
     """Of a natural logarithm; rounding above 1 is taken back."""
     return math.exp(min(0.0, logprob))
 
 
-def certainty(tokens: Sequence[Token]) -> Certainty | None:
+def measure_certainty(tokens: Sequence[Token]) -> Certainty | None:
     """None where no probabilities were kept."""
     known = [token.logprob for token in tokens if token.logprob is not None]
     if not known:
@@ -195,7 +195,7 @@ def certainty(tokens: Sequence[Token]) -> Certainty | None:
 # Files
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """The text in quotes, as JSON has it, and whatever is invisible spelled out.
 
     No terminal obeys it, and no spreadsheet takes what begins with a quote for a formula.
@@ -214,10 +214,10 @@ def as_csv(answer: Answer) -> str:
         table.writerow((
             step.number,
             token.id if token else "",
-            escaped(token.text) if token else "",
+            escape(token.text) if token else "",
             *("" if seconds is None else f"{seconds * 1000:.4f}" for seconds in (step.seconds, step.elapsed)),
             "" if logprob is None else f"{logprob:.6f}",
-            "" if step.logprob is None else f"{probability(step.logprob):.6f}",
+            "" if step.logprob is None else f"{find_probability(step.logprob):.6f}",
         ))  # fmt: skip
     return out.getvalue()
 
@@ -246,7 +246,7 @@ def _finite(logprob: float | None) -> float | None:
     return logprob if logprob is not None and math.isfinite(logprob) else None
 
 
-def free_path(folder: Path, stem: str, form: Form) -> Path:
+def propose_path(folder: Path, stem: str, form: Form) -> Path:
     """The path of a new file, in letters that every system takes."""
     safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem).strip(".-")[:80]
     return find_free(folder, safe or "answer", form)

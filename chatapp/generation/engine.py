@@ -8,7 +8,7 @@ from time import perf_counter
 
 from backends import Placement, Session
 from chatapp.generation.contract import Message
-from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, parts
+from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, split_prompt
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
@@ -120,7 +120,7 @@ class Engine:
         return self._opening(think) + "".join(map(detokenizer.add, tokens))
 
     def _opening(self, think: bool | None) -> str:
-        return self.chat_template.opening(think) if self.chat_template else ""
+        return self.chat_template.find_opening(think) if self.chat_template else ""
 
     def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
         """A text as the tokens of a reply that begins with it; what they cost is not known."""
@@ -216,7 +216,7 @@ class Engine:
                 read = tokens[: self._reuse(turn)]
             finally:
                 self._cached = []  # what the cache holds after an error is not known
-            for part in parts(self.session, tokens[len(read) :]):
+            for part in split_prompt(self.session, tokens[len(read) :]):
                 if not wanted():
                     self._keep(read)
                     return None

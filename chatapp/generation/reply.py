@@ -73,14 +73,14 @@ class Reply:
     @property
     def tokens_per_second(self) -> float | None:
         """After the first token; None before the second."""
-        return speed(self.latencies)
+        return measure_speed(self.latencies)
 
     def percentile(self, percent: float) -> float | None:
         """Of the latencies; None before the second token."""
         return percentile(self.latencies, percent) if self.latencies else None
 
 
-def speed(latencies: Sequence[float]) -> float | None:
+def measure_speed(latencies: Sequence[float]) -> float | None:
     """Tokens per second, of one reply's latencies; None where there are none."""
     spent = sum(latencies)
     return len(latencies) / spent if spent else None

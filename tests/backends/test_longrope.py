@@ -15,7 +15,7 @@ from backends.rereading import PART, RereadingSession, parts
 from chatapp.evaluation.verify.prompts import make_prompts
 from chatapp.evaluation.verify.verdict import verify
 from chatapp.generation import Options
-from chatapp.generation.decoding.generate import parts as prompt_parts
+from chatapp.generation.decoding.generate import split_prompt
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.placement.opening import FallbackSession
@@ -80,7 +80,7 @@ def test_a_long_prompt_in_parts_is_read_once_where_its_length_is_told() -> None:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / CASE)
     counting = Counting(decoder, Canonical(checkpoint, family, decoder))
     session = FallbackSession([lambda: RereadingSession(counting)], pytest.fail)
-    [whole] = prompt_parts(session, tokens[0].tolist())  # which tells it
+    [whole] = split_prompt(session, tokens[0].tolist())  # which tells it
     for part in np.split(whole, 8, axis=1):
         found = session.forward(part)
     assert found[0] == pytest.approx(logits(0, LAST), abs=1e-4)

@@ -15,8 +15,8 @@ from chatapp.evaluation.compare import (
     Result,
     Runner,
     Wrote,
-    in_turn,
-    one_after_another,
+    answer_in_turn,
+    answer_one_by_one,
 )
 from chatapp.generation import Delta, Options, Reply, Token
 from chatapp.placement.opening import open_engine
@@ -53,7 +53,7 @@ def result(
 
 def test_one_begins_when_the_one_before_has_ended() -> None:
     first, second = ScriptedEngine("a b c"), ScriptedEngine("d e f", placement=Placement("openvino"))
-    events = list(one_after_another([runner(first), runner(second)], QUESTION))
+    events = list(answer_one_by_one([runner(first), runner(second)], QUESTION))
     assert kinds(events) == ["Opened 0", "Ended 0", "Opened 1", "Ended 1"]
     assert [event.placement for event in events if isinstance(event, Opened)] == [
         "onnx · cpu · int8",
@@ -75,7 +75,7 @@ def test_an_engine_is_let_go_before_the_next_is_opened() -> None:
 
     gc.disable()  # it must not take a collection to free them
     try:
-        for _ in one_after_another([Runner("a", "a", open_next)] * 3, QUESTION):
+        for _ in answer_one_by_one([Runner("a", "a", open_next)] * 3, QUESTION):
             pass
     finally:
         gc.enable()
@@ -84,12 +84,12 @@ def test_an_engine_is_let_go_before_the_next_is_opened() -> None:
 
 def test_in_turn_they_write_a_token_each() -> None:
     engines = [ScriptedEngine("a b c"), ScriptedEngine("d e f g")]
-    events = list(in_turn([runner(engine) for engine in engines], QUESTION))
+    events = list(answer_in_turn([runner(engine) for engine in engines], QUESTION))
     assert [event.index for event in events if isinstance(event, Wrote)] == [0, 1, 0, 1, 0, 1, 1]
     assert kinds(events) == ["Opened 0", "Opened 1", "Ended 0", "Ended 1"]
 
 
-@pytest.mark.parametrize("draw", [one_after_another, in_turn])
+@pytest.mark.parametrize("draw", [answer_one_by_one, answer_in_turn])
 def test_one_that_fails_does_not_end_the_others(draw: Draw) -> None:
     def missing() -> ScriptedEngine:
         raise StoreError("there is no model 'x'")
@@ -102,7 +102,7 @@ def test_one_that_fails_does_not_end_the_others(draw: Draw) -> None:
     assert [event.result.text for event in events if isinstance(event, Ended)] == ["a b"]
 
 
-@pytest.mark.parametrize("draw", [one_after_another, in_turn])
+@pytest.mark.parametrize("draw", [answer_one_by_one, answer_in_turn])
 def test_closing_leaves_every_engine_free_and_opens_no_more(
     draw: Draw,
 ) -> None:
@@ -119,27 +119,27 @@ def test_closing_leaves_every_engine_free_and_opens_no_more(
 
 def test_they_are_asked_greedily_with_what_else_their_publishers_recommend() -> None:
     engine = ScriptedEngine(defaults=Options(temperature=0.6, repetition_penalty=1.1))
-    list(one_after_another([runner(engine)], QUESTION))
+    list(answer_one_by_one([runner(engine)], QUESTION))
     assert engine.options[-1] == Options(temperature=0, repetition_penalty=1.1, max_tokens=8, seed=0, logprobs=0)
 
 
 def test_each_reads_the_prompt_once_before_it_is_timed() -> None:
     engine = ScriptedEngine("a b c")
-    events = list(one_after_another([runner(engine)], QUESTION))
+    events = list(answer_one_by_one([runner(engine)], QUESTION))
     assert engine.asked == ["def f():", "def f():"]
     assert written(events, 0) == "a b c"
 
 
 def test_a_model_with_a_chat_template_answers_and_another_continues() -> None:
     chatty, base = ScriptedEngine(can_chat=True), ScriptedEngine()
-    list(one_after_another([runner(chatty), runner(base)], Question("Why?", system="Be brief.")))
+    list(answer_one_by_one([runner(chatty), runner(base)], Question("Why?", system="Be brief.")))
     assert chatty.asked[-1] == "Be brief.\nWhy?"
     assert base.asked[-1] == "Why?"
 
 
 def test_the_verdict_names_the_fastest_and_the_second() -> None:
     results = [result("a", seconds=0.02), result("b", seconds=0.01), result("c", seconds=0.04)]
-    assert compare.verdict(results) == [
+    assert compare.describe_outcome(results) == [
         "b writes 2.00 times as fast as a.",
         "The texts of all 3 are equal: 3 tokens.",
     ]
@@ -147,16 +147,16 @@ def test_the_verdict_names_the_fastest_and_the_second() -> None:
 
 def test_nearly_equal_speeds_name_no_winner() -> None:
     results = [result("a", seconds=0.0100), result("b", seconds=0.0102)]
-    assert compare.pace(results) == ["a and b write equally fast, within 3 %."]
+    assert compare.describe_pace(results) == ["a and b write equally fast, within 3 %."]
 
 
 def test_a_single_token_says_nothing_about_speed() -> None:
-    assert compare.pace([result("a", tokens=1), result("b")]) == []
-    assert " –  " in compare.figures([result("a", tokens=1)])
+    assert compare.describe_pace([result("a", tokens=1), result("b")]) == []
+    assert " –  " in compare.format_figures([result("a", tokens=1)])
 
 
 def test_one_that_is_left_is_not_compared() -> None:
-    assert compare.verdict([result()]) == []
+    assert compare.describe_outcome([result()]) == []
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_one_that_is_left_is_not_compared() -> None:
     ],
 )
 def test_the_verdict_tells_how_far_texts_are_equal(one: Result, other: Result, said: str) -> None:
-    assert compare.likeness([one, other]) == said
+    assert compare.describe_likeness([one, other]) == said
 
 
 def test_the_figures_are_a_table() -> None:
-    assert compare.figures([result("builtin on onnx", seconds=0.0125), result("b")]).splitlines() == [
+    assert compare.format_figures([result("builtin on onnx", seconds=0.0125), result("b")]).splitlines() == [
         "                 first token  tok/s  p95      tokens  loaded in  runs on",
         "builtin on onnx  33.7 ms      80.0   12.5 ms  3       310 ms     onnx · cpu · int8",
         "b                33.7 ms      100.0  10.0 ms  3       310 ms     onnx · cpu · int8",
@@ -203,12 +203,12 @@ def test_the_builtin_model_writes_the_same_on_two_backends() -> None:
         )
 
     question = Question("def fibonacci(n):", max_tokens=24)
-    events = list(one_after_another([on("onnx"), on("openvino")], question))
+    events = list(answer_one_by_one([on("onnx"), on("openvino")], question))
     results = [event.result for event in events if isinstance(event, Ended)]
     assert [one.placement for one in results] == ["onnx · cpu · f32", "openvino · cpu · f32"]
     first, second = (one.usage.completion_tokens for one in results)
     assert first == second > 8
-    assert compare.likeness(results) == f"The texts of both are equal: {first} tokens."
+    assert compare.describe_likeness(results) == f"The texts of both are equal: {first} tokens."
     deltas: list[Delta] = [event.delta for event in events if isinstance(event, Wrote)]
     tokens = [token for delta in deltas for token in delta.tokens]
     assert all(token.logprob is not None and token.logprob <= 0 for token in tokens)

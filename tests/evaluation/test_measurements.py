@@ -14,10 +14,10 @@ from chatapp.evaluation.measurements import (
     Answer,
     as_csv,
     as_json,
-    certainty,
-    escaped,
-    free_path,
-    probability,
+    escape,
+    find_probability,
+    measure_certainty,
+    propose_path,
     save,
 )
 from chatapp.generation.delta import Alternative, Token
@@ -123,7 +123,7 @@ def test_tokens_that_an_answer_was_begun_with_took_no_time() -> None:
 
 
 def test_certainty_is_the_mean_the_perplexity_and_the_share_of_the_unlikely() -> None:
-    found = certainty([token("a", 0.5), token("b", 0.25), token("c", 1.0), token("d", None)])
+    found = measure_certainty([token("a", 0.5), token("b", 0.25), token("c", 1.0), token("d", None)])
     assert found
     assert found.tokens == 3
     assert found.mean_logprob == pytest.approx(math.log(0.125) / 3)
@@ -132,15 +132,15 @@ def test_certainty_is_the_mean_the_perplexity_and_the_share_of_the_unlikely() ->
 
 
 def test_without_probabilities_there_is_no_certainty() -> None:
-    assert certainty([token("a", None)]) is None
-    assert certainty([]) is None
+    assert measure_certainty([token("a", None)]) is None
+    assert measure_certainty([]) is None
 
 
 def test_the_impossible_and_the_more_than_certain_are_numbers_too() -> None:
-    found = certainty([token("a", 0.0)])
+    found = measure_certainty([token("a", 0.0)])
     assert found
     assert math.isfinite(found.perplexity)
-    assert probability(1e-9) == 1.0
+    assert find_probability(1e-9) == 1.0
 
 
 # Files
@@ -165,11 +165,11 @@ def test_files_hold_nothing_that_a_terminal_obeys(text: str) -> None:
     for written in (as_csv(answer), as_json(answer)):
         assert written.replace("\n", "").isprintable()
     assert json.loads(as_json(answer))["tokens"][0]["text"] == text
-    assert json.loads(escaped(text)) == text
+    assert json.loads(escape(text)) == text
 
 
 def test_letters_of_all_scripts_stay_readable() -> None:
-    assert escaped("Größe 日本 é") == '"Größe 日本 é"'
+    assert escape("Größe 日本 é") == '"Größe 日本 é"'
 
 
 def test_the_table_has_a_line_for_each_token() -> None:
@@ -236,8 +236,8 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
 
 
 def test_a_proposed_name_is_free_and_a_name(tmp_path: Path) -> None:
-    first = free_path(tmp_path, "org/model: latencies", "csv")
+    first = propose_path(tmp_path, "org/model: latencies", "csv")
     assert first == tmp_path / "org-model--latencies.csv"
     first.touch()
-    assert free_path(tmp_path, "org/model: latencies", "csv").name == "org-model--latencies-2.csv"
-    assert free_path(tmp_path, "../..", "json") == tmp_path / "answer.json"
+    assert propose_path(tmp_path, "org/model: latencies", "csv").name == "org-model--latencies-2.csv"
+    assert propose_path(tmp_path, "../..", "json") == tmp_path / "answer.json"

@@ -9,9 +9,9 @@ import pytest
 import backends
 from backends import Top, reference
 from backends.decoder import Decoder, Weight, Weights
-from chatapp.evaluation.verify.comparison import EXACT, Tally, tolerance
+from chatapp.evaluation.verify.comparison import EXACT, Tally, find_tolerance
 from chatapp.evaluation.verify.prompts import make_prompts
-from chatapp.evaluation.verify.reference import compute, decoder_and_weights
+from chatapp.evaluation.verify.reference import compute, open_weights
 from chatapp.evaluation.verify.verdict import Expected, compare, verify
 from model_store import Store
 from support.golden_models import PRECISIONS, Fault, Faulty, Make
@@ -111,7 +111,7 @@ def test_positions_off_by_one_fail(
 def test_another_graph_in_the_place_of_the_variant_fails(store: Store, golden: Make, precision: str) -> None:
     model = golden("gemma2")
     variant = store.lowered(model, "onnx", precision)
-    decoder, weights = decoder_and_weights(model)
+    decoder, weights = open_weights(model)
     wrong = every_layer(lambda a: {"window": 0})(decoder)
     backends.get("onnx").lower(wrong, weights, variant.folder, precision=precision)
     verdict = verify(store, model, variant)
@@ -176,7 +176,7 @@ class LateToken(Session):
 )
 def test_each_way_of_running_is_compared_by_itself(golden: Make, kind: type[Session], wrong: set[str]) -> None:
     model = golden("gpt2")
-    decoder, weights = decoder_and_weights(model)
+    decoder, weights = open_weights(model)
     prompts = make_prompts(model, decoder)
     expected = Expected("original", compute(decoder, weights, prompts), EXACT.kept)
     found = compare(kind(decoder, weights), prompts, [expected])
@@ -221,9 +221,9 @@ def test_nothing_finite_is_a_failure_with_no_figures() -> None:
 def test_every_precision_has_a_tolerance_and_fewer_bits_no_smaller_one() -> None:
     from backends.quantize import PRECISIONS
 
-    assert all(tolerance(name) for name in PRECISIONS)
-    lost = [tolerance(name).kept.get("lost", 0.0) for name in ("f32", "f16", "int8", "mxfp6-e2m3", "int4-32")]
+    assert all(find_tolerance(name) for name in PRECISIONS)
+    lost = [find_tolerance(name).kept.get("lost", 0.0) for name in ("f32", "f16", "int8", "mxfp6-e2m3", "int4-32")]
     assert lost == sorted(lost)
-    assert tolerance("mx9") == tolerance("int8")
-    assert tolerance("mxfp4") == tolerance("int4")
-    assert tolerance("bf16").computed["error"] > tolerance("f16").computed["error"]
+    assert find_tolerance("mx9") == find_tolerance("int8")
+    assert find_tolerance("mxfp4") == find_tolerance("int4")
+    assert find_tolerance("bf16").computed["error"] > find_tolerance("f16").computed["error"]

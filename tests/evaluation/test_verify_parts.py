@@ -12,7 +12,7 @@ from backends.decoder import Decoder, Weights
 from chatapp.evaluation.verify.comparison import EXACT
 from chatapp.evaluation.verify.cut import WINDOW, cut
 from chatapp.evaluation.verify.prompts import LENGTH, PAST, Prompts, make_prompts
-from chatapp.evaluation.verify.reference import Reference, compute, decoder_and_weights, from_numpy
+from chatapp.evaluation.verify.reference import Reference, compute, from_numpy, open_weights
 from chatapp.evaluation.verify.verdict import Expected, Verdict, compare, verify, verify_part
 from model_store import Store
 from support.golden_models import Faulty, Make
@@ -22,7 +22,7 @@ from support.golden_models import Faulty, Make
 
 def test_prompts_are_fixed_and_fit(store: Store) -> None:
     model = store.get("builtin")
-    decoder, _ = decoder_and_weights(model)
+    decoder, _ = open_weights(model)
     first, again = make_prompts(model, decoder), make_prompts(model, decoder)
     assert len(first) == 1
     assert first[0].tokens.shape == (6, LENGTH)
@@ -35,7 +35,7 @@ def test_prompts_are_fixed_and_fit(store: Store) -> None:
 
 def test_a_long_prompt_goes_past_the_window_where_it_is_affordable(store: Store) -> None:
     model = store.get("builtin")
-    decoder, _ = decoder_and_weights(model)
+    decoder, _ = open_weights(model)
 
     def windowed(window: int) -> Decoder:
         return replace(decoder, layers=(replace(decoder.layers[0], window=window), *decoder.layers[1:]))
@@ -50,7 +50,7 @@ def test_a_long_prompt_goes_past_the_window_where_it_is_affordable(store: Store)
 
 def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> None:
     model = golden("gpt2")
-    decoder, weights = decoder_and_weights(model)
+    decoder, weights = open_weights(model)
     layers = tuple(replace(attention, window=52) for attention in decoder.layers)
     decoder, wrong = replace(decoder, layers=layers), decoder
     prompts = (Prompts(np.random.default_rng(0).integers(0, 96, (1, 62)), 40),)
@@ -65,7 +65,7 @@ def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> No
 
 
 def test_the_cut_has_a_layer_of_each_kind_and_computes_like_them(golden: Make) -> None:
-    decoder, weights = decoder_and_weights(golden("gemma3_text"))
+    decoder, weights = open_weights(golden("gemma3_text"))
     decoder = replace(decoder, layers=tuple(replace(a, window=a.window and 40) for a in decoder.layers))
     small, kept = cut(decoder, weights)
     assert [attention.window for attention in small.layers] == [WINDOW, 0]
@@ -77,7 +77,7 @@ def test_the_cut_has_a_layer_of_each_kind_and_computes_like_them(golden: Make) -
 
 
 def test_the_cut_of_a_large_vocabulary_is_small(store: Store) -> None:
-    decoder, weights = decoder_and_weights(store.get("builtin"))
+    decoder, weights = open_weights(store.get("builtin"))
     small, kept = cut(decoder, weights)
     assert small.vocab_size == 1024 == len(np.asarray(kept["embedding"].values)) == len(kept["lm_head"].values)  # type: ignore[arg-type]
     assert len(small.layers) == 1
@@ -100,7 +100,7 @@ def test_a_backend_without_f32_says_that_the_graph_was_not_checked(
 
 
 def test_of_an_encoder_decoder_both_are_cut(golden: Make) -> None:
-    decoder, weights = decoder_and_weights(golden("t5-flan"))
+    decoder, weights = open_weights(golden("t5-flan"))
     small, kept = cut(decoder, weights)
     assert (len(small.layers), len(small.encoder)) == (1, 1) != (len(decoder.layers), len(decoder.encoder))
     assert {name for name in kept if ".1." in name} == set() and "encoder.layers.0.qkv_proj" in kept
@@ -145,7 +145,7 @@ def test_the_reference_reads_one_weight_at_a_time_and_tells_how_far_it_is(golden
 
 def test_a_matrix_is_multiplied_in_parts(golden: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = golden("llama")
-    decoder, weights = decoder_and_weights(model)
+    decoder, weights = open_weights(model)
     prompts = make_prompts(model, decoder)
     whole = compute(decoder, weights, prompts)
     monkeypatch.setattr(reference, "PART", 1000)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.moses import Sentence, text_of, words
+from chatapp.generation.text.moses import Sentence, join_words, split_words
 from chatapp.generation.text.tokenizer import Tokenizer, open_tokenizer
 from model_store.tokenizers.tokenizer import convert
 
@@ -21,15 +21,15 @@ def biogpt(tmp_path: Path) -> Tokenizer:
 
 def test_a_text_becomes_words_without_what_ends_or_joins_them() -> None:
     expected = "IL @-@ 6 &apos;s role ( Fig . 2 , No. 5 ) wasn &apos;t clear ... see Dr. Smith ."
-    assert words("IL-6's role (Fig. 2, No. 5) wasn't clear... see Dr. Smith.") == expected.split()
+    assert split_words("IL-6's role (Fig. 2, No. 5) wasn't clear... see Dr. Smith.") == expected.split()
 
 
 def test_words_become_text_with_spaces_where_they_belong() -> None:
-    assert text_of(["He</w>", "said</w>", ":</w>", "&quot;</w>", "5</w>", "%</w>", "&quot;</w>", ".</w>"]) == (
+    assert join_words(["He</w>", "said</w>", ":</w>", "&quot;</w>", "5</w>", "%</w>", "&quot;</w>", ".</w>"]) == (
         'He said: "5%".'
     )
-    assert text_of(["(</w>", "the</w>", "Jones</w>", "&apos;</w>", "house</w>", ")</w>"]) == "(the Jones' house)"
-    assert text_of(["un", "fin", "ished"]) == "unfinished"
+    assert join_words(["(</w>", "the</w>", "Jones</w>", "&apos;</w>", "house</w>", ")</w>"]) == "(the Jones' house)"
+    assert join_words(["un", "fin", "ished"]) == "unfinished"
 
 
 def test_a_word_is_told_as_soon_as_no_dash_can_follow() -> None:

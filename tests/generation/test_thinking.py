@@ -15,7 +15,7 @@ from chatapp.conversation.setup import NO_SWITCH, THINKS
 from chatapp.generation import Delta, GenerationError, Message, Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.thinking import Channels, Parts, opening, split, switch_of
+from chatapp.generation.text.thinking import Channels, Parts, find_opening, find_switch, split
 from chatapp.history import History, exports, imported, pages
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -58,14 +58,14 @@ def test_thinking_and_answer_are_told_apart_however_the_reply_is_cut_up(reply: s
 
 
 def test_the_switch_is_found_in_the_code_of_a_template() -> None:
-    assert switch_of(QWEN) == "enable_thinking"
-    assert switch_of("{% if thinking is defined and thinking %}<think>{% endif %}") == "thinking"
-    assert switch_of("{{ messages[0].content }} enable_thinking is a word {{ 'thinking' }} {{ m.thinking }}") is None
+    assert find_switch(QWEN) == "enable_thinking"
+    assert find_switch("{% if thinking is defined and thinking %}<think>{% endif %}") == "thinking"
+    assert find_switch("{{ messages[0].content }} enable_thinking is a word {{ 'thinking' }} {{ m.thinking }}") is None
 
 
 def test_the_mark_that_a_prompt_ends_with_is_found() -> None:
-    assert opening("<|assistant|><think>\n") == "<think>\n"
-    assert opening("<think>\n\n</think>\n\n") == opening("<|assistant|>") == ""
+    assert find_opening("<|assistant|><think>\n") == "<think>\n"
+    assert find_opening("<think>\n\n</think>\n\n") == find_opening("<|assistant|>") == ""
 
 
 # The template
@@ -83,7 +83,7 @@ def test_a_template_is_told_whether_to_think(tmp_path: Path) -> None:
     assert qwen.render(asked, think=False)[0].endswith("<think>\n\n</think>\n\n")
     assert qwen.render(asked, think=True) == qwen.render(asked)
     always = template(tmp_path / "always", ALWAYS)
-    assert (always.switch, always.opening(), qwen.opening()) == (None, "<think>\n", "")
+    assert (always.switch, always.find_opening(), qwen.find_opening()) == (None, "<think>\n", "")
     with pytest.raises(GenerationError, match="always cannot switch its thinking"):
         always.render(asked, think=False)
 

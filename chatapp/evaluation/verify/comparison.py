@@ -196,7 +196,7 @@ BY_NAME = {"bf16": Tolerance({"error": 0.08}, {"lost": 0.02})}
 """Sixteen bits, of which eight are the exponent's."""
 
 
-def tolerance(precision: str) -> Tolerance:
+def find_tolerance(precision: str) -> Tolerance:
     """The tolerance of a precision, by the bits that its name states."""
     if precision in BY_NAME:
         return BY_NAME[precision]

@@ -40,7 +40,7 @@ class Cut(Lazy):
 
 def cut(decoder: Decoder, weights: Weights) -> tuple[Decoder, Cut]:
     """The decoder and its weights, cut, and so its encoder where there is one."""
-    kept = {"layers.": first_of_each(decoder.layers), "encoder.layers.": first_of_each(decoder.encoder)}
+    kept = {"layers.": find_first_of_each(decoder.layers), "encoder.layers.": find_first_of_each(decoder.encoder)}
     layers, encoder = (
         tuple(replace(one[i], window=min(one[i].window, WINDOW)) for i in places)
         for one, places in zip((decoder.layers, decoder.encoder), kept.values(), strict=True)
@@ -50,7 +50,7 @@ def cut(decoder: Decoder, weights: Weights) -> tuple[Decoder, Cut]:
     return small, Cut(weights, kept, vocabulary)
 
 
-def first_of_each(layers: Sequence[Attention]) -> list[int]:
+def find_first_of_each(layers: Sequence[Attention]) -> list[int]:
     """The first layer of each kind; no more than `MOST`, where each has a scale of its own."""
     kinds: dict[Attention, int] = {}
     for i, attention in enumerate(layers):

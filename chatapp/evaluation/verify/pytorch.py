@@ -7,17 +7,17 @@ import numpy as np
 
 from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts, make_prompts
-from chatapp.evaluation.verify.reference import Reference, check_finite, decoder_and_weights, with_numpy
+from chatapp.evaluation.verify.reference import Reference, add_numpy, check_finite, open_weights
 from model_store import Progress, StoredModel
 
 
 def from_torch(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
     """What transformers makes of the checkpoint in float32, which holds all of it in memory at once."""
-    decoder, _ = decoder_and_weights(model)
+    decoder, _ = open_weights(model)
     wanted = make_prompts(model, decoder)
     name, logits = transformers_logits(model.folder, wanted)
     reference = Reference(name, wanted, tuple(map(check_finite, logits)))
-    return with_numpy(reference, model, precision, on_progress)
+    return add_numpy(reference, model, precision, on_progress)
 
 
 def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, list[np.ndarray]]:

@@ -50,34 +50,34 @@ def open_reference(
 
 def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
     """The NumPy decoder on the original checkpoint, and on the same weights rounded to `precision`."""
-    decoder, weights = decoder_and_weights(model, on_progress, "reference")
+    decoder, weights = open_weights(model, on_progress, "reference")
     wanted = make_prompts(model, decoder)
     reference = Reference(NUMPY, wanted, compute(decoder, weights, wanted))
-    return with_rounded(reference, model, precision, on_progress)
+    return add_rounded(reference, model, precision, on_progress)
 
 
-def with_numpy(
+def add_numpy(
     reference: Reference, model: StoredModel, precision: str, on_progress: Progress | None = None
 ) -> Reference:
     """A reference of another make, and what the NumPy decoder makes of the same prompts, if rounding calls for it."""
     if quantize.precision(precision).bits == 32 or precision in reference.rounded:
         return reference
-    decoder, weights = decoder_and_weights(model, on_progress, "reference")
+    decoder, weights = open_weights(model, on_progress, "reference")
     own = compute(decoder, weights, reference.prompts)
-    return with_rounded(replace(reference, decoder=own), model, precision, on_progress)
+    return add_rounded(replace(reference, decoder=own), model, precision, on_progress)
 
 
-def with_rounded(reference: Reference, model: StoredModel, precision: str, on_progress: Progress | None) -> Reference:
+def add_rounded(reference: Reference, model: StoredModel, precision: str, on_progress: Progress | None) -> Reference:
     """The reference, and what the NumPy decoder makes of the same prompts with rounded weights."""
     to = quantize.precision(precision)
     if to.bits == 32:
         return reference
-    decoder, weights = decoder_and_weights(model, on_progress, f"reference at {precision}", precision)
+    decoder, weights = open_weights(model, on_progress, f"reference at {precision}", precision)
     rounded = compute(decoder, quantize.Rounded(weights, to), reference.prompts)
     return replace(reference, rounded={**reference.rounded, precision: rounded})
 
 
-def decoder_and_weights(
+def open_weights(
     model: StoredModel, on_progress: Progress | None = None, step: str = "", precision: str = "f32"
 ) -> tuple[Decoder, Weights]:
     """The decoder of a model and its original weights, whose reading is told under the name `step`.

@@ -15,7 +15,7 @@ import numpy as np
 from backends.decoder import Decoder
 from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts
-from chatapp.evaluation.verify.reference import Logits, Reference, check_finite, with_numpy
+from chatapp.evaluation.verify.reference import Logits, Reference, add_numpy, check_finite
 from model_store import Progress, StoredModel, StoreError
 from model_store.checkpoint.checkpoint import DTYPES, Checkpoint, tensors
 from model_store.convert import open_checkpoint
@@ -63,7 +63,7 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
     rounded = {kind.removeprefix("logits."): logits(kind) for kind in complete}
     name = f"{path.name} ({maker})" if maker else path.name
     reference = Reference(name, tuple(prompts(part) for part in parts), logits("logits"), rounded)
-    return with_numpy(reference, model, precision, on_progress)
+    return add_numpy(reference, model, precision, on_progress)
 
 
 def check(tokens: np.ndarray, logits: np.ndarray, name: str, model: StoredModel, decoder: Decoder) -> None:

@@ -22,47 +22,47 @@ def describe(verdict: Verdict) -> str:
         f"verified against {describe_scope(verdict.reference)}",
         versions,
         "",
-        table(HEADS, [row(comparison) for comparison in verdict.comparisons]),
+        table(HEADS, [format_row(comparison) for comparison in verdict.comparisons]),
         "",
         EXPLANATION,
         f"Allowed: {'; '.join(allowed)}.",
         *(f"Not compared: {note}." for note in verdict.notes),
-        *turning_points(verdict),
+        *describe_turning_points(verdict),
     ]
     if not verdict.passed:
-        lines += ["", *(f"- {failure}" for failure in verdict.failures), advice(verdict)]
+        lines += ["", *(f"- {failure}" for failure in verdict.failures), advise(verdict)]
     return "\n".join(lines)
 
 
-def row(comparison: Comparison) -> tuple[str, ...]:
+def format_row(comparison: Comparison) -> tuple[str, ...]:
     """One comparison as cells."""
     first = comparison.first_difference
     return (
         comparison.what,
         comparison.against,
         str(comparison.positions),
-        number(comparison.max_error),
-        share(comparison.error),
-        number(comparison.mean_kl),
-        share(comparison.lost),
-        share(comparison.top1),
+        format_number(comparison.max_error),
+        format_share(comparison.error),
+        format_number(comparison.mean_kl),
+        format_share(comparison.lost),
+        format_share(comparison.top1),
         f"{first.prompt}:{first.position}" if first else "-",
         "ok" if comparison.passed else "FAILED",
     )
 
 
-def turning_points(verdict: Verdict) -> list[str]:
+def describe_turning_points(verdict: Verdict) -> list[str]:
     """Where greedy text first turns away from the reference's, while decoding with the original weights."""
     decoding = next((one for one in verdict.comparisons if one.what == "decode"), None)
     if not decoding or not (first := decoding.first_difference):
         return []
     return [
         f"Greedy text differs first in prompt {first.prompt} after token {first.position}: {first.found} instead of "
-        f"{first.expected}, which the reference prefers by {number(first.margin)}."
+        f"{first.expected}, which the reference prefers by {format_number(first.margin)}."
     ]
 
 
-def advice(verdict: Verdict) -> str:
+def advise(verdict: Verdict) -> str:
     """What to do about a failure."""
     if any(not one.passed and one.what == NUMPY for one in verdict.comparisons):
         return (
@@ -76,12 +76,12 @@ def advice(verdict: Verdict) -> str:
     )
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Two digits, or a dash."""
     return "-" if value is None else f"{value:.2g}"
 
 
-def share(value: float | None) -> str:
+def format_share(value: float | None) -> str:
     """A percentage with the digits that matter: 97.2 %, 0.012 %."""
     if value is None:
         return "-"

@@ -9,10 +9,10 @@ from backends import BackendError, Session
 from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
 from chatapp.evaluation.verify import NUMPY, ORIGINAL
-from chatapp.evaluation.verify.comparison import CUT, EXACT, Comparison, Tally, tolerance
+from chatapp.evaluation.verify.comparison import CUT, EXACT, Comparison, Tally, find_tolerance
 from chatapp.evaluation.verify.cut import cut
 from chatapp.evaluation.verify.prompts import STEPS, Prompts, make_prompts, walk
-from chatapp.evaluation.verify.reference import Logits, Reference, compute, decoder_and_weights, from_numpy
+from chatapp.evaluation.verify.reference import Logits, Reference, compute, from_numpy, open_weights
 from model_store import Progress, Store, StoredModel, StoreError, Variant
 
 NOT_EXACT = "the graph could not be checked at f32: {}"
@@ -81,7 +81,7 @@ def verify_part(
 
     This takes seconds, however large the model is, where `verify` reads all of it several times.
     """
-    decoder, _ = decoder_and_weights(model)
+    decoder, _ = open_weights(model)
     prompts = make_prompts(model, decoder)[0]
     notes = [f"only a part of the model was compared; for all of it: chatapp verify {model.name}"]
     comparisons = []
@@ -145,7 +145,7 @@ def check_session(
     session: Session, precision: str, reference: Reference, on_progress: Progress | None
 ) -> list[Comparison]:
     """Compare a session with the reference on the original weights and on the rounded ones."""
-    allowed = tolerance(session.placement.precision)
+    allowed = find_tolerance(session.placement.precision)
     versions = [Expected(ORIGINAL, reference.original, allowed.kept)]
     if precision in reference.rounded:
         versions.append(Expected(f"{precision} weights", reference.rounded[precision], allowed.computed))
@@ -156,14 +156,14 @@ def check_graph(
     store: Store, model: StoredModel, backend: str, device: str, *, prompts: Prompts, precision: str = "f32"
 ) -> list[Comparison]:
     """Lower a cut of the model and compare it: at float32, what rounding would hide shows."""
-    small, weights = cut(*decoder_and_weights(model))
+    small, weights = cut(*open_weights(model))
     prompts = replace(prompts, tokens=prompts.tokens % small.vocab_size)
     logits = compute(small, Rounded(weights, PRECISIONS[precision]), [prompts])
     with store.unfinished(model.name) as folder:
         backends.get(backend).lower(small, weights, folder, precision=precision)
         session = backends.get(backend).load(folder, device=device)
         computes = session.placement.precision  # f16 on devices that know no other
-        limits = CUT if computes == "f32" else tolerance(computes).computed
+        limits = CUT if computes == "f32" else find_tolerance(computes).computed
         count = len(small.layers)
         expected = Expected(f"{precision}, {count} layer{'s' if count > 1 else ''}", logits, limits)
         return compare(session, [prompts], [expected], prefix="graph ")

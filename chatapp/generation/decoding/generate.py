@@ -50,7 +50,7 @@ class Growth:
     """The turn's time when each token was drawn, from every row at once."""
 
 
-def parts(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
+def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
     """The tokens of a prompt as they are read, one `forward` each."""
     if isinstance(session, Foreseeing):
         session.expect(session.length + len(prompt))
@@ -68,7 +68,7 @@ def generate(
     whose tokens the session's rows hold; the very last ones stay.
     """
     growth = Growth()
-    for place, part in enumerate(parts(session, prompt)):
+    for place, part in enumerate(split_prompt(session, prompt)):
         if place:
             yield growth
         logits = session.forward(part)

@@ -8,8 +8,8 @@ from pathlib import Path
 from chatapp.generation.contract import Message
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
-from chatapp.generation.text.thinking import MARKS, opening, split, switch_of
-from chatapp.generation.text.tokenizer import MARK, Tokenizer, marked
+from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split
+from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.special_tokens import special_tokens
 
@@ -39,13 +39,13 @@ class ChatTemplate:
     @cached_property
     def switch(self) -> str | None:
         """The variable that switches thinking; None where the template has none."""
-        return switch_of(self.source)
+        return find_switch(self.source)
 
-    def opening(self, think: bool | None = None) -> str:
+    def find_opening(self, think: bool | None = None) -> str:
         """The mark of thinking with which the template ends a prompt: the reply goes on inside."""
         if think not in self._openings:
             (prompt,) = self.render([Message("user", "x")], think=think)
-            self._openings[think] = opening(prompt)
+            self._openings[think] = find_opening(prompt)
         return self._openings[think]
 
     def encode(self, messages: Sequence[Message], tokenizer: Tokenizer, *, think: bool | None = None) -> list[int]:
@@ -61,7 +61,7 @@ class ChatTemplate:
             own = tokenizer.control - tokenizer.hidden if message.role == "assistant" else frozenset()
             text = message.text.replace(MARK, "")
             spelled = tokenizer.controls(text)
-            guarded.append(Message(message.role, marked(text, [one for one in spelled if one[2] not in own])))
+            guarded.append(Message(message.role, mark_places(text, [one for one in spelled if one[2] not in own])))
             kept = [(begin, end) for begin, end, token in spelled if token in own]
             if message.role == "system":
                 kept = [switch.span() for switch in SWITCH.finditer(text)]

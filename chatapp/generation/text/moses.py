@@ -45,9 +45,9 @@ DASH = "@-@"
 """A dash within a word of the text, as a word of Moses."""
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The text as Moses' words."""
-    for pattern, replacement in rules():
+    for pattern, replacement in compile_rules():
         text = pattern.sub(replacement, text)
     text = " ".join(split_stops(text.split()))
     text = re.sub(r"\.' ?$", " . ' ", text)
@@ -55,9 +55,9 @@ def words(text: str) -> list[str]:
 
 
 @cache
-def rules() -> tuple[tuple[re.Pattern[str], str], ...]:
+def compile_rules() -> tuple[tuple[re.Pattern[str], str], ...]:
     """What is replaced, in this order, before full stops are looked at."""
-    alpha, digits, numeric = letters(), in_class("Nd"), in_class("N")
+    alpha, digits, numeric = list_letters(), list_class("Nd"), list_class("N")
     alnum = alpha + digits
     table = (
         (r"\s+", " "),
@@ -79,19 +79,19 @@ def rules() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 @cache
-def letters() -> str:
+def list_letters() -> str:
     """Moses' letters, as the inside of a regular expression's class: of Unicode's first plane only."""
     no_letter = re.compile(f"[{NEVER_LETTERS}{DIACRITICS}]")
-    return in_class("L", "Nl", "Mn", "Mc", without=no_letter) + "\u24b6-\u24e9"
+    return list_class("L", "Nl", "Mn", "Mc", without=no_letter) + "\u24b6-\u24e9"
 
 
 @cache
-def contraction() -> re.Pattern[str]:
+def compile_contraction() -> re.Pattern[str]:
     """What begins as 's and 't do."""
-    return re.compile(f"'[{letters()}]")
+    return re.compile(f"'[{list_letters()}]")
 
 
-def in_class(*categories: str, without: re.Pattern[str] | None = None) -> str:
+def list_class(*categories: str, without: re.Pattern[str] | None = None) -> str:
     """The characters of these Unicode categories, or of those that begin so, as ranges."""
     found = [
         code
@@ -118,7 +118,7 @@ def split_stops(found: list[str]) -> Iterator[str]:
         yield word if word == prefix or not prefix.strip(".") or belongs else f"{prefix} ."
 
 
-def text_of(pieces: Iterable[str]) -> str:
+def join_words(pieces: Iterable[str]) -> str:
     """The text that these tokens spell, each a part of a word; END ends the last part."""
     sentence = Sentence()
     return "".join(map(sentence.grow, pieces)) + sentence.finish()
@@ -171,7 +171,7 @@ class Sentence:
 
     def tell(self) -> str:
         """The word that was kept, with the space before it."""
-        word, self.word, self.dashed = unescaped(self.word), "", False
+        word, self.word, self.dashed = unescape(self.word), "", False
         if not word:
             return ""
         space, self.tight = "" if self.tight else " ", False
@@ -179,7 +179,7 @@ class Sentence:
             space = "" if CJK.match(self.before[-1:]) else space
         elif re.fullmatch(rf"[{CURRENCIES}(\[{{¿¡]+", word):
             self.tight = True
-        elif re.fullmatch(r"[,.?!:;\\%}\])]+", word) or (self.before and contraction().match(word)):
+        elif re.fullmatch(r"[,.?!:;\\%}\])]+", word) or (self.before and compile_contraction().match(word)):
             space = ""
         elif re.fullmatch("['\"„“`]+", word):
             space = self.quote(word, space)
@@ -199,7 +199,7 @@ class Sentence:
         return space
 
 
-def unescaped(word: str) -> str:
+def unescape(word: str) -> str:
     """A word without its escapes."""
     for escape, character in (*OLD_ESCAPES, *((escape, character) for character, escape in reversed(ESCAPES.items()))):
         word = word.replace(escape, character)
@@ -213,13 +213,13 @@ class MosesTokenizer(Tokenizer):
         raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
 
     def decode(self, tokens: Iterable[int]) -> str:
-        return text_of(self.name(token) for token in tokens if token not in self.hidden)
+        return join_words(self.name(token) for token in tokens if token not in self.hidden)
 
     def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
         return MosesDetokenizer(self, context, given)
 
     def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
-        return super()._encode(" ".join(words(text)), first=first, vocabulary=vocabulary)
+        return super()._encode(" ".join(split_words(text)), first=first, vocabulary=vocabulary)
 
     def _find_whole(self, token: int) -> str | None:
         return None  # what a token says depends on the words around it
@@ -243,4 +243,4 @@ class MosesDetokenizer(Detokenizer):
 
     def describe(self, token: int) -> str:
         name = self.tokenizer.name(token)
-        return unescaped(name.removesuffix(END)) if self._visible(token) else name
+        return unescape(name.removesuffix(END)) if self._visible(token) else name

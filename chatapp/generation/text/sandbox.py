@@ -40,7 +40,7 @@ def answer(request: bytes) -> str:
     seconds, memory, length, (source, names), conversations = json.loads(request)
     try:
         limit(seconds, memory)
-        template = compiled(source)
+        template = compile_template(source)
         texts = [template.render(messages=messages, **names) for messages in conversations]
         if max(map(len, texts), default=0) > length:
             return json.dumps({"exceeded": "length"})
@@ -68,7 +68,7 @@ def limit(seconds: float, memory: int) -> None:
 
 
 @lru_cache(8)
-def compiled(source: str) -> jinja2.Template:
+def compile_template(source: str) -> jinja2.Template:
     """A template; those of the last models are remembered."""
     return Sandbox().from_string(source)
 

@@ -92,14 +92,14 @@ class Channels:
         return [("text", held)] if held else []
 
 
-def switch_of(template: str) -> str | None:
+def find_switch(template: str) -> str | None:
     """The name of the variable with which a template switches thinking; None where it has none."""
     code = " ".join(re.findall(r"\{[{%].*?[%}]\}", template, re.DOTALL))
     names = (name for name in SWITCHES if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
     return next(names, None)
 
 
-def opening(prompt: str) -> str:
+def find_opening(prompt: str) -> str:
     """The mark of thinking that a prompt ends with, and the white space behind it: the reply goes on inside."""
     for begin, _ in MARKS:
         if prompt.rstrip().endswith(begin):

@@ -97,7 +97,7 @@ class Tokenizer:
     def guard(self, text: str) -> str:
         """The text with MARKs where it spells control tokens, so that a template's rendering does not."""
         text = text.replace(MARK, "")
-        return marked(text, self.controls(text))
+        return mark_places(text, self.controls(text))
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Text of tokens, without the special ones."""
@@ -236,7 +236,7 @@ def open_tokenizer(folder: Path, path: Path | None = None) -> Tokenizer:
     return Tokenizer(folder, path)
 
 
-def marked(text: str, places: Sequence[tuple[int, int, int]]) -> str:
+def mark_places(text: str, places: Sequence[tuple[int, int, int]]) -> str:
     """The text with MARKs between the letters of these places."""
     for begin, end, _ in reversed(places):
         text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]

@@ -34,7 +34,7 @@ OpenModel = Callable[[Choice, Progress, Warn], Opened]
 """Opens a model on a backend, or where it runs best; is given what to tell the progress and a fallback to."""
 Draw = Callable[[Sequence[compare.Runner], compare.Question], Generator[compare.Event, None, None]]
 
-ORDERS = {"one after the other": compare.one_after_another, "in turn": compare.in_turn}
+ORDERS = {"one after the other": compare.answer_one_by_one, "in turn": compare.answer_in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
 
 
@@ -296,8 +296,8 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         self.pulse = None
         columns.finish_all("cancelled")
         if self.results:
-            heads, rows = printable(compare.figures(self.results)).split("\n", 1)
-            said = printable("\n".join(compare.verdict(self.results)))
+            heads, rows = printable(compare.format_figures(self.results)).split("\n", 1)
+            said = printable("\n".join(compare.describe_outcome(self.results)))
             self.table.update(Content.assemble((f"{heads}\n", "$muted"), rows))
             self.verdict.update(Content.assemble((said, "bold")))
             self.table.display = True

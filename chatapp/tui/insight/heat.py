@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
-from chatapp.evaluation.measurements import UNLIKELY, certainty
+from chatapp.evaluation.measurements import UNLIKELY, measure_certainty
 from chatapp.generation.delta import Alternative, Token
 from chatapp.tui.insight.panel import TokenPanel
 from chatapp.tui.insight.shades import NAMES
@@ -49,7 +49,7 @@ class HeatSummary(Widget):
     def tell(self, tokens: Sequence[Token]) -> None:
         """Sum up these tokens."""
         before = len(self.lines(self.content_size.width))
-        found = certainty(tokens)
+        found = measure_certainty(tokens)
         if found:
             perplexity = f"{found.perplexity:.2f}" if found.perplexity < 1000 else "over 1,000"
             self.told = Content.assemble(

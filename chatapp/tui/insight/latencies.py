@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from chatapp.evaluation.measurements import Answer, Form, free_path, save
+from chatapp.evaluation.measurements import Answer, Form, propose_path, save
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
@@ -209,7 +209,7 @@ class LatencyScreen(EndsOnce, Screen[None]):
     async def action_export(self, form: Form) -> None:
         """Ask where to, proposing a name that is free."""
         await self.query(SaveLine).remove()
-        proposed = free_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)
+        proposed = propose_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)
         await self.mount(SaveLine(proposed), before=self.query_one(Keys))
 
     @on(Input.Submitted)

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from chatapp.evaluation.measurements import probability
+from chatapp.evaluation.measurements import find_probability
 from chatapp.generation.delta import Token
 from chatapp.text.units import milliseconds
 from chatapp.tui.insight.wrapping import label
@@ -107,12 +107,12 @@ class TokenPanel(Widget, can_focus=True):
                 (f"{place + 1} ", "$muted"),
                 name.stylize("bold $text" if marked else "$text"),
                 " " * (names - name.cell_length + 1),
-                (bar(probability(other.logprob), room), colour),
+                (bar(find_probability(other.logprob), room), colour),
                 (f" {percent(other.logprob):>7}", "$text"),
                 (" ✓" if written else "", "$success"),
             )
             lines.append(line.stylize("on $selection") if marked else line)
-        rest = 1 - sum(probability(other.logprob) for other in token.alternatives)
+        rest = 1 - sum(find_probability(other.logprob) for other in token.alternatives)
         lines.append(Content.styled(f"   {'all others':{names + 1}}{' ' * room} {share_of(rest):>7}", "$muted"))
         hint = f"continue from here with 1–{len(token.alternatives)}"
         return [*lines, Content(), Content.styled(hint, "$muted").truncate(width, ellipsis=True)]
@@ -141,7 +141,7 @@ def named(token: Token) -> str:
 
 def percent(logprob: float) -> str:
     """A log-probability as people read it."""
-    return share_of(probability(logprob))
+    return share_of(find_probability(logprob))
 
 
 def share_of(share: float) -> str:

@@ -19,11 +19,11 @@ TAB = "→   "
 
 def label(text: str) -> str:
     """A token in one line of a list: spaces and newlines can be seen, and so can what has no looks."""
-    from chatapp.evaluation.measurements import escaped
+    from chatapp.evaluation.measurements import escape
 
     counted = re.sub(" {4,}", lambda run: f"␣×{len(run[0])}", printable(text))
     shown = counted.replace(" ", "␣").replace("\n", NEWLINE).replace("\t", "→")
-    return shown if cell_len(shown) else escaped(text)[1:-1] or NOTHING
+    return shown if cell_len(shown) else escape(text)[1:-1] or NOTHING
 
 
 class Cluster(NamedTuple):
