@@ -32,7 +32,8 @@ def main() -> None:
         folder = Path(temporary)
         names = write_files(folder / "hub" / REPOSITORY, given.size, given.files)
         hub = subprocess.Popen(
-            [sys.executable, ROOT / "tests" / "support" / "loopback_hub.py", folder / "hub"],
+            [sys.executable, "-m", "support.loopback_hub", folder / "hub"],
+            cwd=ROOT / "tests",
             stdout=subprocess.PIPE,
             text=True,
         )

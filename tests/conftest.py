@@ -24,6 +24,7 @@ from support.checkpoints import (
     LLAMA,
     OFFLINE,
     ROOT,
+    TESTS,
     VOCABULARY,
     MakeCheckpoint,
     Run,
@@ -49,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")  # or each test would measure first
-    monkeypatch.setenv("PYTHONPATH", str(OFFLINE))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (OFFLINE, TESTS))))
     monkeypatch.setenv("COLUMNS", "100")
     return folder
 

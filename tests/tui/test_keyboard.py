@@ -123,7 +123,7 @@ async def test_several_answers_are_kept_and_the_next_question_asked_in_one_write
 
 def test_in_a_real_terminal_keys_of_one_write_go_where_one_sees_them_go(tmp_path: Path) -> None:
     home = tmp_path / "user"
-    with Terminal(ROOT / "tests" / "screen_driver.py", "chat", "--home", home, "--delay", "0") as terminal:
+    with Terminal(DRIVER, "chat", "--home", home, "--delay", "0") as terminal:
         terminal.wait_for("● ready")
         terminal.press("older", "Enter")
         terminal.wait_for("● done")

@@ -17,7 +17,7 @@ TOLD = "There is no shell here to go to: chatapp was not started from one."
 def test_ctrl_z_with_nothing_typed_goes_to_the_shell_and_fg_comes_back(tmp_path: Path) -> None:
     with Terminal("-c", "import pty; pty.spawn(['bash', '--norc', '-i'])") as terminal:
         terminal.wait_for("bash")
-        program = f"{sys.executable} {ROOT}/tests/support/screen_driver.py chat --home {tmp_path / 'home'}"
+        program = f"{sys.executable} {DRIVER} chat --home {tmp_path / 'home'}"
         terminal.type(f"PS1='shell: '; clear; {program}\n")
         terminal.wait_for("● ready")
         terminal.press("C-z")

@@ -30,7 +30,7 @@ def editing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editor: str) -> Ite
     script = tmp_path / "editor.py"
     script.write_text(editor, encoding="utf-8")
     monkeypatch.setenv("VISUAL", f"{sys.executable} {script}")
-    with Terminal(ROOT / "tests" / "screen_driver.py", "chat", "--home", tmp_path / "user") as terminal:
+    with Terminal(DRIVER, "chat", "--home", tmp_path / "user") as terminal:
         terminal.wait_for("● ready")
         terminal.type("one")
         terminal.wait_for("one")

@@ -40,7 +40,7 @@ def test_the_screen_writes_no_sequence_but_its_own(tmp_path: Path, monkeypatch: 
     keep(home / "history.db", "\n\n".join(ANSWERS.values()), "\n\n".join(ANSWERS.values()))
     answer.write_text("\n\n".join(ESCAPES.values()), encoding="utf-8")
     terminal = Terminal(
-        "chat", "--home", str(home), "--delay", "0", "--says", str(answer), program=("tests/support/screen_driver.py",)
+        "chat", "--home", str(home), "--delay", "0", "--says", str(answer), program=(str(DRIVER),)
     )
     try:
         shown = terminal.until("ready")

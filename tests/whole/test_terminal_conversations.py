@@ -7,7 +7,6 @@ import pytest
 from chatapp.history import History
 from support.tmux import ROOT, Terminal
 
-DRIVER = ROOT / "tests" / "screen_driver.py"
 
 
 @pytest.fixture
