@@ -33,7 +33,13 @@ from support.checkpoints import (
 )
 from support.loopback_hub import LoopbackHub
 
-pytest_plugins = ("support.dialogues", "support.golden_models", "support.pulls", "support.transfers")
+pytest_plugins = (
+    "support.dialogues",
+    "support.golden_logits",
+    "support.golden_models",
+    "support.pulls",
+    "support.transfers",
+)
 
 no_network.refuse()
 telemetry.silence()

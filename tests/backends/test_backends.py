@@ -13,17 +13,15 @@ from backends.reference import Session as ReferenceSession
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.checkpoints import HERE
+from support.golden_logits import CASES, EVERYWHERE, GOLDEN
+from support.neighbours import Crowd
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 TOLERANCE = 0.06
 """Mean error of the logits in standard deviations of them: the reference has the same rounded weights, but the kernels
 round activations to int8 as well, half a percent of each product; two layers of a random model make up to 4 % of it,
 and a little over 5 % in one of all families at all precisions: gemma at int8-asym."""
-EVERYWHERE = ("int8", "int4", "int8-128", "int4-asym", "mxfp4")
-"""Precisions tried with every family; on a backend that compiles for long the first two."""
 SOME = ("gemma", "gpt2", "llama")
 """Families tried at every precision."""
-CASES = sorted(path.name for path in GOLDEN.iterdir())
 WAYS = [
     (backend, name, case)
     for backend in HERE
@@ -52,16 +50,6 @@ def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precisi
     session.rewind(11)
     again = session.forward(tokens[[2, 0], 11:15], last=4)
     assert np.abs(again - expected[[2, 0], 11:15]).mean() < TOLERANCE * expected.std()
-
-
-class Crowd:
-    """Neighbours who use as many cores as they are told."""
-
-    def __init__(self, cores: float):
-        self.start, self.used = time.monotonic(), cores
-
-    def cores(self) -> float:
-        return self.used
 
 
 def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(tmp_path: Path) -> None:

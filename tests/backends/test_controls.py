@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from test_families import CASES, GOLDEN, TOLERANCE, golden
 
 from backends.decoder import Attention, Decoder, Rope, Weight
 from backends.reference import Session
@@ -21,6 +20,7 @@ from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.convert import open_checkpoint
 from model_store.families import codegen, gpt_bigcode
+from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
 """The least error of the logits that a control must cause."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_backends import EVERYWHERE, Crowd
 
 import backends
 from backends import Session
@@ -19,6 +18,8 @@ from chatapp.placement.opening import FallbackSession
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.checkpoints import HERE
+from support.golden_logits import EVERYWHERE
+from support.neighbours import Crowd
 
 GOLDEN = Path(__file__).parents[1] / "golden_answers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())

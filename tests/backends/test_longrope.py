@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_families import GOLDEN, open_case
 
 import backends
 from backends import Session
@@ -26,6 +25,7 @@ from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
 from support.checkpoints import HERE, MakeCheckpoint
 from support.gguf_files import converted
+from support.golden_logits import GOLDEN, open_case
 from support.scripted_session import text_of
 
 CASE, FIRST, BORDER, LAST = "phi3-longrope", 20, 24, 32

@@ -2,54 +2,23 @@
 
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import backends
 from model_store import Store
-from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.checkpoints import ROOT, MakeCheckpoint
+from support.golden_logits import CASES, GOLDEN, golden
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
 from backends.openvino.fixed import CHUNK, FixedSession
-from backends.openvino.paged import PagedSession
 from backends.openvino.runtime import Facts, properties
 from backends.openvino.session import SPARE, StatefulSession
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-
-
-def lower(checkpoint: Path, folder: Path, precision: str = "f32") -> Path:
-    opened, family, decoder = open_checkpoint(checkpoint)
-    backends.get("openvino").lower(decoder, Canonical(opened, family, decoder), folder, precision=precision)
-    return folder
-
-
-def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (3, 24) and their logits (3, 24, vocab)."""
-    arrays = np.load(GOLDEN / case / "golden.npz")
-    return arrays["tokens"], arrays["logits"]
-
-
-def compiled(session: StatefulSession | PagedSession) -> Any:  # Any: openvino has no types
-    return session.request.get_compiled_model()
-
-
-def kinds(session: StatefulSession | PagedSession) -> Counter[str]:
-    """How many operations of each kind the plugin runs, those with weights with the weights' type."""
-    found: Counter[str] = Counter()
-    for node in compiled(session).get_runtime_model().get_ops():
-        facts = node.get_rt_info()
-        kind = facts["layerType"].astype(str)
-        found[f"{kind} {facts['runtimePrecision'].astype(str)}" if kind == "FullyConnected" else kind] += 1
-    return found
+from support.openvino_models import compiled, kinds, lower
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_openvino import GOLDEN, golden, kinds, lower
 
 import backends
 from backends import BackendError
 from model_store.convert import open_checkpoint
 from support.checkpoints import MakeCheckpoint
+from support.golden_logits import GOLDEN, golden
+from support.openvino_models import kinds, lower
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 

@@ -25,7 +25,7 @@ from support.scripted_engine import ScriptedEngine
 if sys.platform == "win32":
     pytest.skip("no pseudo-terminals", allow_module_level=True)
 
-from test_prompt_loop import Terminal
+from support.pseudo_terminal import Terminal
 
 
 @pytest.fixture

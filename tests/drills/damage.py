@@ -22,9 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from test_foreign_history_files import chatgpt, node
-from test_torch_file import tensor
-from test_torch_file import write as write_torch
 
 from chatapp.cli.main import main
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -35,9 +32,12 @@ from chatapp.placement import record
 from chatapp.settings import keymap, settings
 from chatapp.text.errors import one_line
 from chatapp.workspace import Workspace
+from support.chatgpt_exports import chatgpt, node
 from support.checkpoints import CHAT_TEMPLATE, LLAMA, random_llama, write_safetensors
 from support.gguf_files import converted
 from support.messages import TOKENS, ask
+from support.torch_files import tensor
+from support.torch_files import write as write_torch
 from themes import collect
 
 EXPECTED = ("Error: ", "Warning: ", "Going on ", "No conversations")

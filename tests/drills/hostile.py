@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from test_hostile_templates import TALK
-
 from chatapp.generation.text import rendering
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -24,6 +22,7 @@ from chatapp.text.errors import one_line
 from drills.pull import arguments
 from support.generated_templates import Chance, template
 from support.generated_tokenizers import tokenizer
+from support.messages import TALK
 from support.scripted_session import write_tokenizer
 
 PROCESSOR, WALL = 10.0, 40.0

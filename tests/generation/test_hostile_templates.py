@@ -17,9 +17,8 @@ from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
 from model_store import UnsupportedCheckpoint
 from support.checkpoints import ROOT
+from support.messages import TALK
 from support.scripted_session import write_tokenizer
-
-TALK = [Message("user", " Hello, world! "), Message("assistant", "hello</think>fox"), Message("user", "x" * 1000)]
 
 SET = "{% set t = 'xxxxxxxxx' * 1000 %}{% set big = 'ab\n' * 1000000 %}"
 GROW = "{%% set ns = namespace(x=['a']) %%}{%% for i in range(40) %%}{%% set ns.x = %s %%}{%% endfor %%}{{ ns.x%s }}"

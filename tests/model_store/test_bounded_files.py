@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_torch_file import VALUES, tensor, write
 
 from chatapp.generation.memory import peak_memory
 from chatapp.settings import settings
@@ -17,6 +16,7 @@ from model_store import files as small_files
 from model_store.checkpoint import torch_file
 from model_store.checkpoint.card import introduction, licence
 from support.checkpoints import MakeCheckpoint, Run
+from support.torch_files import VALUES, tensor, write
 
 needs_links = pytest.mark.skipif(sys.platform == "win32", reason="links and devices of Unix")
 NESTED = b"(K\x01K\x02t" + b"2\x86" * 60

@@ -9,44 +9,20 @@ import pytest
 import backends
 from backends import Session
 from backends.decoder import Decoder
-from backends.reference import Session as ReferenceSession
 from model_store import families
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
-from model_store.checkpoint.weights import Canonical
 from model_store.errors import UnsupportedCheckpoint
 from support.checkpoints import HERE
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-TOLERANCE = 1e-4
-"""Absolute, in float32."""
+from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, golden, open_case
 
 
-def open_case(case: str, backend: str, folder: Path) -> Session:
-    """A session of the golden checkpoint `case` in float32."""
-    checkpoint = Checkpoint(GOLDEN / case)
-    family = families.find(checkpoint.config)
-    decoder = family.decoder(checkpoint.config)
-    weights = Canonical(checkpoint, family, decoder)
-    if backend == "reference":
-        return ReferenceSession(decoder, weights)
-    backends.get(backend).lower(decoder, weights, folder, precision="f32")
-    return backends.get(backend).load(folder, device="cpu")
-
-
-def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (3, 24) and their logits (3, 24, vocab)."""
-    arrays = np.load(GOLDEN / case / "golden.npz")
-    return arrays["tokens"], arrays["logits"]
-
-
-@pytest.mark.parametrize("backend", ["reference", *HERE])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("backend", ["reference", *HERE], scope="class")
+@pytest.mark.parametrize("case", CASES, scope="class")
 class TestLogits:
     @pytest.fixture
-    def session(self, case: str, backend: str, tmp_path: Path) -> Session:
-        return open_case(case, backend, tmp_path)
+    def session(self, case: str, backend: str, golden_session: GoldenSession) -> Session:
+        return golden_session(case, backend)
 
     def test_prefill_and_cached_steps(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)

@@ -10,19 +10,10 @@ import pytest
 from model_store import Store, UnsupportedCheckpoint
 from model_store.gguf import open_gguf
 from model_store.gguf.reader import read_header
-from support.gguf_files import converted, gguf, text, value, vocabulary
+from support.gguf_files import F32, KEYS, converted, gguf, text, value, vocabulary
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HUGE = 1 << 62
-KEYS: dict[str, object] = {
-    "general.architecture": "llama",
-    "llama.context_length": 16,
-    "llama.embedding_length": 32,
-    "llama.block_count": 1,
-    "llama.attention.head_count": 2,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-}
-F32 = 0, (1, 32), bytes(128)
 
 
 def header(tensors: int = 0, keys: int = 0, body: bytes = b"", version: int = 3) -> bytes:

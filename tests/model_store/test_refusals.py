@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from test_families import GOLDEN
-from test_spellings import Tensors, configure, respelled
 
 from model_store import UnsupportedCheckpoint, families
 from model_store.checkpoint.checkpoint import Checkpoint, tensors
@@ -18,6 +16,8 @@ from model_store.checkpoint.config_fields import LIMITS
 from model_store.checkpoint.weights import Canonical, bits, is_finite
 from model_store.convert import convert, describe, open_checkpoint
 from support.checkpoints import MakeCheckpoint, Run
+from support.golden_logits import GOLDEN
+from support.respelled_checkpoints import Tensors, configure, respelled
 
 TYPES = {
     "mixtral": "mixes experts",

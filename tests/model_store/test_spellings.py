@@ -2,41 +2,23 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
-from test_families import CASES, GOLDEN
-from test_torch_file import tensor, write
 
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import describe, open_checkpoint
-
-Tensors = dict[str, np.ndarray]
+from support.golden_logits import CASES, GOLDEN
+from support.respelled_checkpoints import Tensors, configure, respelled
+from support.torch_files import tensor, write
 
 
 def canonical(folder: Path) -> Canonical:
     return Canonical(*open_checkpoint(folder))
-
-
-def respelled(case: str, folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
-    """A copy of the golden checkpoint `case` with other tensors."""
-    copy = Path(shutil.copytree(GOLDEN / case, folder / case))
-    found = {name: np.array(values) for name, values in Checkpoint(copy).tensors.items()}
-    save_file(
-        {name: np.ascontiguousarray(values) for name, values in change(found).items()}, copy / "model.safetensors"
-    )
-    return copy
-
-
-def configure(folder: Path, **changed: object) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, **changed}))
 
 
 def assert_same(one: Canonical, other: Canonical) -> None:

@@ -16,15 +16,8 @@ from chatapp.placement.record import Measurement
 from chatapp.placement.selection import PlacementOptions, estimate_cost, rank
 from model_store import Store, StoredModel
 from support.checkpoints import MakeCheckpoint
+from support.measured import ONNX
 
-ONNX = Measurement(
-    Placement("onnx", "cpu", "int8"),
-    first_token=((32, 0.02), (256, 0.1)),
-    p50=0.010,
-    p95=0.012,
-    prefill_work=0.001,
-    step_work=0.02,
-)
 OTHER = replace(ONNX, placement=Placement("other", "npu", "int8"), first_token=((32, 0.1), (256, 0.8)), p50=0.006)
 
 

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from drills.damage import changed
-from test_hostile_tokenizers import PLAIN, Part, added, framed, known, replace, searched, sequence, special, table, trie
 
 from model_store.tokenizers import regex
 from support.generated_templates import Chance, size
+from support.tokenizer_parts import PLAIN, Part, added, framed, known, replace, searched, sequence, special, table, trie
 
 
 def tokenizer(chance: Chance) -> str:

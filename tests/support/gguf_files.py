@@ -197,3 +197,16 @@ def factors_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
     low, high, factor = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["factor"]
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return {"rope_freqs.weight": 1 / ((1 - smooth) / factor + smooth)}
+
+
+KEYS: dict[str, object] = {
+    "general.architecture": "llama",
+    "llama.context_length": 16,
+    "llama.embedding_length": 32,
+    "llama.block_count": 1,
+    "llama.attention.head_count": 2,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+}
+
+
+F32 = 0, (1, 32), bytes(128)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from rich.cells import cell_len
 from textual.app import App
+
+from chatapp.history import History
 
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\ud800-\udfff\ufff9-\ufffb]"
@@ -122,3 +125,13 @@ def check(app: App[None]) -> str:
     text = "\n".join(strip.text for strip in strips)
     assert text.encode()
     return text
+
+
+def keep(path: Path, *said: str) -> None:
+    """A conversation in which everything that can have a name or a text is hostile, with these messages."""
+    setup = {"model": NAME, "system": NAME, "options": {"stop": [NAME]}}
+    with History(path) as history:
+        one, parent = history.create("chat", model=NAME, title=NAME, setup=setup), None
+        for place, text in enumerate(said):
+            parent = history.add(one.id, "assistant" if place % 2 else "user", text, parent=parent).id
+        history.keep_draft(one.id, f"draft {NAME}")

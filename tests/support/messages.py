@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from chatapp.generation import Alternative, Token
+from chatapp.generation.text.message import Message as Said
 from chatapp.history import History, Message
 
 TOKENS = (
     Token(7, "good", -0.25, (Alternative(7, "good", -0.25), Alternative(8, "bad", -2.5)), 0.0125),
     Token(9, " day", None, (), 0.013),
 )
+TALK = [Said("user", " Hello, world! "), Said("assistant", "hello</think>fox"), Said("user", "x" * 1000)]
+"""A conversation for chat templates."""
 
 
 def ask(history: History, *texts: str, conversation: int | None = None, parent: int | None = None) -> list[Message]:

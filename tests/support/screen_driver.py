@@ -131,6 +131,14 @@ def beginning(
     return ScriptedWorkspace(home, Settings(model, theme, history=bool(history)), opens, history)
 
 
+async def ask(driver: Driver, *texts: str) -> None:
+    """Have messages answered, one after the other."""
+    for text in texts:
+        before = len(driver.said)
+        await driver.type(f"{text}\n")
+        await driver.until(lambda: len(driver.said) == before + 2 and not driver.pane.reply, f"an answer to {text}")  # noqa: B023
+
+
 @asynccontextmanager
 async def started(
     workspace: Workspace, *, model: str = "", setup: Setup | None = None, size: tuple[int, int] = (80, 24)

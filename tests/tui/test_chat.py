@@ -5,16 +5,8 @@ from pathlib import Path
 from textual.widgets import Markdown
 
 from chatapp.tui.chat.message import Answer, Said
-from support.screen_driver import Driver, running
+from support.screen_driver import ask, running
 from support.scripted_engine import ANSWER, ScriptedEngine
-
-
-async def ask(driver: Driver, *texts: str) -> None:
-    """Have messages answered, one after the other."""
-    for text in texts:
-        before = len(driver.said)
-        await driver.type(f"{text}\n")
-        await driver.until(lambda: len(driver.said) == before + 2 and not driver.pane.reply, f"an answer to {text}")  # noqa: B023
 
 
 async def test_a_model_with_a_template_answers_messages() -> None:

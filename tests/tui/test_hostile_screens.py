@@ -11,7 +11,6 @@ from textual import events
 from textual.widgets import Input, OptionList
 
 from chatapp.conversation import Setup
-from chatapp.history import History
 from chatapp.models import catalogue
 from chatapp.models.jobs.job import Job
 from chatapp.text.printable import FLOOD, printable
@@ -26,7 +25,7 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.widgets.guard import guarded
 from chatapp.workspace import Opened
 from support import hostile
-from support.hostile import ANSWERS, NAME, check
+from support.hostile import ANSWERS, NAME, check, keep
 from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import Open, Placement, ScriptedEngine, opener
 
@@ -48,16 +47,6 @@ def opens(on: ScriptedEngine) -> Open:
         return Opened(on, NAME, 25_300_000, 0.31)
 
     return open_model
-
-
-def keep(path: Path, *said: str) -> None:
-    """A conversation in which everything that can have a name or a text is hostile, with these messages."""
-    setup = {"model": NAME, "system": NAME, "options": {"stop": [NAME]}}
-    with History(path) as history:
-        one, parent = history.create("chat", model=NAME, title=NAME, setup=setup), None
-        for place, text in enumerate(said):
-            parent = history.add(one.id, "assistant" if place % 2 else "user", text, parent=parent).id
-        history.keep_draft(one.id, f"draft {NAME}")
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from chatapp.tui.models.screen import ModelsScreen
 from support.kept_conversations import said
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
-from support.tmux import ROOT, Terminal
+from support.tmux import DRIVER, Terminal
 
 CHARACTERS = {"enter": "\r", "escape": None, "down": None}
 START = ["-m", "chatapp", "chat", "missing"]

@@ -62,7 +62,7 @@ def terminal() -> Iterator[Callable[..., str]]:
 
 def test_in_a_real_terminal_one_types_sees_the_answer_stops_it_and_leaves(terminal: Callable[..., str]) -> None:
     # env -u: pytest's readline puts COLUMNS and LINES into the environment of children, and Textual would obey them.
-    program = f"cd {ROOT} && PYTHONPATH=.:tests {sys.executable} tests/support/screen_driver.py; echo left with $?; sleep 60"
+    program = f"cd {ROOT}; PYTHONPATH=tests {sys.executable} -m support.screen_driver; echo left with $?; sleep 60"
     terminal("new-session", "-d", "-s", "app", "-x", "80", "-y", "24", f"env -u COLUMNS -u LINES sh -c '{program}'")
 
     def wait_for(*texts: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from support.screen_driver import beginning, running, started
 from support.scripted_engine import ScriptedEngine
-from support.tmux import ROOT, Terminal
+from support.tmux import DRIVER, Terminal
 
 TOLD = "There is no shell here to go to: chatapp was not started from one."
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.tmux import ROOT, Terminal
+from support.tmux import DRIVER, Terminal
 
 WRITES = """\
 import pathlib, sys

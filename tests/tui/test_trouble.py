@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from test_chat import ask
-
 from chatapp.history import History
-from support.screen_driver import running
+from support.screen_driver import ask, running
 from support.scripted_engine import ScriptedEngine
 
 

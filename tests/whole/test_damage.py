@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from drills.damage import drill_files, drill_histories
 from drills.hostile import drill as hostile_models
-from test_foreign_history_files import chatgpt, node
-from test_hostile_gguf import F32, KEYS
 
 from chatapp.cli.main import main
 from chatapp.history import History
@@ -18,8 +16,9 @@ from chatapp.placement import record
 from chatapp.settings import keymap, presets, settings
 from model_store import UnsupportedCheckpoint
 from model_store.gguf import open_gguf
+from support.chatgpt_exports import chatgpt, node
 from support.conversations import bring_in, said
-from support.gguf_files import gguf
+from support.gguf_files import F32, KEYS, gguf
 from themes import collect
 
 DEEP = ["x = " + "[" * 5000, "x." * 3000 + "x = 1", "x = " + "[" * 300 + "]" * 300, "x = " + "9" * 5000]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_selection import ONNX
 
 import backends.openvino
 from backends import BackendError, Placement
@@ -17,6 +16,7 @@ from chatapp.placement.opening import FallbackSession, open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
+from support.measured import ONNX
 
 pytestmark = pytest.mark.skipif(not backends.openvino.devices(), reason="OpenVINO is the backend that fails here")
 GREEDY = Options(temperature=0, max_tokens=12, logit_bias={0: -100})

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_hostile_screens import keep
 
 from chatapp.cli import main, repl
 from chatapp.conversation import Setup
@@ -17,13 +16,14 @@ from chatapp.generation.engine import Engine
 from chatapp.history import History
 from chatapp.workspace import Opened, Workspace
 from support.checkpoints import MakeCheckpoint
-from support.hostile import ANSWERS, ESCAPES, NAME, UNSAFE
+from support.hostile import ANSWERS, ESCAPES, NAME, UNSAFE, keep
 from support.scripted_engine import ScriptedEngine
+from support.tmux import DRIVER
 
 if sys.platform == "win32":
     pytest.skip("no pseudo-terminals", allow_module_level=True)
 
-from test_prompt_loop import Terminal
+from support.pseudo_terminal import Terminal
 
 OWN = re.compile(
     r"\x1b\[[\d;]*[mHK]|\x1b\[\?(?:7|25|1000|1003|1004|1006|1015|1016|1049|2004|2026|2048)(?:\$p|[hl])"
@@ -39,9 +39,7 @@ def test_the_screen_writes_no_sequence_but_its_own(tmp_path: Path, monkeypatch: 
     home.mkdir()
     keep(home / "history.db", "\n\n".join(ANSWERS.values()), "\n\n".join(ANSWERS.values()))
     answer.write_text("\n\n".join(ESCAPES.values()), encoding="utf-8")
-    terminal = Terminal(
-        "chat", "--home", str(home), "--delay", "0", "--says", str(answer), program=(str(DRIVER),)
-    )
+    terminal = Terminal("chat", "--home", str(home), "--delay", "0", "--says", str(answer), program=(str(DRIVER),))
     try:
         shown = terminal.until("ready")
         terminal.type("\x15")  # empties the prompt of its draft

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.history import History
-from support.tmux import ROOT, Terminal
-
+from support.tmux import DRIVER, Terminal
 
 
 @pytest.fixture

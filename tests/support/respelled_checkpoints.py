@@ -1,0 +1,29 @@
+"""Copies of golden checkpoints with other tensors or other fields."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from model_store.checkpoint.checkpoint import Checkpoint
+from support.golden_logits import GOLDEN
+
+Tensors = dict[str, np.ndarray]
+
+
+def respelled(case: str, folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
+    """A copy of the golden checkpoint `case` with other tensors."""
+    copy = Path(shutil.copytree(GOLDEN / case, folder / case))
+    found = {name: np.array(values) for name, values in Checkpoint(copy).tensors.items()}
+    save_file(
+        {name: np.ascontiguousarray(values) for name, values in change(found).items()}, copy / "model.safetensors"
+    )
+    return copy
+
+
+def configure(folder: Path, **changed: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
