@@ -21,13 +21,15 @@ TOLERANCE = 0.06
 round activations to int8 as well, half a percent of each product; two layers of a random model make up to 4 % of it,
 and a little over 5 % in one of all families at all precisions: gemma at int8-asym."""
 SOME = ("gemma", "gpt2", "llama")
-"""Families tried at every precision."""
+"""Families tried at every precision; on a backend that compiles for long in turn, and every family at int4."""
 WAYS = [
     (backend, name, case)
     for backend in HERE
-    for name in PRECISIONS
+    for place, name in enumerate(PRECISIONS)
     for case in (
-        CASES if name in EVERYWHERE[: 5 if backend == "onnx" else 2] else SOME if backend == "onnx" else SOME[1:3]
+        (CASES if name in EVERYWHERE else SOME)
+        if backend == "onnx"
+        else (CASES if name == "int4" else SOME[place % 3 : place % 3 + 1])
     )
     if name != "f32"  # tests/model_store/test_families.py
 ]

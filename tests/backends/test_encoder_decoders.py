@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +66,21 @@ def golden(case: str) -> Golden:
     return Golden(case)
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Session]:
+    """Open a golden checkpoint; the last one is given again."""
+    return lru_cache(maxsize=1)(lambda case, backend: open_case(case, backend, tmp_path_factory.mktemp("lowered")))
+
+
 @pytest.fixture
-def session(case: str, backend: str, tmp_path: Path) -> Session:
-    return open_case(case, backend, tmp_path)
+def session(case: str, backend: str, opened: Callable[[str, str], Session]) -> Session:
+    session = opened(case, backend)
+    session.rewind(0)
+    return session
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("backend", BACKENDS, scope="class")
+@pytest.mark.parametrize("case", CASES, scope="class")
 class TestLogits:
     def test_a_prompt_then_the_answer_in_one_call_and_in_steps(self, golden: Golden, session: Session) -> None:
         prompt, answer, told = golden.prompts[:1], golden.answers[:1], golden.told
@@ -202,14 +211,14 @@ def test_each_part_of_the_description_matters(case: str, wrong: str, golden: Gol
     assert np.abs(found - golden.logits[:1]).max() > 10 * TOLERANCE
 
 
-@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
-    ("backend", "precision"),
+    ("backend", "precision", "case"),
     [
-        (backend, name)
+        (backend, name, case)
         for backend in HERE
         for name in PRECISIONS
-        if name in EVERYWHERE or (backend == "onnx" and name != "f32")
+        for case in CASES
+        if name in EVERYWHERE or (backend == "onnx" and case == "t5-flan" and name != "f32")
     ],
 )
 def test_rounded_weights_are_computed_with(

@@ -54,7 +54,6 @@ def test_a_pulled_model_answers(chatapp: Run, tiny: Path) -> None:
     ("name", "repository", "case"),
     [
         ("gpt2", "openai-community/gpt2", "gpt2"),
-        ("starcoder2-3b", "bigcode/starcoder2-3b", "starcoder2"),
         ("qwen3-0.6b", "Qwen/Qwen3-0.6B", "qwen3"),
     ],
 )
@@ -319,11 +318,11 @@ def test_offline_is_handed_on_to_processes(
 
 
 @UNIX
-def test_twenty_kills_leave_the_model_whole_or_absent(tmp_path: Path) -> None:
+def test_kills_leave_the_model_whole_or_absent(tmp_path: Path) -> None:
     """The short form of the drill, which says the seed of its moments when it fails."""
     seed = time.time_ns()
     print(f"seed {seed}")
-    assert drill(tmp_path, 20, seed=seed).startswith("20 kills")
+    assert drill(tmp_path, 8, seed=seed).startswith("8 kills")
 
 
 @UNIX

@@ -21,7 +21,7 @@ ANSWERS = GOLDEN.with_name("golden_answers")
 TOLERANCE = 1e-4
 """Absolute, in float32."""
 EVERYWHERE = ("int8", "int4", "int8-128", "int4-asym", "mxfp4")
-"""Precisions tried with every family; on a backend that compiles for long the first two."""
+"""Precisions tried with every family."""
 GoldenSession = Callable[[str, str], Session]
 
 

@@ -31,8 +31,8 @@ def f(): return 1
 
 @asynccontextmanager
 async def answered(tmp_path: Path, *keys: str, chats: bool = True) -> AsyncIterator[Driver]:
-    engine = ScriptedEngine(MARKDOWN * 4 if chats else " one two", can_chat=chats)
-    async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
+    engine = ScriptedEngine(MARKDOWN if chats else " one two", can_chat=chats)
+    async with running(engine, size=(80, 24), history=tmp_path / "history.db") as driver:
         await driver.type("Say something\n" if chats else "text")
         if not chats:
             await driver.press("ctrl+j")
