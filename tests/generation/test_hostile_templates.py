@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.generation.contract import Message
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory, resident_memory
 from chatapp.generation.text.chat_template import ChatTemplate
