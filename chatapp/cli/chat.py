@@ -57,14 +57,14 @@ def run(given: Namespace) -> int:
 def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
     """Talk in plain lines."""
     from chatapp.cli.repl import PLAIN, LineView
-    from chatapp.cli.run import answer, fitting, open_history
+    from chatapp.cli.run import answer, check_system, open_history
     from chatapp.conversation import Setup
     from chatapp.conversation.setup import check_thinking
 
     setup, model = setup or Setup(), model or workspace.read_settings().model
     opened = open_model(workspace, model)
     check_thinking(opened.engine, model, setup.options)
-    setup = Setup(opened.name, setup.options, fitting(opened.engine, model, setup.system))
+    setup = Setup(opened.name, setup.options, check_system(opened.engine, model, setup.system))
     history = open_history(workspace)
     open_one = partial(open_model, workspace)
     return answer(LineView(opened.engine, setup, workspace, open_one, history=history, style=PLAIN))

@@ -87,7 +87,7 @@ def run(given: Namespace) -> int:
         prompt = read_input("-").removesuffix("\n")
     if prompt is not None:
         check_prompt(prompt)
-    before = past(workspace, given.session, last=given.resume)
+    before = find_past(workspace, given.session, last=given.resume)
     model = given.model or (before.conversation.model if before else "")
     opened = open_model(workspace, given, model)
     engine = opened.engine
@@ -96,7 +96,7 @@ def run(given: Namespace) -> int:
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
-    setup = Setup(opened.name, chosen, fitting(engine, model, system))
+    setup = Setup(opened.name, chosen, check_system(engine, model, system))
     # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
     view = LineView(
@@ -137,8 +137,8 @@ class Past:
     messages: Sequence[Message]
 
 
-def past(workspace: Workspace, session: int | None, *, last: bool) -> Past | None:
-    """The conversation with this number, or the last one where that is asked for."""
+def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past | None:
+    """Find the conversation with this number, or the last one where that is asked for."""
     if session is None and not last:
         return None
     with workspace.open_history() as history:
@@ -156,8 +156,8 @@ def past(workspace: Workspace, session: int | None, *, last: bool) -> Past | Non
         return Past(conversation, messages)
 
 
-def fitting(engine: "Engine", model: str, system: str) -> str:
-    """A system prompt, where the model can keep to one."""
+def check_system(engine: "Engine", model: str, system: str) -> str:
+    """Refuse a system prompt for a model that can keep to none; give it back otherwise."""
     if system and not engine.can_chat:
         raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
     return system
@@ -199,7 +199,7 @@ def go_on(view: LineView, past: Past) -> None:
 
 
 def open_history(workspace: Workspace) -> "History | None":
-    """The history, where conversations are kept and it can be opened; a conversation is possible without."""
+    """Open the history, where conversations are kept and it can be opened; a conversation is possible without."""
     try:
         return workspace.open_history() if workspace.read_settings().history else None
     except HistoryError as error:

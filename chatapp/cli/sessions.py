@@ -5,13 +5,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, parse_number
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
+from chatapp.history.exports import format_time
 from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
@@ -90,33 +90,35 @@ def add(parser: Parser) -> None:
 
 
 def print_list(history: "History", given: Namespace) -> int:
-    """The conversations, the last used first."""
+    """Print the conversations, the last used first."""
     conversations = history.list(given.limit or -1)
     if given.json:
         print(json.dumps([asdict(one) for one in conversations], indent=2))
     elif not conversations:
         print("No conversations yet; `chatapp run MODEL` begins one.", file=sys.stderr)
     else:
-        rows = [(str(one.id), _when(one.updated), str(one.messages), one.model, one.title) for one in conversations]
+        rows = [
+            (f"{one.id}", format_time(one.updated), f"{one.messages}", one.model, one.title) for one in conversations
+        ]
         print(table(("ID", "LAST USED", "MESSAGES", "MODEL", "TITLE"), rows))
     return 0
 
 
 def print_search(history: "History", given: Namespace) -> int:
-    """Where all the words are; the exit code is 1 where they are nowhere, as with grep."""
+    """Print where all the words are; the exit code is 1 where they are nowhere, as with grep."""
     found = history.search(" ".join(given.text), given.limit or 50)
     if given.json:
         print(json.dumps([asdict(one) for one in found], indent=2))
     for one in [] if given.json else found:
         number = str(one.conversation.id)
-        print(f"{number}  {_when(one.conversation.updated)}  {printable(one.conversation.title)}")
+        print(f"{number}  {format_time(one.conversation.updated)}  {printable(one.conversation.title)}")
         if one.message is not None:
-            print(f"{' ' * len(number)}  {_marked(one)}")
+            print(f"{' ' * len(number)}  {mark_words(one)}")
     return 0 if found else 1
 
 
-def _marked(found: "Found") -> str:
-    """A snippet with the words that were found in bold, where that can be seen."""
+def mark_words(found: "Found") -> str:
+    """Mark the words that were found in a snippet in bold, where that can be seen."""
     if not sys.stdout.isatty():
         return printable(found.snippet)
     text, end = "", 0
@@ -127,7 +129,7 @@ def _marked(found: "Found") -> str:
 
 
 def print_one(history: "History", given: Namespace) -> int:
-    """One conversation, as it reads."""
+    """Print one conversation, as it reads."""
     last = history.last() if given.id is None else history.get(given.id)
     if last is None:
         raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
@@ -144,7 +146,7 @@ def print_one(history: "History", given: Namespace) -> int:
 
 
 def export(history: "History", given: Namespace) -> int:
-    """Conversations as one text, to a file or to standard output."""
+    """Write conversations as one text, to a file or to standard output."""
     if given.all == bool(given.ids):
         raise InputError("which conversations? give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
@@ -153,7 +155,7 @@ def export(history: "History", given: Namespace) -> int:
         sys.stdout.write(text)
     else:
         files.write(Path(given.output), text)
-        print(f"{_count(len(conversations))} in {printable(given.output)}", file=sys.stderr)
+        print(f"{count_conversations(len(conversations))} in {printable(given.output)}", file=sys.stderr)
     return 0
 
 
@@ -163,7 +165,7 @@ def bring_in(history: "History", given: Namespace) -> int:
     for file in given.files:
         name = "standard input" if file == "-" else printable(file)
         batch = files.import_file(history, file)
-        print(f"{name}: {_count(len(batch.conversations))} imported")
+        print(f"{name}: {count_conversations(len(batch.conversations))} imported")
         if batch.left_out:
             parts = ", ".join(f"{count} {printable(what)}" for what, count in sorted(batch.left_out.items()))
             print(f"{name}: left out, because it is no text between user and model: {parts}", file=sys.stderr)
@@ -186,9 +188,9 @@ def remove(history: "History", given: Namespace) -> int:
     ids = [one.id for one in history.list()] if given.all else list(dict.fromkeys(given.ids))
     history.delete(*ids)
     if given.now:
-        print(f"{_count(history.erase())} deleted for good, earlier ones included")
+        print(f"{count_conversations(history.erase())} deleted for good, earlier ones included")
     else:
-        print(f"{_count(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
+        print(f"{count_conversations(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
     return 0
 
 
@@ -224,9 +226,6 @@ def run(given: Namespace) -> int:
         return code
 
 
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
-
-
-def _count(number: int) -> str:
+def count_conversations(number: int) -> str:
+    """Count conversations in words."""
     return f"{number:,} conversation{'s' * (number != 1)}"
