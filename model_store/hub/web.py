@@ -1,7 +1,6 @@
 """HTTP GET: through proxies, along the redirects that are allowed, and no token for a host that is not the Hub."""
 
 import base64
-import email.utils
 import errno
 import http.client
 import ipaddress
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -372,12 +372,10 @@ def retry_after(headers: Message) -> float | None:
     asked = headers.get("Retry-After", "")
     if asked.strip().isdecimal():
         return float(asked)
-    dates = email.utils.parsedate_tz(asked), email.utils.parsedate_tz(headers.get("Date", ""))
-    try:
-        then, now = (email.utils.mktime_tz(date) if date else None for date in dates)
-    except (ValueError, OverflowError):  # no calendar has that day
-        return None
-    return max(0.0, then - now) if then is not None and now is not None else None
+    with suppress(ValueError, TypeError, OverflowError):  # no date, or a day that no calendar has
+        then, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("Retry-After", "Date"))
+        return max(0.0, (then - now).total_seconds())
+    return None
 
 
 def patiently(

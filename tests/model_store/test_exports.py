@@ -113,7 +113,7 @@ def test_of_the_ways_to_run_an_export_only_its_own_is_left(
 ) -> None:
     monkeypatch.delenv("CHATAPP_BACKEND")
     found = json.loads(chatapp("why", str(export), "--json").stdout)
-    assert [one["candidate"]["backend"] for one in found["ranking"]] == ["onnx"]
+    assert [one["placement"]["backend"] for one in found["ranking"]] == ["onnx"]
     assert found["ranking"][0]["verdict"] == "nothing to compare with"
     assert "is an export for onnx" in found["rejected"][0]["failure"]
     assert "there is nothing that its logits can be compared with" in chatapp("verify", "tiny-onnx").stderr

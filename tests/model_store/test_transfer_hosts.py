@@ -113,6 +113,26 @@ def test_a_connection_checks_the_address_that_it_really_uses() -> None:
         open_socket("127.0.0.1", port, 1.0, private=True).close()
 
 
+def test_a_name_is_looked_up_once_so_that_a_second_answer_cannot_lead_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from model_store.hub.web import ask
+
+    looked_up: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def rebind(host: object, port: object, **options: object) -> list[tuple[object, ...]]:
+            looked_up.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+        monkeypatch.setattr(socket, "getaddrinfo", rebind)
+        with pytest.raises(
+            StoreError, match=r"redirects to storage\.example, an address of this machine's own network"
+        ):
+            ask(f"http://storage.example:{server.getsockname()[1]}/x", {}, stall=1.0, private=False)
+    assert looked_up == ["storage.example"]
+
+
 def test_a_server_that_cannot_be_reached_is_named(source: Repository, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
