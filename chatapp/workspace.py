@@ -55,11 +55,11 @@ class Workspace:
 
     def read_settings(self) -> Settings:
         """The settings; SettingsError tells what is wrong with them."""
-        return settings.read(self.home)
+        return settings.read(self.home / "settings.toml")
 
     def choose_theme(self, name: str) -> None:
         """Keep a theme for the next start; SettingsError tells why it cannot be kept."""
-        settings.choose_theme(name, self.home)
+        settings.choose_theme(self.home / "settings.toml", name)
 
     def read_setup(self, preset: str | None, system: str | None, think: bool | None = None) -> Setup:
         """How answers are to be: the options of a preset, and a system prompt, which may be given by its name."""

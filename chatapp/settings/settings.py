@@ -63,14 +63,8 @@ def places() -> "Places":
     )
 
 
-def settings_file(folder: Path | None = None) -> Path:
-    """The TOML file of the settings."""
-    return (folder or home()) / "settings.toml"
-
-
-def read(folder: Path | None = None) -> Settings:
-    """The settings in a home, the user's own unless another is given; the defaults where nothing was set."""
-    path = settings_file(folder)
+def read(path: Path) -> Settings:
+    """The settings in a TOML file, and in the environment; the defaults where nothing was set."""
     try:
         found = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -103,18 +97,17 @@ def read(folder: Path | None = None) -> Settings:
     return chosen
 
 
-def choose_theme(name: str, folder: Path | None = None) -> None:
+def choose_theme(path: Path, name: str) -> None:
     """Write the theme into the user's settings, and leave every other line of theirs as it is."""
-    path = settings_file(folder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = toml_files.read_text(path) if path.exists() else ""
-        write_whole(path, _with_theme(text, name))
+        write_whole(path, _with_theme(path, text, name))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
 
 
-def _with_theme(text: str, name: str) -> str:
+def _with_theme(path: Path, text: str, name: str) -> str:
     """The settings with another theme: in the line that has it, else in one more before the first table."""
     wanted, line = toml_files.parse(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
     places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
@@ -127,4 +120,4 @@ def _with_theme(text: str, name: str) -> str:
         with suppress(tomllib.TOMLDecodeError):  # a line that only looks so, within a longer text
             if toml_files.parse(new) == wanted:
                 return new
-    raise SettingsError(f"cannot find the place for the theme in {settings_file()}; write {line} there")
+    raise SettingsError(f"cannot find the place for the theme in {path}; write {line} there")

@@ -279,7 +279,7 @@ def bases(folder: Path, vocabulary: str) -> Iterator[Base]:
     yield (
         "settings.toml",
         b'theme = "nord"\nstores = ["a"]\nhistory = true\n',
-        own(settings.settings_file(), lambda: main(["list"])),
+        own(settings.home() / "settings.toml", lambda: main(["list"])),
     )
     yield (
         "presets.toml",

@@ -11,6 +11,7 @@ import pytest
 
 from chatapp.generation.memory import peak_memory
 from chatapp.settings import settings
+from chatapp.workspace import Workspace
 from model_store import UnsupportedCheckpoint
 from model_store import files as small_files
 from model_store.checkpoint import torch_file
@@ -137,7 +138,7 @@ def test_settings_without_an_end_are_one_line(home: Path, make: Callable[[Path],
     assert done.returncode == 1
     assert done.stderr.startswith("Error: cannot read the settings in ") and done.stderr.count("\n") == 1
     with pytest.raises(settings.SettingsError, match="cannot write the theme"):
-        settings.choose_theme("dusk")
+        Workspace().choose_theme("dusk")
 
 
 @needs_links

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.settings import settings
+from chatapp.workspace import Workspace
 
 
 def test_chatapp_home_says_where_everything_lives(home: Path) -> None:
@@ -34,20 +35,20 @@ def test_the_variable_for_the_backend_goes_before_the_file(home: Path, monkeypat
     home.mkdir()
     (home / "settings.toml").write_text('backend = "nowhere"\n')
     with pytest.raises(settings.SettingsError, match="no backend 'nowhere'"):
-        settings.read()
+        Workspace().read_settings()
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
-    assert settings.read().backend == "onnx"
+    assert Workspace().read_settings().backend == "onnx"
 
 
 def test_nothing_is_created_by_looking(home: Path) -> None:
-    assert settings.read() == settings.Settings()
+    assert Workspace().read_settings() == settings.Settings()
     assert not home.exists()
 
 
 def test_what_the_user_chose_is_read(home: Path) -> None:
     home.mkdir()
     (home / "settings.toml").write_text('model = "tiny"\n')
-    assert settings.read() == settings.Settings(model="tiny")
+    assert Workspace().read_settings() == settings.Settings(model="tiny")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_settings_that_mean_nothing_are_refused_by_name(home: Path, text: str, s
     home.mkdir()
     (home / "settings.toml").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(settings.SettingsError, match=says):
-        settings.read()
+        Workspace().read_settings()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_theme_is_written_without_touching_another_line(home: Path, before: st
     path = home / "settings.toml"
     if before is not None:
         path.write_bytes(before.encode())
-    settings.choose_theme("okabe")
+    Workspace().choose_theme("okabe")
     assert path.read_bytes().decode() == after
     assert list(home.iterdir()) == [path]
 
@@ -101,7 +102,7 @@ def test_settings_that_are_no_toml_are_left_as_they_are(home: Path) -> None:
     home.mkdir()
     (home / "settings.toml").write_text("theme = ")
     with pytest.raises(settings.SettingsError, match="cannot write the theme into .*settings.toml"):
-        settings.choose_theme("okabe")
+        Workspace().choose_theme("okabe")
     assert (home / "settings.toml").read_text() == "theme = "
 
 
@@ -112,7 +113,7 @@ def test_settings_behind_a_link_stay_there_and_as_private_as_they_were(home: Pat
     real.write_text('model = "tiny"\n')
     real.chmod(0o600)
     (home / "settings.toml").symlink_to(real)
-    settings.choose_theme("okabe")
+    Workspace().choose_theme("okabe")
     assert (home / "settings.toml").is_symlink()
-    assert settings.read() == settings.Settings(model="tiny", theme="okabe")
+    assert Workspace().read_settings() == settings.Settings(model="tiny", theme="okabe")
     assert real.stat().st_mode & 0o777 == 0o600

@@ -8,7 +8,6 @@ import pytest
 from textual.pilot import Pilot
 
 from chatapp.settings import presets
-from chatapp.settings.settings import read
 from chatapp.tui.chat import pane
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
@@ -17,6 +16,7 @@ from chatapp.tui.help.theme_picker import ThemePicker
 from chatapp.tui.keys.jump import Jump
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.widgets.note_screen import NoteScreen
+from chatapp.workspace import Workspace
 from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import ScriptedEngine
 
@@ -180,9 +180,9 @@ async def test_a_theme_is_chosen_by_looking_and_kept(tmp_path: Path) -> None:
         await driver.until(lambda: driver.app.theme == "midnight")
         assert not kept.exists()
         await driver.press("f2", "down", "enter")
-        await driver.until(lambda: kept.exists() and read(start.home).theme == driver.app.theme)
+        await driver.until(lambda: kept.exists() and Workspace(start.home).read_settings().theme == driver.app.theme)
         await driver.app.run_action("keep_theme('paper')")
-        assert read(start.home).theme == driver.app.theme == "paper"
+        assert Workspace(start.home).read_settings().theme == driver.app.theme == "paper"
         await driver.app.run_action("keep_theme('papre')")
         await driver.until(lambda: "there is no theme 'papre'" in "".join(driver.toasts))
 

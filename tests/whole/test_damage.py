@@ -14,6 +14,7 @@ from chatapp.models import suggestion
 from chatapp.models.jobs.jobs import read_waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, presets, settings
+from chatapp.workspace import Workspace
 from model_store import UnsupportedCheckpoint
 from model_store.gguf import open_gguf
 from support.chatgpt_exports import chatgpt, node
@@ -36,7 +37,7 @@ def test_settings_presets_keys_and_themes_that_are_nested_too_deep_are_one_line(
     told = capsys.readouterr().err
     assert told.startswith("Error: cannot read the settings in ") and told.count("\n") == 1
     with pytest.raises(settings.SettingsError, match="cannot write the theme"):
-        settings.choose_theme("dusk")
+        Workspace().choose_theme("dusk")
     (home / "settings.toml").unlink()
     assert main(["run", "builtin", "x", "--preset", "mine"]) == 1
     assert capsys.readouterr().err.startswith("Error: cannot read the presets in ")
