@@ -25,7 +25,7 @@ from chatapp.text.printable import printable
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.models.asking import ask, pull_question, removal_question
 from chatapp.tui.models.detail import Detail
-from chatapp.tui.models.entry import Entry
+from chatapp.tui.models.filter_line import FilterLine
 from chatapp.tui.models.listing import ModelList
 from chatapp.tui.models.sections import Catalogue, describe_machine, group_models, is_possible, list_unlisted
 from chatapp.tui.widgets.ends_once import EndsOnce
@@ -98,7 +98,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
     def compose(self) -> ComposeResult:
         self.head = Static(" models  reading the store", id="about-machine", markup=False)
-        self.entry = Entry()
+        self.entry = FilterLine()
         yield self.head
         yield self.entry
         with Container(id="shelf"):

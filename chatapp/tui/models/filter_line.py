@@ -17,11 +17,11 @@ HINTS: dict[Purpose, tuple[str, str]] = {
 """For each purpose, its key and what is to be typed."""
 
 
-class Entry(Horizontal):
+class FilterLine(Horizontal):
     """A line to type in, as long as it is open; its Input posts Changed and Submitted."""
 
     DEFAULT_CSS = """
-    Entry {
+    FilterLine {
         display: none;
         height: 1;
         background: $surface;
