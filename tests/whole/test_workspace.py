@@ -25,7 +25,7 @@ def test_the_users_own_home_is_meant_unless_another_is_given(home: Path, workspa
 
 def test_what_is_said_in_one_home_is_not_in_another(workspace: Workspace, tmp_path: Path) -> None:
     with workspace.open_history() as history:
-        history.add(history.create("chat", title="mine").id, "user", "hello")
+        history.add(history.create("chat", title="mine").id, "user", "hello", parent=None)
     with workspace.open_history() as again, Workspace(tmp_path / "yours").open_history() as other:
         assert [one.title for one in again.list()] == ["mine"]
         assert not other.list()
