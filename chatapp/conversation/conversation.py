@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chatapp.conversation import context_window, summarising
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
-from chatapp.conversation.texts import Text, beginning, ends, parts_of, shortened
+from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import Turn, go_on_from, is_cut_off, is_unanswered
 from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Timings, Token, Usage
@@ -142,6 +142,26 @@ class Dialogue:
             self._show(last)
             self._saving.save_if_well()
         return True
+
+    def find_reached(self, text: str, turn: Turn | None) -> Reached | None:
+        """The reply that a text ends with, also where the end of it was taken back; or, of a turn, that fills a gap."""
+        self.follow(text)
+        newest = [self.message(one.id).id for one in turn.replies] if turn and not turn.withdrawn else []
+        branch = list(self.branch())
+        for place in reversed([place for place, one in enumerate(branch) if one.role == "assistant"]):
+            reply, parts = branch[place], branch[:place]
+            before, said, after = (
+                "".join(printable(one.text) for one in part) for part in (parts, [reply], branch[place + 1 :])
+            )
+            there = text[len(before) : len(text) - len(after)]
+            if text != before + there + after or not said.startswith(there) or (after and reply.id not in newest):
+                return None
+            if there or after:
+                tokens = beginning(self.tokens(reply.id), there)
+                rest = there[len(printable("".join(token.text for token in tokens))) :]
+                return Reached([(one.role, one.text) for one in parts], reply, tokens, rest, there == said, after)
+            branch = parts
+        return None
 
     # What a user does with it
 

@@ -1,14 +1,38 @@
-"""Conversations that could not be saved, written to a file that can be imported when the disk works again."""
+"""Conversations that could not be saved: saved later, or written to a file that can be imported when the disk works."""
 
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from chatapp.conversation.conversation import Dialogue
-from chatapp.history import Conversation, HistoryError, exports
+from chatapp.history import Conversation, History, HistoryError, exports
 from chatapp.history.text import first_words
 from chatapp.text.files import write_whole
+
+
+def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
+    """Try again to save everything; whether it is."""
+    behind = [dialogue for dialogue in dialogues if not dialogue.save() and dialogue.failure]
+    if not behind:
+        return True
+    with suppress(HistoryError):
+        history.reopen()
+    return all([dialogue.save() for dialogue in behind])
+
+
+def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
+    """Rescue conversations to a file in a folder, and tell the user why and where; `lack` says why no history is."""
+    what = "one conversation" if len(behind) == 1 else f"{len(behind)} conversations"
+    why = f"{what} could not be saved: {behind[0].failure or lack}"
+    try:
+        file = rescue(behind, folder)
+    except HistoryError as error:
+        return f"{why}\nWriting to a file failed too, so it is lost: {error}"
+    return (
+        f"{why}\nAll of it is in {file}\nWhen saving works again, this brings it back: chatapp sessions import {file}"
+    )
 
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:

@@ -1,16 +1,12 @@
 """Texts that a user and a model write together: their parts, and the tokens of the model's."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from chatapp.generation import Token
 from chatapp.history import Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
-
-if TYPE_CHECKING:
-    from chatapp.conversation.conversation import Dialogue
 
 Text = str | Sequence[tuple[Role, str]]
 """A text by its user, or its parts with who wrote each."""
@@ -77,23 +73,3 @@ class Reached:
         while tokens and not self.rest and not tokens.pop().text:
             pass
         return tokens
-
-
-def find_reached(dialogue: "Dialogue", text: str, newest: Collection[int]) -> Reached | None:
-    """The reply that a text ends with, also where the end of it was taken back; or, of the newest, that fills a gap."""
-    dialogue.follow(text)
-    branch = list(dialogue.branch())
-    for place in reversed([place for place, one in enumerate(branch) if one.role == "assistant"]):
-        reply, parts = branch[place], branch[:place]
-        before, said, after = (
-            "".join(printable(one.text) for one in part) for part in (parts, [reply], branch[place + 1 :])
-        )
-        there = text[len(before) : len(text) - len(after)]
-        if text != before + there + after or not said.startswith(there) or (after and reply.id not in newest):
-            return None
-        if there or after:
-            tokens = beginning(dialogue.tokens(reply.id), there)
-            rest = there[len(printable("".join(token.text for token in tokens))) :]
-            return Reached([(one.role, one.text) for one in parts], reply, tokens, rest, there == said, after)
-        branch = parts
-    return None

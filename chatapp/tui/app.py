@@ -304,9 +304,7 @@ def run(app: ChatApp) -> None:
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
     app.run()
     rested = app.chat_screen.rest(PATIENCE)
-    from chatapp.tui.chat.rescue import save_or_rescue
-
-    if unsaved := save_or_rescue(app.chat_screen):
+    if unsaved := app.chat_screen.save_or_rescue():
         print(printable(unsaved), file=sys.stderr, flush=True)
     if not rested:
         os._exit(0)  # a runtime that is still computing would abort the interpreter's own way out

@@ -8,7 +8,6 @@ import pytest
 from chatapp.conversation import files
 from chatapp.history import History
 from chatapp.tui.chat import conversations
-from chatapp.tui.chat.rescue import save_or_rescue
 from chatapp.tui.chat.sidebar import Sidebar
 from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import ScriptedEngine
@@ -171,7 +170,7 @@ async def test_without_a_history_answers_go_on_and_all_of_it_is_rescued(path: Pa
         driver.screen.query_one(Sidebar).highlighted = 2
         await driver.press("enter")
         await driver.until(lambda: len(driver.said) == 4)
-        told = save_or_rescue(driver.screen)
+        told = driver.screen.save_or_rescue()
         assert told.startswith("2 conversations could not be saved") and reason in told
         assert len(driver.toasts) == 1
     assert path.read_bytes() == before
@@ -188,7 +187,7 @@ async def test_what_is_saved_is_not_rescued(path: Path) -> None:
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.history)
         await ask(driver, "one")
-        assert save_or_rescue(driver.screen) == ""
+        assert driver.screen.save_or_rescue() == ""
     assert not list(start.home.glob("unsaved-*"))
 
 
@@ -197,12 +196,12 @@ async def test_what_is_not_to_be_kept_is_not_rescued(path: Path) -> None:
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.shelved)
         await ask(driver, "one")
-        assert save_or_rescue(driver.screen) == ""
+        assert driver.screen.save_or_rescue() == ""
     async with running(engine(), history=path) as driver:
         await driver.type("/set nohistory\n")
         await driver.until(lambda: not driver.pane.kept)
         await ask(driver, "secret")
-        assert save_or_rescue(driver.screen) == ""
+        assert driver.screen.save_or_rescue() == ""
     assert "secret" not in str(kept(path))
 
 
@@ -218,7 +217,7 @@ async def test_where_no_file_can_be_written_it_is_said_that_words_are_lost(
         start.home.rmdir()
         start.home.touch()  # a file, where a folder is wanted
         monkeypatch.setattr("tempfile.tempdir", str(start.home))
-        assert f"so it is lost: cannot write {start.home}" in save_or_rescue(driver.screen)
+        assert f"so it is lost: cannot write {start.home}" in driver.screen.save_or_rescue()
 
 
 async def test_a_conversation_that_is_not_saved_stays_however_many_others_are_opened(

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from chatapp.generation import Reply
 from chatapp.text.printable import printable
 from chatapp.tui.answers.wrapping import Wrapped
-from chatapp.tui.widgets.removable import Removable
+from chatapp.tui.widgets.textual_fixes import Removable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

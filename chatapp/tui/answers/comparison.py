@@ -25,7 +25,7 @@ from chatapp.tui.answers.picker import OneOf, Picker
 from chatapp.tui.engines import Choice
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.threads import SOONEST, Drain, Pace
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 from chatapp.workspace import Opened
 
 Progress = Callable[[str, float], None]

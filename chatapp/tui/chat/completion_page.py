@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -251,15 +251,7 @@ class CompletionPage(AuthoredText):
 
     def reached(self) -> Reached | None:
         """The reply that the text ends with, also where the end of it was taken back; or that fills the gap."""
-        from chatapp.conversation.texts import find_reached
-
-        if not self.dialogue:
-            return None
-        turn = self.turn
-        newest: Collection[int] = ()
-        if turn and not turn.withdrawn:
-            newest = [self.dialogue.message(one.id).id for one in turn.replies]
-        return find_reached(self.dialogue, self.text, newest)
+        return self.dialogue.find_reached(self.text, self.turn) if self.dialogue else None
 
     async def walk(self, step: int, said: Said | None = None) -> None:
         """Show an older or newer version of what the model wrote last."""

@@ -110,7 +110,7 @@ class Conversations(Screen[None]):
 
     def catch_up(self) -> None:
         """The thread that tries again to save what could not be saved."""
-        from chatapp.tui.chat.rescue import catch_up
+        from chatapp.conversation.rescue import catch_up
 
         if not self.history:
             self.open_history()
@@ -268,6 +268,24 @@ class Conversations(Screen[None]):
                 threads.append(reply.thread)
         return wait_for([*threads, *aside()], seconds)
 
+    def save_or_rescue(self) -> str:
+        """Save all that is not saved; what the user should know, where that does not work."""
+        from chatapp.conversation.rescue import catch_up, tell_rescue
+        from chatapp.history import HistoryError
+
+        kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept and pane.begun]
+        if self.history:
+            catch_up(self.history, kept)
+        elif not self.lack:
+            return ""
+        else:
+            with suppress(HistoryError):
+                history = self.workspace.open_history(PATIENCE)
+                for dialogue in kept:
+                    dialogue.keep_in(history)
+        behind = [dialogue for dialogue in kept if dialogue.is_ahead]
+        return tell_rescue(behind, self.workspace.home, self.lack) if behind else ""
+
     # Which conversation is shown
 
     def new_pane(self, choice: Choice, kind: Kind, *, kept: bool = True) -> Pane:
@@ -357,17 +375,37 @@ class Conversations(Screen[None]):
 
     @on(Pane.Changed)
     def list_conversations(self) -> None:
-        """Show the list as it is now, where it is shown."""
-        if self.sidebar and self.sidebar.display:
-            from chatapp.tui.chat import listing
+        """Show the list as it is now, where it is shown: conversations of the history, and those that are only here."""
+        if not self.sidebar or not self.sidebar.display:
+            return
+        with telling(self):
+            words = self.sidebar.words
+            conversations, total = self.history.page(words, self.sidebar.limit) if self.history else ((), 0)
+            if unkept := [pane for pane in reversed(self.panes) if pane.begun and pane.number < 0]:
+                from chatapp.conversation.rescue import facts
+                from chatapp.history.text import has_words
 
-            listing.show(self, self.sidebar)
+                here = [replace(facts(pane.dialogue), id=pane.number) for pane in unkept if pane.dialogue]
+                here = [one for one in here if has_words(one.title, words)]
+                conversations, total = [*here, *conversations], total + len(here)
+            busy = {pane.number for pane in self.panes if pane.reply}
+            none = "Conversations are not being saved." if self.lack else "Conversations will be listed here."
+            self.sidebar.show(conversations, self.pane.number, busy, total=total, none=none)
 
     async def action_sidebar(self) -> None:
         """Show the list and go there; or hide it."""
-        from chatapp.tui.chat import listing
+        if self.sidebar is None:
+            from chatapp.tui.chat.sidebar import Sidebar
 
-        await listing.toggle(self)
+            self.sidebar = Sidebar()
+            await self.middle.mount(self.sidebar, before=self.stage)
+        elif self.sidebar.display and self.sidebar.has_focus:
+            self.sidebar.display = False
+            self.pane.box.focus()
+            return
+        self.sidebar.display = True
+        self.list_conversations()
+        self.sidebar.focus()
 
     def on_sidebar_listed(self) -> None:
         """The list is filtered, or more of it is wanted."""

@@ -20,8 +20,7 @@ from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.chat.figures import Figures
 from chatapp.tui.chat.outbox import Outbox
 from chatapp.tui.chat.reply import BUSY, ReplyStream, ending
-from chatapp.tui.chat.status import Heading, StatusLine
-from chatapp.tui.chat.welcome import Welcome
+from chatapp.tui.chat.status import Heading, StatusLine, Welcome
 from chatapp.tui.engines import Choice
 from chatapp.tui.errors import telling
 from chatapp.workspace import Opened
@@ -127,6 +126,12 @@ class Pane(Vertical):
     def begun(self) -> bool:
         """Whether anything was said."""
         return self.dialogue is not None and bool(self.dialogue.branch())
+
+    @property
+    def number(self) -> int:
+        """The number of the conversation in the list; below zero where it is only here."""
+        kept = self.dialogue.conversation if self.dialogue else None
+        return -id(self) if kept is None else kept
 
     async def change_kind(self, kind: Kind) -> None:
         """Chat or completion; an unsent text moves along."""
@@ -246,18 +251,12 @@ class Pane(Vertical):
     # What the model is asked
 
     async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
-        """A message is complete: it is answered now, or waits for its turn."""
+        """A message, or another version of one, is complete: it is answered now, or waits for its turn."""
         if self.failure:
             self.prompt.give_back(message.draft)
-            self.notify(self.failure, severity="error", timeout=10, markup=False)
-        elif self.reply or not (self.opened and self.dialogue):
-            self.outbox.append(message)
-        else:
-            await self.say(message)
-
-    async def say(self, message: Prompt.Submitted) -> None:
-        """Send a message, or another version of one."""
-        assert self.dialogue
+            return self.notify(self.failure, severity="error", timeout=10, markup=False)
+        if self.reply or not (self.opened and self.dialogue):
+            return self.outbox.append(message)
         self.outbox.sent = message
         if edited := self.outbox.leave_edit():
             begun = await self.start(partial(self.dialogue.edit, message=edited.id, text=message.text))
@@ -284,7 +283,7 @@ class Pane(Vertical):
         """Ask what was asked before the model was open."""
         if self.opened and self.dialogue and not self.reply:
             if self.outbox.queue:
-                await self.say(self.outbox.pop())
+                await self.on_prompt_submitted(self.outbox.pop())
             elif self.wanted:
                 n, self.wanted = self.wanted, 0
                 await self.ask(n)
@@ -358,24 +357,21 @@ class Pane(Vertical):
         assert self.opened
         await self.leave_columns()
         with telling(self):
-            await self.draw(begin(self.opened.engine))
+            turn = begin(self.opened.engine)
+            self.outbox.show_tip("")
+            on_end = partial(self.call_later, self.take_end, turn)
+            self.newest = reply = ReplyStream(turn, on_end, after=self.newest, prompt_tokens=self.heading.used)
+            await self.page.await_reply(turn)
+            if len(turn.replies) > 1:
+                await self.begin_columns(turn)
+            self.text_changed()
+            self.status.show("● reading", tone="accent", figures=reply.figures)
+            self.screen.refresh_bindings()
+            self.post_message(self.Changed(self))
+            reply.show_in(self)
             return True
         self.page.release()
         return False
-
-    async def draw(self, turn: Turn) -> None:
-        """Let the model write what was begun, and show it as it grows."""
-        self.outbox.show_tip("")
-        on_end = partial(self.call_later, self.take_end, turn)
-        self.newest = reply = ReplyStream(turn, on_end, after=self.newest, prompt_tokens=self.heading.used)
-        await self.page.await_reply(turn)
-        if len(turn.replies) > 1:
-            await self.begin_columns(turn)
-        self.text_changed()
-        self.status.show("● reading", tone="accent", figures=self.figures)
-        self.screen.refresh_bindings()
-        self.post_message(self.Changed(self))
-        reply.show_in(self)
 
     async def grow(self, reply: ReplyStream, deltas: list[Delta]) -> None:
         """Show what arrived of a reply."""
@@ -423,7 +419,7 @@ class Pane(Vertical):
             self.notify(f"{self.heading.model} has answered.", markup=False)
         self.post_message(self.Changed(self))
         if self.outbox.queue and end.tone == "success":
-            await self.say(self.outbox.pop())
+            await self.on_prompt_submitted(self.outbox.pop())
         else:
             self.outbox.give_back()  # it was cut off: now it is the user's turn
         if written and (tip := self.page.tip):

@@ -317,9 +317,7 @@ class ChatScreen(Conversations):
 
     async def action_conversation(self, deed: str) -> None:
         """Rename, delete, export or restore: the conversation that is shown, or the one deleted last."""
-        from chatapp.tui.chat import listing
-
-        number = None if deed == "undelete" else listing.number(self.pane)
+        number = None if deed == "undelete" else self.pane.number
         if number is not None and not self.pane.begun:
             return self.notify("Nothing was said yet in this conversation.")
         with telling(self):

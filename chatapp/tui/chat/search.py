@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.history import Found

@@ -17,7 +17,7 @@ from chatapp.conversation import shell
 from chatapp.text.printable import printable
 from chatapp.tui.errors import telling
 from chatapp.tui.widgets.ask_line import AskLine
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.tui.chat.screen import ChatScreen

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from chatapp.commands import actions, run
 from chatapp.text.errors import InputError
-from chatapp.tui.chat import listing
 from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
 from chatapp.tui.widgets.ask_line import AskLine
@@ -148,7 +147,7 @@ class ScreenView:
         if number is not None and number < 0:
             if deed != "open":
                 return self.say("This conversation is not saved: it is only here, until you leave.")
-            pane = next((pane for pane in screen.panes if listing.number(pane) == number), screen.pane)
+            pane = next((pane for pane in screen.panes if pane.number == number), screen.pane)
             return await screen.show(pane)
         if history and deed == "undelete":
             return self.restore(history)

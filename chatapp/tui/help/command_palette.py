@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from chatapp.commands.actions import rank
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 TITLE, KEYS = 29, 8
 """Cells of a row for its title, and for its key."""

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from chatapp.commands.actions import ACTIONS, listed
 from chatapp.commands.commands import Action
 from chatapp.settings import keymap
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 MOUSE = (
     ("wheel", "scroll"),

@@ -15,7 +15,7 @@ from textual.style import Style
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 from themes import Theme
 
 ROLES = ("accent", "model", "success", "warning", "error")

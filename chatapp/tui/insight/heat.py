@@ -21,7 +21,7 @@ from chatapp.tui.insight.panel import TokenPanel
 from chatapp.tui.insight.shades import NAMES
 from chatapp.tui.insight.text import HeatText, looks
 from chatapp.tui.keys.key_line import Keys
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 NARROW = 76
 """Columns below which the panel is under the text."""

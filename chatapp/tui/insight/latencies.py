@@ -23,8 +23,7 @@ from chatapp.text.units import milliseconds, size
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
 from chatapp.tui.insight.table import MISSING, TokenTable
 from chatapp.tui.keys.key_line import Keys
-from chatapp.tui.widgets.ends_once import EndsOnce
-from chatapp.tui.widgets.removable import Removable
+from chatapp.tui.widgets.textual_fixes import EndsOnce, Removable
 
 
 def seconds(value: float | None) -> str:

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 """In the order in which fingers find them."""

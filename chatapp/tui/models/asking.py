@@ -17,7 +17,7 @@ from chatapp.models.facts import describe_plan
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.tui.models.columns import draw_fact
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 WIDTH = 76
 EDGES = 6

@@ -28,7 +28,7 @@ from chatapp.tui.models.detail import Detail
 from chatapp.tui.models.filter_line import FilterLine
 from chatapp.tui.models.listing import ModelList
 from chatapp.tui.models.sections import Catalogue, describe_machine, group_models, is_possible, list_unlisted
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel, Machine

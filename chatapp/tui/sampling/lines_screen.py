@@ -14,7 +14,7 @@ from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 
 class LinesScreen(

@@ -22,7 +22,7 @@ from chatapp.settings.presets import Preset, PresetError
 from chatapp.text.printable import printable
 from chatapp.tui.sampling.fields import FIELDS
 from chatapp.tui.sampling.preview import Look, Previews, draw
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.generation.decoding.preview import Preview

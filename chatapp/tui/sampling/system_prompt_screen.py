@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from chatapp.settings import system_prompts
 from chatapp.settings.system_prompts import Entry, SystemPromptError
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from chatapp.text.markdown import cut
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.ends_once import EndsOnce
+from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 MOST = 30
 """Lines that are seen at once."""

@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
-from chatapp.tui.widgets.removable import Removable
+from chatapp.tui.widgets.textual_fixes import Removable
 
 if TYPE_CHECKING:
     from chatapp.tui.keys.vim import Vim
