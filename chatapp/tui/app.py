@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from textual import events, work
+from textual import events
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from chatapp.commands.commands import Action
     from chatapp.conversation import Setup
+    from chatapp.settings.keymap import Action as Bindable
     from chatapp.tui.help.command_palette import Command
     from chatapp.tui.prompt import Prompt
 
@@ -88,7 +89,6 @@ class ChatApp(App[None]):
         """Bind the user's own keys, where there are some."""
         if path.exists():
             from chatapp.settings import keymap
-            from chatapp.tui.keys.bindings import list_bindable
 
             chosen = keymap.read(path, list_bindable())
             self.chosen_keys, self.vim = dict(chosen.keys), chosen.vim
@@ -152,7 +152,7 @@ class ChatApp(App[None]):
         if self.vim and event.key not in self.screen.active_bindings:
             from textual.widgets import Input, TextArea
 
-            from chatapp.tui.keys.vim import steer
+            from chatapp.tui.widgets.vim import steer
 
             search = "f3" if self.screen is self.chat_screen else ""
             if not isinstance(self.focused, TextArea | Input) and (key := steer(event, search)):
@@ -287,16 +287,38 @@ class ChatApp(App[None]):
         except SuspendNotSupported:
             self.notify("Here no editor can take the terminal's place.", severity="warning")
 
-    @work(thread=True, group="copy")
-    def copy(self, text: str) -> None:
-        """Copy a text by the first way that works, and say which."""
-        from chatapp.text import clipboard
 
-        def osc52(text: str) -> None:
-            self.call_from_thread(self.copy_to_clipboard, text)
+def list_bindable() -> list[Bindable]:
+    """List the actions with an id of all screens and widgets, which it imports: a user's own keys are bound to them."""
+    from chatapp.tui.answers.columns import Columns
+    from chatapp.tui.answers.comparison import ComparisonScreen
+    from chatapp.tui.answers.picker import Picker
+    from chatapp.tui.chat.completion_page import CompletionPage
+    from chatapp.tui.chat.message import Said
+    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.tui.chat.search import SearchScreen
+    from chatapp.tui.chat.sidebar import Sidebar
+    from chatapp.tui.help.help import Help, actions
+    from chatapp.tui.help.theme_picker import ThemePicker
+    from chatapp.tui.insight.heat import HeatScreen, HeatView
+    from chatapp.tui.insight.latencies import LatencyScreen
+    from chatapp.tui.insight.table import TokenTable
+    from chatapp.tui.insight.text import HeatText
+    from chatapp.tui.models.screen import ModelsScreen
+    from chatapp.tui.prompt import Prompt
+    from chatapp.tui.sampling.drawer import SamplingDrawer
+    from chatapp.tui.sampling.lines_screen import LinesScreen
+    from chatapp.tui.sampling.preset_picker import PresetPicker
+    from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
+    from chatapp.tui.widgets.ask_line import AskLine
+    from chatapp.tui.widgets.count_screen import CountScreen
+    from chatapp.tui.widgets.note_screen import NoteScreen
 
-        with telling(self):
-            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
+    return actions(
+        *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),
+        *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
+        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, Help, ThemePicker),
+    )
 
 
 def run(app: ChatApp) -> None:

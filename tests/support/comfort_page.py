@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import OptionList, Static, TextArea
 
-from chatapp.tui.keys.vim import Vim
+from chatapp.tui.widgets.vim import Vim
 from support.themed_app import ThemedApp
 
 

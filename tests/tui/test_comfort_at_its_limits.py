@@ -8,7 +8,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import TextArea
 
 from chatapp.tui.help.theme_picker import ThemePicker
-from chatapp.tui.keys.vim import Vim
+from chatapp.tui.widgets.vim import Vim
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -20,7 +20,7 @@ async def test_a_copy_that_goes_nowhere_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("TERM", "dumb")
     async with running(ScriptedEngine("Because.", can_chat=True), history=tmp_path / "history.db") as driver:
         (driver.app.workspace.home / "copied.txt").mkdir()
-        driver.app.copy("a text")
+        driver.screen.copy("a text")
         await driver.until(lambda: driver.toasts, "the failure to be told")
         assert driver.toasts[-1].startswith("is a directory")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from chatapp.commands.actions import ACTIONS, rank
+from chatapp.tui.app import list_bindable
 from chatapp.tui.help.command_palette import CommandPalette
 from chatapp.tui.insight.heat import HeatScreen
-from chatapp.tui.keys.bindings import list_bindable
 from chatapp.tui.models.screen import ModelsScreen
 from support.screen_driver import Driver, running
 from support.scripted_engine import ANSWER, ScriptedEngine

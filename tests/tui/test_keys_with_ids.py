@@ -2,7 +2,7 @@
 
 import re
 
-from chatapp.tui.keys.bindings import list_bindable
+from chatapp.tui.app import list_bindable
 from support.checkpoints import ROOT
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from chatapp.commands.actions import SLASHES
-from chatapp.tui.keys.bindings import list_bindable
+from chatapp.tui.app import list_bindable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "screen.md").read_text(encoding="utf-8")
 

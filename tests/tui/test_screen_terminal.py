@@ -18,6 +18,7 @@ SLOW = "sqlite3 textual.widgets._markdown textual.widgets._data_table model_stor
 OURS = "commands.parameters conversation.conversation evaluation generation history models.catalogue models.jobs"
 OURS += " settings.keymap"
 SCREENS = "answers help insight models.screen models.listing prompt sampling chat.message chat.sidebar chat.chat_page"
+SCREENS += " chat.models chat.sampling chat.view"
 LATE = [*VENDORS.split(), *SLOW.split(), "backends.decoder", "backends.reference"]
 LATE += [f"chatapp.{name}" for name in OURS.split()] + [f"chatapp.tui.{name}" for name in SCREENS.split()]
 """Modules that the first frame does not need."""

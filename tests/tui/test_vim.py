@@ -7,7 +7,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from chatapp.tui.keys.vim import Vim, steer
+from chatapp.tui.widgets.vim import Vim, steer
 from support.comfort_page import Box, running
 
 TEXT = "def add(a, b):\n    return a + b\n\nprint(add(1, 2))"

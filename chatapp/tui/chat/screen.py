@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from chatapp.generation import Token
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
-    from chatapp.tui.app import ChatApp
     from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import Deed, Said
+    from chatapp.tui.chat.models import Models
     from chatapp.tui.chat.pane import Pane
+    from chatapp.tui.chat.sampling import Sampling
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.chat.view import ScreenView
-    from chatapp.tui.models.controller import Models
     from chatapp.tui.prompt import Prompt
-    from chatapp.tui.sampling.controller import Sampling
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
 
@@ -48,7 +47,6 @@ class ChatScreen(Conversations):
         Binding("ctrl+c", "interrupt", "Stop or copy", show=False, id="chat.interrupt"),
         *bindings("screen"),
     ]
-    app: ChatApp
 
     def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
         super().__init__(workspace, model, setup=setup, resumes=resumes)
@@ -75,14 +73,14 @@ class ChatScreen(Conversations):
     @cached_property
     def models(self) -> Models:
         """The models, from when they are first needed."""
-        from chatapp.tui.models.controller import Models
+        from chatapp.tui.chat.models import Models
 
         return Models(self)
 
     @cached_property
     def sampling(self) -> Sampling:
         """The sampling options, presets and system prompt, from when they are first needed."""
-        from chatapp.tui.sampling.controller import Sampling
+        from chatapp.tui.chat.sampling import Sampling
 
         return Sampling(self)
 
@@ -155,10 +153,21 @@ class ChatScreen(Conversations):
             self.sidebar.display = False
         self.pane.box.focus()
 
+    @work(thread=True, group="copy")
+    def copy(self, text: str) -> None:
+        """Copy a text by the first way that works, and say which."""
+        from chatapp.text import clipboard
+
+        def osc52(text: str) -> None:
+            self.app.call_from_thread(self.app.copy_to_clipboard, text)
+
+        with telling(self):
+            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
+
     def action_interrupt(self) -> None:
         """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
         if selected := self.get_selected_text():
-            self.app.copy(selected)
+            self.copy(selected)
         elif self.pane.reply:
             self.pane.stop()
         else:
@@ -415,7 +424,7 @@ class ChatScreen(Conversations):
                 case "latencies":
                     self.show_latencies(message.said)
                 case "copy":
-                    self.app.copy(find_text(message.said))
+                    self.copy(find_text(message.said))
                 case "code":
                     self.view.copy_block(message.said)
 

@@ -109,7 +109,7 @@ class ScreenView:
             self.screen.pane.prompt.draft = text
 
     def copy(self, text: Callable[[], str]) -> None:
-        self.screen.app.copy(text())
+        self.screen.copy(text())
 
     def choose_theme(self, name: str) -> None:
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
@@ -124,7 +124,7 @@ class ScreenView:
         from chatapp.text.clipboard import code_blocks
 
         if blocks := code_blocks(run.find_text(message)):
-            self.screen.app.copy(blocks[-1].code)
+            self.screen.copy(blocks[-1].code)
             if len(blocks) > 1:
                 self.say(f"The last of {len(blocks)} blocks: /copy N takes another.")
         else:

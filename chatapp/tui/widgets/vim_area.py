@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 from chatapp.tui.widgets.textual_fixes import Removable
 
 if TYPE_CHECKING:
-    from chatapp.tui.keys.vim import Vim
+    from chatapp.tui.widgets.vim import Vim
 
 
 class VimArea(Removable, TextArea):
@@ -34,7 +34,7 @@ class VimArea(Removable, TextArea):
 
     def on_mount(self) -> None:
         if getattr(self.app, "vim", False):
-            from chatapp.tui.keys.vim import Vim
+            from chatapp.tui.widgets.vim import Vim
 
             self.vim = Vim(self)
 

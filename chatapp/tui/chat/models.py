@@ -51,7 +51,7 @@ class Models:
 
         def take(kept: Kept | None) -> None:
             if kept:
-                self.screen.app.copy(kept.text)
+                self.screen.copy(kept.text)
 
         import backends
 
