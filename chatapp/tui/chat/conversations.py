@@ -9,7 +9,7 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import on, work
 from textual.containers import Horizontal, Vertical
 from textual.message import Message as Event
 from textual.screen import Screen
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chatapp.placement.measuring import Measuring
     from chatapp.placement.record import Measurement
     from chatapp.tui.chat.sidebar import Sidebar
+    from chatapp.tui.sampling.drawer import SamplingDrawer
 
 KEPT = 8
 """Conversations that stay on the screen, hidden, so that going back to one is quick."""
@@ -82,6 +83,7 @@ class Conversations(Screen[None]):
         self.panes = [self.pane]
         """The one shown last stands last."""
         self.sidebar: Sidebar | None = None
+        self.drawer: SamplingDrawer | None = None
         self.stage, self.middle = Vertical(self.pane, id="stage"), Horizontal(id="middle")
         """Where the panes are, and what is beside them."""
 
@@ -410,6 +412,17 @@ class Conversations(Screen[None]):
     def on_sidebar_listed(self) -> None:
         """The list is filtered, or more of it is wanted."""
         self.list_conversations()
+
+    @work(thread=True, group="copy")
+    def copy(self, text: str) -> None:
+        """Copy a text by the first way that works, and say which."""
+        from chatapp.text import clipboard
+
+        def osc52(text: str) -> None:
+            self.app.call_from_thread(self.app.copy_to_clipboard, text)
+
+        with telling(self):
+            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
 
 
 def is_unsaved(pane: Pane) -> bool:

@@ -14,15 +14,17 @@ from chatapp.tui.models.sections import Catalogue
 if TYPE_CHECKING:
     from chatapp.models.jobs.job import Job
     from chatapp.models.suggestion import Offer
-    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.tui.chat.conversations import Conversations
+    from chatapp.tui.models.lines import JobLine
     from chatapp.workspace import Opened
 
 
 class Models:
     """The models of a chat screen: the list to choose from, what is done with them behind it, and which one answers."""
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self.screen = screen
+    def __init__(self, screen: Conversations, line: JobLine) -> None:
+        self.screen, self.line = screen, line
+        """The screen, and the line on it that tells of the jobs."""
         self.jobs = screen.workspace.open_jobs(self.hear)
         self.wanted: set[str] = set()
         """Those that are to answer as soon as they are here."""
@@ -96,7 +98,7 @@ class Models:
 
     async def show(self, job: Job) -> None:
         """Show how far a job is, and take up what it brought."""
-        self.screen.job_line.show(self.jobs.all())
+        self.line.show(self.jobs.all())
         for one in self.screen.app.screen_stack:
             if isinstance(one, ModelsScreen):
                 one.show_job(job)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from chatapp.commands import run
 from chatapp.tui.sampling.drawer import SamplingDrawer
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue, WhenFull
     from chatapp.generation import Options
     from chatapp.generation.decoding.preview import Preview
-    from chatapp.tui.chat.screen import ChatScreen
+    from chatapp.tui.chat.conversations import Conversations
     from chatapp.workspace import Opened
 
 
 class Sampling:
     """The sampling of a chat screen's conversation: the drawer of options, the presets and the system prompt."""
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self.screen = screen
+    def __init__(self, screen: Conversations, set_system: Callable[[str], None]) -> None:
+        self.screen, self.set_system = screen, set_system
 
     def ready(self) -> tuple[Opened, Dialogue] | None:
         """The model and the conversation that are shown; says so where they are not open yet."""
@@ -104,7 +103,7 @@ class Sampling:
 
         def take(text: str | None) -> None:
             if text is not None:
-                run.set_system(self.screen.view, text)
+                self.set_system(text)
 
         if there := self.ready():
             _, dialogue = there

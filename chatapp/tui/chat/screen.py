@@ -51,7 +51,6 @@ class ChatScreen(Conversations):
     def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
         super().__init__(workspace, model, setup=setup, resumes=resumes)
         self.offer_line, self.job_line = OfferLine(), JobLine()
-        self.drawer: SamplingDrawer | None = None
         self.shell_known = False
         """Whether its user has seen where a command runs."""
 
@@ -60,7 +59,7 @@ class ChatScreen(Conversations):
         """The screen as slash commands see it; made when it is first wanted, for the first frame's sake."""
         from chatapp.tui.chat.view import ScreenView
 
-        return ScreenView(self)
+        return ScreenView(self, lambda name: self.models.use(name))
 
     def compose(self) -> ComposeResult:
         with self.middle:
@@ -75,14 +74,15 @@ class ChatScreen(Conversations):
         """The models, from when they are first needed."""
         from chatapp.tui.chat.models import Models
 
-        return Models(self)
+        return Models(self, self.job_line)
 
     @cached_property
     def sampling(self) -> Sampling:
         """The sampling options, presets and system prompt, from when they are first needed."""
+        from chatapp.commands import run
         from chatapp.tui.chat.sampling import Sampling
 
-        return Sampling(self)
+        return Sampling(self, lambda text: run.set_system(self.view, text))
 
     def rest(self, seconds: float) -> bool:
         if "models" in vars(self):  # they were needed
@@ -152,17 +152,6 @@ class ChatScreen(Conversations):
         elif self.sidebar and self.sidebar.has_focus and self.size.width < 100:
             self.sidebar.display = False
         self.pane.box.focus()
-
-    @work(thread=True, group="copy")
-    def copy(self, text: str) -> None:
-        """Copy a text by the first way that works, and say which."""
-        from chatapp.text import clipboard
-
-        def osc52(text: str) -> None:
-            self.app.call_from_thread(self.app.copy_to_clipboard, text)
-
-        with telling(self):
-            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
 
     def action_interrupt(self) -> None:
         """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
@@ -394,10 +383,29 @@ class ChatScreen(Conversations):
             await self.view.manage(message.deed, message.conversation)
         self.list_conversations()
 
-    def on_prompt_shell_entered(self, message: Prompt.ShellEntered) -> None:
-        from chatapp.tui.chat import shell_screen
+    def on_prompt_shell_entered(self, entered: Prompt.ShellEntered) -> None:
+        """Run a command, and put what it writes into the message; the first time, say where and ask."""
+        from chatapp.conversation import shell
+        from chatapp.tui.chat.shell_screen import ShellScreen
+        from chatapp.tui.widgets.ask_line import AskLine
 
-        shell_screen.run(self, message)
+        def begin(command: str | None) -> None:
+            if command is None:
+                return entered.prompt.give_back(entered.draft)
+            self.shell_known = True
+            self.app.push_screen(ShellScreen(command), take)
+
+        def take(output: shell.Output | None) -> None:
+            if output is None:
+                return entered.prompt.give_back(entered.draft)
+            entered.prompt.take_output(output)
+            if output.code != 0:
+                self.notify(f"The command: {output.told}.", severity="warning", markup=False)
+
+        if self.shell_known:
+            return begin(entered.command)
+        question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
+        self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
 
     async def on_sampling_drawer_closed(self) -> None:
         await self.sampling.close_drawer()

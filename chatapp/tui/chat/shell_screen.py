@@ -16,34 +16,10 @@ from textual.widgets import Static
 from chatapp.conversation import shell
 from chatapp.text.printable import printable
 from chatapp.tui.errors import telling
-from chatapp.tui.widgets.ask_line import AskLine
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
-    from chatapp.tui.chat.screen import ChatScreen
-    from chatapp.tui.prompt import Prompt
-
-
-def run(screen: ChatScreen, entered: Prompt.ShellEntered) -> None:
-    """Run a command, and put what it writes into the message; the first time, say where and ask."""
-
-    def begin(command: str | None) -> None:
-        if command is None:
-            return entered.prompt.give_back(entered.draft)
-        screen.shell_known = True
-        screen.app.push_screen(ShellScreen(command), take)
-
-    def take(output: shell.Output | None) -> None:
-        if output is None:
-            return entered.prompt.give_back(entered.draft)
-        entered.prompt.take_output(output)
-        if output.code != 0:
-            screen.notify(f"The command: {output.told}.", severity="warning", markup=False)
-
-    if screen.shell_known:
-        return begin(entered.command)
-    question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
-    screen.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
+    pass
 
 
 class ShellScreen(EndsOnce, ModalScreen[shell.Output | None]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
     from chatapp.generation import Engine
     from chatapp.history import Conversation, Found, History, Message
+    from chatapp.tui.chat.conversations import Conversations
     from chatapp.tui.chat.pane import Pane
-    from chatapp.tui.chat.screen import ChatScreen
     from chatapp.workspace import Opened
 
 
 class ScreenView:
     """The conversation that is shown, with what can be done with it and with all others."""
 
-    def __init__(self, screen: ChatScreen) -> None:
-        self.screen, self.workspace = screen, screen.workspace
+    def __init__(self, screen: Conversations, use: Callable[[str], Awaitable[None]]) -> None:
+        """`use` lets another model answer."""
+        self.screen, self.workspace, self.use = screen, screen.workspace, use
 
     def obey(self, line: str) -> bool:
         """Do what a line says; whether it could be done, which is told where not."""
@@ -34,7 +35,7 @@ class ScreenView:
             command = actions.parse(line)
             assert command is not None, "the prompt sends texts as messages"
             run.run(command, self)
-            self.screen.sampling.show_setup()
+            self.screen.shown(self.screen.pane)
             self.screen.list_conversations()
             return True
         return False
@@ -95,7 +96,7 @@ class ScreenView:
             self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
 
     def use_model(self, name: str) -> None:
-        self.screen.call_next(self.screen.models.use, self.workspace.open_store().get(name).name)
+        self.screen.call_next(self.use, self.workspace.open_store().get(name).name)
 
     def again(self) -> None:
         self.screen.call_next(self.screen.pane.again)
