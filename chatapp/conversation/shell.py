@@ -14,7 +14,7 @@ from threading import Thread
 
 from chatapp.conversation.attachments import block
 from chatapp.text.errors import InputError
-from chatapp.text.printable import pasted
+from chatapp.text.printable import clean_paste
 
 LARGEST = 256_000
 """Bytes of output that are taken; a command that writes more is ended."""
@@ -124,4 +124,4 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 def plain(text: str) -> str:
     """The text as one would read it on a terminal, without what terminals obey; of a line written over, the last."""
     lines = CONTROLS.sub("", text).replace("\r\n", "\n").split("\n")
-    return pasted("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)).strip("\n")
+    return clean_paste("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)).strip("\n")

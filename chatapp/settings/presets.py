@@ -79,24 +79,24 @@ BUILT_IN = (
 
 
 def read(path: Path) -> dict[str, Preset]:
-    """All presets by name: the built-in ones, then those in the file; the user's own hides a built-in one."""
-    return {preset.name: preset for preset in BUILT_IN} | own(path)
+    """Read all presets, by name: the built-in ones, then those in the file; the user's own hides a built-in one."""
+    return {preset.name: preset for preset in BUILT_IN} | read_own(path)
 
 
-def own(path: Path) -> dict[str, Preset]:
-    """The presets in the file at `path`; none if there is no file."""
+def read_own(path: Path) -> dict[str, Preset]:
+    """Read the user's presets from the file at `path`; none if there is no file."""
     try:
         found = toml_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
-    kept = [_from_file(path, name, options) for name, options in found.items()]
+    kept = [read_preset(path, name, options) for name, options in found.items()]
     return {preset.name: preset for preset in kept}
 
 
 def find(path: Path, name: str) -> Preset:
-    """The preset called `name`."""
+    """Find the preset called `name`."""
     known = read(path)
     if name in known:
         return known[name]
@@ -106,15 +106,15 @@ def find(path: Path, name: str) -> Preset:
 
 def save(path: Path, name: str, options: Mapping[str, Any]) -> Preset:
     """Keep options under a name, in the place of what the user kept under it before."""
-    preset = _checked(_name(name), {key: value for key, value in options.items() if key not in NOT_IN_PRESETS})
-    _write(path, own(path) | {preset.name: preset})
+    preset = check_preset(_name(name), {key: value for key, value in options.items() if key not in NOT_IN_PRESETS})
+    _write(path, read_own(path) | {preset.name: preset})
     return preset
 
 
 def rename(path: Path, old: str, new: str) -> None:
     """Give one of the user's presets another name."""
-    presets, new = own(path), _name(new)
-    _must_be_own(presets, old)
+    presets, new = read_own(path), _name(new)
+    refuse_built_in(presets, old)
     if new != old and new in read(path):
         raise PresetError(f"there is a preset {new!r} already; choose another name")
     _write(path, {new if name == old else name: preset for name, preset in presets.items()})
@@ -122,13 +122,14 @@ def rename(path: Path, old: str, new: str) -> None:
 
 def delete(path: Path, name: str) -> None:
     """Forget one of the user's presets; a built-in one that it hid is back."""
-    presets = own(path)
-    _must_be_own(presets, name)
+    presets = read_own(path)
+    refuse_built_in(presets, name)
     del presets[name]
     _write(path, presets)
 
 
-def _must_be_own(presets: Mapping[str, Preset], name: str) -> None:
+def refuse_built_in(presets: Mapping[str, Preset], name: str) -> None:
+    """Refuse to change a preset that is not the user's."""
     if name not in presets:
         built_in = any(preset.name == name for preset in BUILT_IN)
         what = f"the preset {name!r} is built in and stays" if built_in else f"there is no preset {name!r}"
@@ -142,7 +143,8 @@ def _name(name: str) -> str:
     return name
 
 
-def _checked(name: str, options: Mapping[str, Any]) -> Preset:
+def check_preset(name: str, options: Mapping[str, Any]) -> Preset:
+    """A preset of these options, checked."""
     known = [field.name for field in fields(Options) if field.name not in NOT_IN_PRESETS]
     for option in options:
         if option not in known:
@@ -155,7 +157,8 @@ def _checked(name: str, options: Mapping[str, Any]) -> Preset:
     return Preset(name, {option: getattr(checked, option) for option in options})
 
 
-def _from_file(path: Path, name: str, options: object) -> Preset:
+def read_preset(path: Path, name: str, options: object) -> Preset:
+    """Read a preset of a file."""
     try:
         if not isinstance(options, dict):
             raise PresetError(f"{name!r} is no preset; options belong below a line such as [my-preset]")
@@ -166,7 +169,7 @@ def _from_file(path: Path, name: str, options: object) -> Preset:
             options["logit_bias"] = {int(token): bias for token, bias in biases.items()}
         if not isinstance(options.get("stop", []), list):
             raise PresetError(f"stop of the preset {name!r} must be a list of texts")
-        return _checked(_name(name), options)
+        return check_preset(_name(name), options)
     except PresetError as error:
         raise PresetError(f"cannot read the presets in {path}: {error}") from error
 

@@ -46,6 +46,6 @@ def printable(text: str) -> str:
     return FLOOD.sub(r"\1", text.translate(_REPLACEMENTS))
 
 
-def pasted(text: str) -> str:
+def clean_paste(text: str) -> str:
     """Text from outside, printable; its line ends, whatever the system, become ours."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"))

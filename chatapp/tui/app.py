@@ -23,7 +23,7 @@ from chatapp.text.printable import printable
 from chatapp.tui.chat.screen import ChatScreen
 from chatapp.tui.errors import telling
 from chatapp.tui.keys.bindings import bindings
-from chatapp.tui.keys.complaints import untold
+from chatapp.tui.keys.complaints import take_untold
 from chatapp.tui.keys.keyboard import Keyboard
 from chatapp.tui.theme import palette
 from chatapp.tui.widgets.guard import GUARD
@@ -161,7 +161,7 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         self.call_after_refresh(self.collect_garbage)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the shell has written over it
-        for complaint in untold(self.complaints, self.workspace.home):
+        for complaint in take_untold(self.complaints, self.workspace.home):
             self.notify(complaint, severity="warning", timeout=10, markup=False)
 
     def collect_garbage(self) -> None:

@@ -31,9 +31,9 @@ def test_a_token_has_one_bias() -> None:
 def test_a_preset_is_known_by_the_name_that_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "presets.toml"
     path.write_text('["my  own"]\ntop_k = 3\n')
-    assert list(presets.own(path)) == ["my own"]
+    assert list(presets.read_own(path)) == ["my own"]
     presets.delete(path, "my own")
-    assert presets.own(path) == {}
+    assert presets.read_own(path) == {}
 
 
 async def test_ctrl_s_takes_the_name_that_it_asked_for(tmp_path: Path) -> None:
@@ -51,5 +51,5 @@ async def test_a_delete_that_was_not_confirmed_confirms_no_replacement(tmp_path:
         picker = PresetPicker(path, Options(), {"top_k": 7})
         await driver.app.push_screen(picker)
         await driver.press("end", "d", "s", *"mine", "enter")
-        assert presets.own(path)["mine"].options == {"top_k": 1}
+        assert presets.read_own(path)["mine"].options == {"top_k": 1}
         assert "enter once more replaces it" in driver.picture

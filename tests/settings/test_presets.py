@@ -60,7 +60,7 @@ def test_every_option_survives_the_file(path: Path) -> None:
 @pytest.mark.parametrize("name", ['with "quotes"', "a.b", "日本", "[x]", "back\\slash", "#"])
 def test_any_printable_name_survives_the_file(path: Path, name: str) -> None:
     presets.save(path, name, {"temperature": 0.5})
-    assert presets.own(path)[name].options == {"temperature": 0.5}
+    assert presets.read_own(path)[name].options == {"temperature": 0.5}
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 31, "a\x1bb", "a\u202eb"])
@@ -75,12 +75,12 @@ def test_presets_are_replaced_renamed_and_deleted(path: Path) -> None:
     presets.save(path, "two", {"top_k": 2})
     presets.save(path, "one", {"top_k": 3})
     presets.rename(path, "one", "three")
-    assert {name: dict(preset.options) for name, preset in presets.own(path).items()} == {
+    assert {name: dict(preset.options) for name, preset in presets.read_own(path).items()} == {
         "three": {"top_k": 3},
         "two": {"top_k": 2},
     }
     presets.delete(path, "two")
-    assert list(presets.own(path)) == ["three"]
+    assert list(presets.read_own(path)) == ["three"]
 
 
 def test_a_name_that_is_taken_is_not_overwritten_by_renaming(path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_name_that_is_taken_is_not_overwritten_by_renaming(path: Path) -> None
     for taken in "two", "code":
         with pytest.raises(PresetError, match=f"there is a preset '{taken}' already"):
             presets.rename(path, "one", taken)
-    assert list(presets.own(path)) == ["one", "two"]
+    assert list(presets.read_own(path)) == ["one", "two"]
 
 
 def test_a_preset_of_the_user_hides_a_built_in_one_until_it_is_deleted(path: Path) -> None:
@@ -161,7 +161,7 @@ def test_wrong_options_are_not_saved(path: Path) -> None:
 
 def test_a_home_that_is_no_folder_is_told(path: Path) -> None:
     path.parent.touch()
-    assert presets.own(path) == {}
+    assert presets.read_own(path) == {}
     with pytest.raises(PresetError, match=f"cannot write the presets to {path}: "):
         presets.save(path, "b", {})
 
@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(path: Path) -> None:
             presets.save(path, "b", {})
     finally:
         path.parent.chmod(stat.S_IRWXU)
-    assert list(presets.own(path)) == ["a"]
+    assert list(presets.read_own(path)) == ["a"]
 
 
 def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_presets_behind_a_link_stay_there_and_as_private_as_they_were(path: Path
     path.parent.mkdir()
     path.symlink_to(real)
     presets.save(path, "mine", {"top_k": 1})
-    assert path.is_symlink() and list(presets.own(path)) == ["mine"]
+    assert path.is_symlink() and list(presets.read_own(path)) == ["mine"]
     assert real.stat().st_mode & 0o777 == 0o600
 
 

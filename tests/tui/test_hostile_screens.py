@@ -22,7 +22,7 @@ from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
 from chatapp.tui.models.asking import Asking, pull_question
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.widgets.guard import guarded
+from chatapp.tui.widgets.guard import guard_text
 from chatapp.workspace import Opened
 from support import hostile
 from support.hostile import ANSWERS, NAME, check, keep
@@ -298,7 +298,7 @@ def test_a_setup_from_elsewhere_holds_no_surrogates_and_a_model_of_one_line() ->
 @pytest.mark.parametrize("text", hostile.SMALL)
 def test_what_is_guarded_stays_as_wide(text: str) -> None:
     row = hostile.SMALL[text][:3_000].replace("\n", "").replace("\t", "")
-    shown = guarded(row)
+    shown = guard_text(row)
     assert cell_len(shown) == cell_len(row)
     assert printable(shown) == shown and not FLOOD.search(shown)
     assert shown.count("\u200d") <= 3
@@ -308,8 +308,8 @@ def test_what_is_guarded_stays_as_wide(text: str) -> None:
     "text", ["👩\u200d👩\u200d👧\u200d👦 ❤️ 🏳️\u200d🌈", "日本語 größe ━━", "क्\u200dष", "می\u200cخواهم", "e\u0301"]
 )
 def test_what_is_harmless_passes_the_guard(text: str) -> None:
-    assert guarded(text) == text
+    assert guard_text(text) == text
 
 
 def test_letters_that_are_joined_to_be_hidden_are_told() -> None:
-    assert guarded("a\u200db rm\u200d -r\u200df") == "� rm-�"
+    assert guard_text("a\u200db rm\u200d -r\u200df") == "� rm-�"

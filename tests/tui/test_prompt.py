@@ -7,7 +7,7 @@ import pytest
 from textual import events
 
 from chatapp.tui.prompt import Prompt
-from chatapp.tui.prompt.completion import literal
+from chatapp.tui.prompt.completion import cut_arguments
 from support.prompt_page import earlier, page
 
 # Sending
@@ -203,7 +203,7 @@ async def test_a_click_takes_a_choice() -> None:
     ("name", "typed"), [("clear", "clear"), ("set parameter NAME VALUE", "set parameter "), ("show [info]", "show ")]
 )
 def test_arguments_are_left_to_be_typed(name: str, typed: str) -> None:
-    assert literal(name) == typed
+    assert cut_arguments(name) == typed
 
 
 # Pastes

@@ -136,13 +136,13 @@ async def test_tokens_are_counted_one_text_at_a_time_and_the_last_one_always(tmp
 async def test_a_key_ranks_the_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("x")
     asked: list[str] = []
-    paths = completion.paths
+    paths = completion.offer_paths
 
     def noting(query: str, there: Sequence[Candidate]) -> list[Choice]:
         asked.append(query)
         return paths(query, there)
 
-    monkeypatch.setattr(completion, "paths", noting)
+    monkeypatch.setattr(completion, "offer_paths", noting)
     async with page(Prompt(root=tmp_path)) as app:
         await app.type("@")
         await app.until(lambda: app.prompt.popup.choices)

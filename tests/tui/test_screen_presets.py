@@ -62,17 +62,17 @@ async def test_leaving_chooses_nothing(path: Path) -> None:
 async def test_the_options_are_saved_under_a_name_renamed_and_deleted(path: Path) -> None:
     async with opened(PresetPicker(path, Options(), {"top_k": 7})) as picked:
         await picked.press("s", *"mine", "enter")
-        assert presets.own(path)["mine"].options == {"top_k": 7}
+        assert presets.read_own(path)["mine"].options == {"top_k": 7}
         assert picked.names[-1].split() == ["mine", "yours"]
         assert "these are your options now" in picked.text_of("#changes")
         await picked.press("r", "2", "enter")
-        assert list(presets.own(path)) == ["mine2"]
+        assert list(presets.read_own(path)) == ["mine2"]
         await picked.press("d")
         assert "d once more deletes 'mine2'" in picked.text_of("#refusal")
         await picked.press("up", "down")
         assert picked.text_of("#refusal") == ""
         await picked.press("d", "d")
-        assert presets.own(path) == {} and len(picked.names) == 6
+        assert presets.read_own(path) == {} and len(picked.names) == 6
 
 
 async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path: Path) -> None:
@@ -80,9 +80,9 @@ async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path:
     async with opened(PresetPicker(path, Options(), {"top_k": 7})) as picked:
         await picked.press("s", *"mine", "enter")
         assert "there is a preset 'mine': enter once more replaces it" in picked.text_of("#refusal")
-        assert presets.own(path)["mine"].options == {"top_k": 1}
+        assert presets.read_own(path)["mine"].options == {"top_k": 1}
         await picked.press("enter")
-        assert presets.own(path)["mine"].options == {"top_k": 7}
+        assert presets.read_own(path)["mine"].options == {"top_k": 7}
 
 
 async def test_a_preset_s_name_is_refused_where_it_is_typed(path: Path) -> None:

@@ -59,7 +59,7 @@ def read(text: str, name: str) -> Batch:
     raise NotUnderstood(f"{name} is JSON, but no conversations that are known here; these are: {KNOWN}")
 
 
-def taken(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:  # Any: JSON, checked here
+def take(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:  # Any: JSON, checked here
     """A field of a JSON object, which must be there and of this kind."""
     if not isinstance(facts, dict):
         raise NotUnderstood(f"{where} is no JSON object")
@@ -68,11 +68,11 @@ def taken(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> An
     value = facts[key]
     wrong = isinstance(value, bool) and kind not in (bool, object)  # to Python, True is a number
     if wrong or not isinstance(value, kind):
-        raise NotUnderstood(f"{where} has {key!r}: {shortened(value)}, which cannot be")
+        raise NotUnderstood(f"{where} has {key!r}: {shorten(value)}, which cannot be")
     return value
 
 
-def shortened(value: object) -> str:
+def shorten(value: object) -> str:
     """A value of a file, short enough for a message."""
     shown = repr(value)
     return shown if len(shown) <= 40 else f"{shown[:40]}…"
@@ -81,12 +81,12 @@ def shortened(value: object) -> str:
 def _ours(content: Mapping[str, Any], name: str) -> Batch:
     """Our own export, whole or not at all."""
     if content["format"] != FORMAT:
-        raise NotUnderstood(f"{name} has the format {shortened(content['format'])}, not {FORMAT!r}")
-    version = taken(content, "version", int, name)
+        raise NotUnderstood(f"{name} has the format {shorten(content['format'])}, not {FORMAT!r}")
+    version = take(content, "version", int, name)
     if version != VERSION:
         raise NotUnderstood(f"{name} was written by another chatapp (version {version}, not {VERSION}); update chatapp")
     batch = Batch()
-    for place, facts in enumerate(taken(content, "conversations", list, name), 1):
+    for place, facts in enumerate(take(content, "conversations", list, name), 1):
         batch.conversations.append(_conversation(facts, f"conversation {place} of {name}"))
     return batch
 
@@ -95,7 +95,7 @@ def _conversation(facts: Any, where: str) -> Imported:
     messages: list[Message] = []
     ids: set[int] = set()
     tokens: dict[int, Sequence[Token]] = {}
-    for place, one in enumerate(taken(facts, "messages", list, where), 1):
+    for place, one in enumerate(take(facts, "messages", list, where), 1):
         message = _message(one, f"message {place} of {where}")
         if message.id in ids or not (message.parent is None or message.parent in ids):
             raise NotUnderstood(f"message {place} of {where} has a number twice, or a parent that is not before it")
@@ -103,16 +103,16 @@ def _conversation(facts: Any, where: str) -> Imported:
         messages.append(message)
         if "tokens" in one:
             tokens[message.id] = of_lists(one["tokens"], f"message {place} of {where}")
-    leaf = taken(facts, "leaf", (int, type(None)), where)
+    leaf = take(facts, "leaf", (int, type(None)), where)
     if not (leaf is None or leaf in ids):
         raise NotUnderstood(f"{where} ends with message {leaf}, which it does not have")
     kind = _chosen(facts, "kind", get_args(Kind), where)
     return Imported(
         Conversation(
             0,
-            taken(facts, "title", str, where),
+            take(facts, "title", str, where),
             kind,
-            taken(facts, "model", str, where),
+            take(facts, "model", str, where),
             _time(facts, "created", where),
             _time(facts, "updated", where),
             len(messages),
@@ -125,35 +125,35 @@ def _conversation(facts: Any, where: str) -> Imported:
 
 
 def _message(facts: Any, where: str) -> Message:
-    reason = taken(facts, "finish_reason", (str, type(None)), where)
+    reason = take(facts, "finish_reason", (str, type(None)), where)
     return Message(
-        taken(facts, "id", int, where),
+        take(facts, "id", int, where),
         0,
-        taken(facts, "parent", (int, type(None)), where),
+        take(facts, "parent", (int, type(None)), where),
         _chosen(facts, "role", get_args(Role), where),
         _said(facts, where),
         _time(facts, "created", where),
-        taken(facts, "finished", bool, where),
+        take(facts, "finished", bool, where),
         reason,
-        taken(facts, "model", str, where),
+        take(facts, "model", str, where),
         _json(facts, "options", where),
         _json(facts, "usage", where),
-        summary=taken(facts, "summary", str, where) if "summary" in facts else "",
+        summary=take(facts, "summary", str, where) if "summary" in facts else "",
     )
 
 
 def _said(facts: Any, where: str) -> str:
     """The text of a message, with what the model thought before it in the usual marks."""
-    text: str = taken(facts, "text", str, where)
+    text: str = take(facts, "text", str, where)
     if "thinking" not in facts:
         return text
-    thinking = taken(facts, "thinking", str, where)
+    thinking = take(facts, "thinking", str, where)
     return f"<think>\n{thinking}\n</think>\n\n{text}" if text else f"<think>\n{thinking}"
 
 
 def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
     """An object of any fields, which must be proper JSON."""
-    value: dict[str, Any] = taken(facts, key, dict, where)
+    value: dict[str, Any] = take(facts, key, dict, where)
     if not value:
         return {}
     try:
@@ -165,14 +165,14 @@ def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
 
 def _time(facts: Any, key: str, where: str) -> float:
     """Seconds since 1970, in a year that calendars know."""
-    value = taken(facts, key, (int, float), where)
+    value = take(facts, key, (int, float), where)
     if not 0 <= value < 4e9:
         raise NotUnderstood(f"{where} has {key!r}: {value}, which is no time")
     return float(value)
 
 
 def _chosen(facts: Any, key: str, known: Sequence[str], where: str) -> Any:
-    value = taken(facts, key, str, where)
+    value = take(facts, key, str, where)
     if value not in known:
-        raise NotUnderstood(f"{where} has {key!r}: {shortened(value)}; known are {', '.join(known)}")
+        raise NotUnderstood(f"{where} has {key!r}: {shorten(value)}; known are {', '.join(known)}")
     return value

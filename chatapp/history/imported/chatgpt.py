@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from chatapp.history.imported import Batch, Imported, shortened, taken
+from chatapp.history.imported import Batch, Imported, shorten, take
 from chatapp.history.records import Conversation, Message, NotUnderstood
 
 NOT_TEXT = {
@@ -30,7 +30,7 @@ def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
     batch = Batch()
     for place, facts in enumerate(content, 1):
         title = facts.get("title") if isinstance(facts, dict) else None
-        where = f"conversation {place} of {name}" + (f" ({shortened(title)})" if title else "")
+        where = f"conversation {place} of {name}" + (f" ({shorten(title)})" if title else "")
         left_out: Counter[str] = Counter()
         try:
             batch.conversations.append(_conversation(facts, where, left_out))
@@ -42,7 +42,7 @@ def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
 
 
 def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
-    mapping = taken(facts, "mapping", dict, where)
+    mapping = take(facts, "mapping", dict, where)
     created = _time(facts.get("create_time")) or time.time()
     title = " ".join(str(facts.get("title") or "").split())
     messages: list[Message] = []
@@ -52,7 +52,7 @@ def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
         node = mapping[key]
         above = kept.get(node.get("parent"))
         kept[key] = above
-        message = _message(node, f"message {shortened(key)} of {where}", left_out)
+        message = _message(node, f"message {shorten(key)} of {where}", left_out)
         if message:
             number = len(messages) + 1
             reason, model = message["finish_reason"], message["model"]
@@ -72,7 +72,7 @@ def _in_order(mapping: dict[str, Any], where: str) -> list[str]:
     for key, node in mapping.items():
         parent = node.get("parent") if isinstance(node, dict) else key
         if parent == key or not isinstance(parent, str | None) or (parent is not None and parent not in mapping):
-            raise NotUnderstood(f"{where} has a message {shortened(key)} whose parent is missing")
+            raise NotUnderstood(f"{where} has a message {shorten(key)} whose parent is missing")
         children[parent].append(key)
     order = list(children[None])
     for key in order:  # it grows meanwhile
@@ -87,14 +87,14 @@ def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | 
     message = node.get("message")
     if message is None:
         return None
-    role = taken(taken(message, "author", dict, where), "role", str, where)
-    content = taken(message, "content", dict, where)
-    kind = taken(content, "content_type", str, where)
+    role = take(take(message, "author", dict, where), "role", str, where)
+    content = take(message, "content", dict, where)
+    kind = take(content, "content_type", str, where)
     details = message.get("metadata") if isinstance(message.get("metadata"), dict) else {}
     if kind not in {"text", "multimodal_text", *NOT_TEXT}:
-        raise NotUnderstood(f"{where} has the unknown content type {shortened(kind)}")
+        raise NotUnderstood(f"{where} has the unknown content type {shorten(kind)}")
     if role not in ("user", "assistant", "system", "tool"):
-        raise NotUnderstood(f"{where} has the unknown role {shortened(role)}")
+        raise NotUnderstood(f"{where} has the unknown role {shorten(role)}")
     if kind in NOT_TEXT:
         left_out[kind] += 1
         return None
@@ -124,7 +124,7 @@ def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | 
 def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
     """The text of a message; pictures and the like leave their name in it."""
     pieces = []
-    for part in taken(content, "parts", list, where):
+    for part in take(content, "parts", list, where):
         if isinstance(part, str):
             pieces.append(part)
         elif isinstance(part, dict) and isinstance(part.get("text"), str):  # what was said in a voice chat
@@ -134,7 +134,7 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
             left_out[name] += 1
             pieces.append(f"[{name} left out]")
         elif part is not None:
-            raise NotUnderstood(f"{where} has the part {shortened(part)}, which is no text")
+            raise NotUnderstood(f"{where} has the part {shorten(part)}, which is no text")
     return "\n".join(pieces)
 
 

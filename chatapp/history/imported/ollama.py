@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from chatapp.history.imported import KNOWN, Batch, Imported, shortened, taken
+from chatapp.history.imported import KNOWN, Batch, Imported, shorten, take
 from chatapp.history.records import Conversation, Message, NotUnderstood, Role
 
 LEFT_OUT = {"ADAPTER", "DRAFT", "LICENSE", "PARAMETER", "PARSER", "RENDERER", "REQUIRES", "TEMPLATE"}
@@ -24,23 +24,23 @@ ABOUT_MODEL |= {"adapters", "format", "keep_alive", "options", "parser", "render
 def read_messages(content: Mapping[str, Any], name: str) -> Batch:  # Any: JSON
     """A JSON object with messages, and perhaps a model and a system prompt."""
     if unknown := sorted(content.keys() - ABOUT_MODEL):
-        raise NotUnderstood(f"{name} has messages, but also the unknown field {shortened(unknown[0])}; known: {KNOWN}")
+        raise NotUnderstood(f"{name} has messages, but also the unknown field {shorten(unknown[0])}; known: {KNOWN}")
     batch = Batch()
     said: list[tuple[Role, str]] = []
     if content.get("system"):
-        said.append(("system", taken(content, "system", str, name)))
-    for place, message in enumerate(taken(content, "messages", list, name), 1):
+        said.append(("system", take(content, "system", str, name)))
+    for place, message in enumerate(take(content, "messages", list, name), 1):
         where = f"message {place} of {name}"
-        role = taken(message, "role", str, where)
-        text = taken(message, "content", str, where)
+        role = take(message, "role", str, where)
+        text = take(message, "content", str, where)
         if unknown := sorted(message.keys() - MESSAGE_FIELDS - ABOUT_MESSAGES):
-            raise NotUnderstood(f"{where} has the unknown field {shortened(unknown[0])}")
+            raise NotUnderstood(f"{where} has the unknown field {shorten(unknown[0])}")
         for field in sorted(ABOUT_MESSAGES & message.keys()):
             batch.left_out[field] += bool(message[field])
         if role == "tool":
             batch.left_out["message of a tool"] += 1
         elif role not in ROLES:
-            raise NotUnderstood(f"{where} has the unknown role {shortened(role)}; known are {', '.join(ROLES)}")
+            raise NotUnderstood(f"{where} has the unknown role {shorten(role)}; known are {', '.join(ROLES)}")
         elif text:
             said.append((ROLES[role], text))
     model = next((str(content[key]) for key in ("from", "model", "name") if content.get(key)), "")
@@ -60,7 +60,7 @@ def read_modelfile(text: str, name: str) -> Batch:
         elif command == "MESSAGE":
             role, _, rest = value.partition(" ")
             if role not in ROLES:
-                raise NotUnderstood(f"line {line} of {name} has the unknown role {shortened(role)}")
+                raise NotUnderstood(f"line {line} of {name} has the unknown role {shorten(role)}")
             said.append((ROLES[role], _unquoted(rest.strip()) or ""))
         else:
             batch.left_out[command] += 1
@@ -81,7 +81,7 @@ def _commands(text: str, name: str) -> list[tuple[int, str, str]]:
         command = word.upper()
         if command not in LEFT_OUT | {"FROM", "SYSTEM", "MESSAGE"}:
             raise NotUnderstood(
-                f"line {start + 1} of {name} begins with {shortened(word)}, which no Modelfile has; known: {KNOWN}"
+                f"line {start + 1} of {name} begins with {shorten(word)}, which no Modelfile has; known: {KNOWN}"
             )
         named = re.match(r"\w+ +", value) if command in ("MESSAGE", "PARAMETER") else None
         head = named[0] if named else ""

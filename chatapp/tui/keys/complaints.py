@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def untold(complaints: Sequence[str], home: Path) -> Sequence[str]:
-    """The complaints that were not told yet; from now on they are."""
+def take_untold(complaints: Sequence[str], home: Path) -> Sequence[str]:
+    """Take the complaints that were not told yet; from now on they are."""
     if not complaints:
         return ()
     import json

@@ -10,7 +10,7 @@ from textual.document._edit import Edit
 
 from chatapp.commands.parse import FENCE, text_of
 from chatapp.conversation.attachments import Attachment, mentions
-from chatapp.text.printable import pasted
+from chatapp.text.printable import clean_paste
 from chatapp.tui.prompt.pastes import Pastes
 from chatapp.tui.widgets.vim_area import VimArea
 
@@ -47,7 +47,7 @@ class Box(VimArea):
 
     @draft.setter
     def draft(self, text: str) -> None:
-        self.put(self.pastes.fold(pasted(text)))
+        self.put(self.pastes.fold(clean_paste(text)))
 
     def put(self, text: str) -> None:
         """Write this in place of all there is, and stand at its end."""
@@ -60,7 +60,7 @@ class Box(VimArea):
         self.draft = f"{draft}\n{self.draft}" if self.text.strip() else draft
 
     def edit(self, edit: Edit) -> EditResult:
-        edit.text = pasted(edit.text)
+        edit.text = clean_paste(edit.text)
         return super().edit(edit)
 
     def undo(self) -> None:
@@ -74,13 +74,13 @@ class Box(VimArea):
             super().redo()
 
     def load_text(self, text: str) -> None:
-        super().load_text(self.pastes.fold(pasted(text)))
+        super().load_text(self.pastes.fold(clean_paste(text)))
 
     def _on_paste(self, event: events.Paste) -> None:  # type: ignore[override]
         event.prevent_default()
         event.stop()
         self.history.checkpoint()
-        if result := self._replace_via_keyboard(self.pastes.fold(pasted(event.text)), *self.selection):
+        if result := self._replace_via_keyboard(self.pastes.fold(clean_paste(event.text)), *self.selection):
             self.move_cursor(result.end_location)
 
     def action_expand(self) -> None:

@@ -17,32 +17,34 @@ Commands = Sequence[tuple[str, str]]
 _PATH: Final = re.compile(r'(?:^|[\s(\[{])(@(?:"([^"]*)|([^\s"]*)))$')
 
 
-def commands(text: str, known: Commands) -> list[Choice]:
-    """The commands that begin with what is typed."""
+def offer_commands(text: str, known: Commands) -> list[Choice]:
+    """Offer the commands that begin with what is typed."""
     if not is_command(text) or "\n" in text:
         return []
     typed = text[1:].casefold()
     names = [(name.removeprefix("/"), about) for name, about in known]
-    return [Choice(f"/{name}", about, f"/{own}") for name, about in names if (own := literal(name)).startswith(typed)]
+    own = [(name, about, cut_arguments(name)) for name, about in names]
+    return [Choice(f"/{name}", about, f"/{cut}") for name, about, cut in own if cut.startswith(typed)]
 
 
-def literal(name: str) -> str:
-    """The name without its arguments, which are not all in small letters, and a blank where they would begin."""
+def cut_arguments(name: str) -> str:
+    """Strip the arguments of a name, which are not all in small letters, and a blank where they would begin."""
     words = name.split()
     own = next((i for i, word in enumerate(words) if not re.fullmatch(r"[a-z?!\"-]+", word)), len(words))
     return " ".join(words[:own]) + (" " if own < len(words) else "")
 
 
-def path_before(line: str) -> tuple[int, str] | None:
-    """Where the `@` of the path that ends this line stands, and the path as far as it is typed."""
+def find_path(line: str) -> tuple[int, str] | None:
+    """Find where the `@` of the path that ends this line stands, and the path as far as it is typed."""
     found = _PATH.search(line)
     return (found.start(1), found[2] or found[3] or "") if found else None
 
 
-def paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
-    """The files and folders that fit, likeliest first."""
-    return [Choice(found.path, about(found), mention(found.path)) for found in rank(query, candidates, ROWS)]
+def offer_paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
+    """Offer the files and folders that fit, likeliest first."""
+    return [Choice(found.path, describe(found), mention(found.path)) for found in rank(query, candidates, ROWS)]
 
 
-def about(candidate: Candidate) -> str:
+def describe(candidate: Candidate) -> str:
+    """Describe a file or folder in a word."""
     return "folder" if candidate.path.endswith("/") else size(candidate.size)

@@ -18,7 +18,7 @@ from chatapp.commands.parse import is_command
 from chatapp.conversation import attachments, shell
 from chatapp.conversation.attachments import Attachment, Scan
 from chatapp.text.errors import InputError
-from chatapp.text.printable import pasted, printable
+from chatapp.text.printable import clean_paste, printable
 from chatapp.tui.prompt import completion
 from chatapp.tui.prompt.box import Box
 from chatapp.tui.prompt.completion import Commands
@@ -181,7 +181,7 @@ class Prompt(Box):
         if self.past:
             self.load_past(back)
         elif (text := self.recall.step(self.text, back)) is not None:
-            self.put(self.pastes.fold(pasted(text)))
+            self.put(self.pastes.fold(clean_paste(text)))
             if back > 0:
                 self.move_cursor((0, len(self.document[0])))  # so that the next step goes further back
 
@@ -243,12 +243,12 @@ class Prompt(Box):
         row, column = self.cursor_location
         line = self.document[row][:column]
         if is_command(self.text) and self.cursor_location == self.document.end:
-            self.typed, choices = self.text, completion.commands(self.text, self.commands)
-        elif found := completion.path_before(line):
+            self.typed, choices = self.text, completion.offer_commands(self.text, self.commands)
+        elif found := completion.find_path(line):
             if not self.typed:
                 self.look_around()
             self.typed = line[found[0] :]
-            choices = completion.paths(found[1], self.scan.candidates) if self.scan else []
+            choices = completion.offer_paths(found[1], self.scan.candidates) if self.scan else []
         else:
             self.typed, choices = "", []
         shown = choices if self.has_focus and not self.dismissed else []

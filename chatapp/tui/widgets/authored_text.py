@@ -20,7 +20,7 @@ from textual.message import Message as Event
 from textual.strip import Strip
 from textual.widgets.text_area import Location
 
-from chatapp.text.printable import pasted, printable
+from chatapp.text.printable import clean_paste, printable
 from chatapp.tui.widgets.long_lines import Line, Wrapped
 from chatapp.tui.widgets.vim_area import VimArea
 
@@ -141,7 +141,7 @@ class AuthoredText(VimArea):
         return [len(line) + 1 for line in lines[:-1]] + [len(lines[-1])]
 
     def edit(self, edit: Edit) -> EditResult:
-        edit.text = pasted(edit.text)
+        edit.text = clean_paste(edit.text)
         depth, authors = len(self.history.undo_stack), list(self.authors)
         self.mark = ""
         result = super().edit(edit)
@@ -158,7 +158,7 @@ class AuthoredText(VimArea):
         return result
 
     def load_text(self, text: str) -> None:
-        super().load_text(pasted(text))
+        super().load_text(clean_paste(text))
         self.authors = ["u" * length for length in self.lengths()]
         self.past = {}
         self.mark = ""

@@ -24,8 +24,8 @@ HIDING: Final = "\N{REPLACEMENT CHARACTER}"
 _LEADING: Final = re.compile(f"(?:{JOINER}.?)+", re.DOTALL)
 
 
-def guarded(text: str) -> str:
-    """Some of a row, without what `printable` shows in other ways: the page is arranged, so it stays as wide."""
+def guard_text(text: str) -> str:
+    """Guard a part of a row: it stays as wide, but without what `printable` shows in other ways."""
     if text.isprintable() and not FLOOD.search(text):
         return text
     if found := _LEADING.match(text):
@@ -52,7 +52,7 @@ class Guard(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(text.isascii() and text.isprintable() for text, _, _ in segments):
             return segments
-        return [Segment(guarded(text), style) for text, style, _ in segments]
+        return [Segment(guard_text(text), style) for text, style, _ in segments]
 
 
 GUARD = Guard()
