@@ -84,10 +84,6 @@ class Store:
                 broken[name] = str(error)
         return found, broken
 
-    def broken(self) -> dict[str, str]:
-        """What is wrong with the models that cannot be read, and with the manifests of those that were pulled."""
-        return self.survey()[1]
-
     def list(self) -> list[StoredModel]:
         """The models that can be read, the built-in first; how others were pulled is not looked at."""
         found = [self.get(BUILTIN)]

@@ -114,10 +114,10 @@ class PrebuiltSession:
     whole_prompts = False
     top: Top | None = None
 
-    def __init__(self, foreign: Prebuilt, function: Function, *, device: str):
-        found = contract.read(Path(foreign.graph))
+    def __init__(self, export: Prebuilt, function: Function, *, device: str):
+        found = contract.read(Path(export.graph))
         self.caller = Caller(found, function)
-        self.context_length, self.vocab_size = min(foreign.context_length, found.capacity), found.vocab_size
+        self.context_length, self.vocab_size = min(export.context_length, found.capacity), found.vocab_size
         self.placement = Placement("coreml", device, PRECISION)
         self.length = 0
         self.rows: list[Row] = []
@@ -155,13 +155,13 @@ class PrebuiltSession:
         ]
 
 
-def open_session(foreign: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:
+def open_session(export: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:
     """A session on a package, which is compiled to `folder` the first time; where it runs nobody confirms."""
-    function = export_runtime(module).open_export(Path(foreign.graph), folder, device)
-    return PrebuiltSession(foreign, function, device=f"{device} (not confirmed)")
+    function = export_runtime(module).open_export(Path(export.graph), folder, device)
+    return PrebuiltSession(export, function, device=f"{device} (not confirmed)")
 
 
-def inspect(foreign: Prebuilt) -> Facts:
+def inspect(export: Prebuilt) -> Facts:
     """What an export tells; raises BackendError where it cannot be run."""
-    found = contract.read(Path(foreign.graph))
+    found = contract.read(Path(export.graph))
     return Facts(found.parameters, found.vocab_size, found.capacity)

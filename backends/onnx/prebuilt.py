@@ -24,8 +24,8 @@ class PrebuiltSession:
     whole_prompts = False
     top: Top | None = None
 
-    def __init__(self, foreign: Prebuilt):
-        graph = Path(foreign.graph)
+    def __init__(self, export: Prebuilt):
+        graph = Path(export.graph)
         self.runtime = open_runtime(graph, ALONE)
         inputs = {one.name: one for one in self.runtime.get_inputs()}
         self.past = {name: one for name, one in inputs.items() if PAST.fullmatch(name)}
@@ -43,7 +43,7 @@ class PrebuiltSession:
         if not isinstance(outputs["logits"].shape[-1], int):
             raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
         self.inputs = set(inputs)
-        self.context_length, self.vocab_size = foreign.context_length, outputs["logits"].shape[-1]
+        self.context_length, self.vocab_size = export.context_length, outputs["logits"].shape[-1]
         self.placement = Placement("onnx", "cpu", PRECISION)
         self.length = self.rows = 0
         self.cache: list[onnxruntime.OrtValue] = []
@@ -94,12 +94,12 @@ class PrebuiltSession:
         self.cache = [wrap(np.ascontiguousarray(value.numpy()[part])) for value in self.cache]
 
 
-def inspect(foreign: Prebuilt) -> Facts:
+def inspect(export: Prebuilt) -> Facts:
     """The facts of an export; raises BackendError where it cannot be run."""
     import onnx
 
-    session = PrebuiltSession(foreign)
-    graph = onnx.load(foreign.graph, load_external_data=False).graph
+    session = PrebuiltSession(export)
+    graph = onnx.load(export.graph, load_external_data=False).graph
     sizes = {one.name: prod(one.dims) for one in graph.initializer}
     for node in graph.node:
         if node.op_type == "MatMulNBits":  # two and more weights to a byte

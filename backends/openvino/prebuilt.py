@@ -23,8 +23,8 @@ class PrebuiltSession:
     whole_prompts = False
     top: Top | None = None
 
-    def __init__(self, foreign: Prebuilt, device: str):
-        graph = Path(foreign.graph)
+    def __init__(self, export: Prebuilt, device: str):
+        graph = Path(export.graph)
         try:
             core = runtime()
             model = core.read_model(graph)
@@ -42,7 +42,7 @@ class PrebuiltSession:
             self.request = core.compile_model(model, device, properties(device)).create_infer_request()
         except Exception as error:  # openvino raises RuntimeError, and others
             raise BackendError(f"OpenVINO cannot load {graph} on {device}: {reason(error)}") from error
-        self.context_length, self.vocab_size = foreign.context_length, int(width.get_length())
+        self.context_length, self.vocab_size = export.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
         self.length = 0
         self.seen = np.empty(0, np.int64)
@@ -95,12 +95,12 @@ def properties(device: str) -> dict[str, str]:
     return chosen | (exact if device == "CPU" else {})
 
 
-def inspect(foreign: Prebuilt) -> Facts:
+def inspect(export: Prebuilt) -> Facts:
     """The facts of an export; raises BackendError where it cannot be run."""
-    session = PrebuiltSession(foreign, "CPU")
+    session = PrebuiltSession(export, "CPU")
     weights = (
         prod(node.get_output_shape(0))
-        for node in runtime().read_model(foreign.graph).get_ops()
+        for node in runtime().read_model(export.graph).get_ops()
         if node.get_type_name() == "Constant"
     )
     return Facts(sum(size for size in weights if size > SMALL), session.vocab_size)

@@ -130,8 +130,8 @@ def choose_model(view: View, name: str = "") -> None:
     """Let another model answer; without a name, show the models."""
 
     def names() -> str:
-        store = view.workspace.open_store()
-        return "\n".join([*(model.name for model in store.list()), *store.broken().values()])
+        found, broken = view.workspace.open_store().survey()
+        return "\n".join([*(model.name for model in found), *broken.values()])
 
     if name:
         view.use_model(name)

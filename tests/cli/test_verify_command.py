@@ -313,7 +313,7 @@ def test_an_altered_verdict_is_refused_by_its_path(store: Store, model: StoredMo
     path.write_text(json.dumps({**json.loads(path.read_text()), "verdicts": verdicts}))
     with pytest.raises(StoreError, match=r"onnx-int8/variant\.json was altered"):
         store.get(model.name)
-    assert "variant.json was altered" in store.broken()[model.name]
+    assert "variant.json was altered" in store.survey()[1][model.name]
 
 
 def test_a_verdict_says_what_it_was_compared_with_and_what_that_tells(

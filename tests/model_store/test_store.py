@@ -183,8 +183,9 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoi
         path.write_text(text)
         with pytest.raises(StoreError, match=r"my-gpt2/model\.json .*delete the folder"):
             store.get("my-gpt2")
-        assert [model.name for model in store.list()] == ["builtin"]
-        assert list(store.broken()) == ["my-gpt2"] and "delete the folder" in store.broken()["my-gpt2"]
+        found, broken = store.survey()
+        assert [model.name for model in store.list()] == [model.name for model in found] == ["builtin"]
+        assert list(broken) == ["my-gpt2"] and "delete the folder" in broken["my-gpt2"]
 
 
 @pytest.mark.parametrize(
