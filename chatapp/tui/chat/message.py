@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from chatapp.history import Message
     from chatapp.text.markdown import Tame
 
-Deed = Literal["edit", "again", "copy", "code", "older", "newer", "heat", "latencies", "fork"]
+MessageAction = Literal["edit", "again", "copy", "code", "older", "newer", "heat", "latencies", "fork"]
 
 
 class Said(Vertical):
@@ -61,7 +61,7 @@ class Said(Vertical):
     class Wanted(Event):
         """Something is to be done with this message."""
 
-        deed: Deed
+        action: MessageAction
         said: Message
 
     def __init__(self, said: Message, *, growing: bool = False) -> None:
@@ -74,8 +74,8 @@ class Said(Vertical):
         self.foot = Static("", markup=False, classes="foot")
         self.show_foot()
 
-    def action_want(self, deed: Deed) -> None:
-        self.post_message(self.Wanted(deed, self.said))
+    def action_want(self, action: MessageAction) -> None:
+        self.post_message(self.Wanted(action, self.said))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "open":

@@ -300,14 +300,14 @@ class Pane(Vertical):
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What the keys of a message do; what takes more than this conversation is the screen's."""
-        said, deed = message.said, message.deed
-        match deed:
+        said, action = message.said, message.action
+        match action:
             case "edit":
                 self.outbox.edit(said)
             case "again":
                 await self.again(said)
             case "older" | "newer":
-                await self.page.walk(-1 if deed == "older" else 1, said)
+                await self.page.walk(-1 if action == "older" else 1, said)
 
     async def several(self, n: int) -> None:
         """Let the model write several answers: to what is typed, or else to what was asked last."""

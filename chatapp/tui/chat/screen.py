@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.chat.completion_page import CompletionPage
-    from chatapp.tui.chat.message import Deed, Said
+    from chatapp.tui.chat.message import MessageAction, Said
     from chatapp.tui.chat.models import Models
     from chatapp.tui.chat.pane import Pane
     from chatapp.tui.chat.sampling import Sampling
@@ -285,15 +285,15 @@ class ChatScreen(Conversations):
         with telling(self):
             self.models.compare()
 
-    def action_message(self, deed: Deed) -> None:
+    def action_message(self, action: MessageAction) -> None:
         """Do something with the message that is marked, or with the last one that it can be done with."""
         from chatapp.tui.chat.message import Said
 
         marked, pane = self.focused, self.pane
-        last = pane.page.last("user" if deed == "edit" else "assistant")
+        last = pane.page.last("user" if action == "edit" else "assistant")
         said = marked.said if isinstance(marked, Said) else last
-        if said and (pane.kind == "chat" or deed in ("copy", "code", "fork")):
-            pane.post_message(Said.Wanted(deed, said))
+        if said and (pane.kind == "chat" or action in ("copy", "code", "fork")):
+            pane.post_message(Said.Wanted(action, said))
         else:
             self.notify("No message here to do that with.")
 
@@ -313,13 +313,13 @@ class ChatScreen(Conversations):
         else:
             await self.pane.completion_page.walk(step)
 
-    async def action_conversation(self, deed: str) -> None:
+    async def action_conversation(self, action: str) -> None:
         """Rename, delete, export or restore: the conversation that is shown, or the one deleted last."""
-        number = None if deed == "undelete" else self.pane.number
+        number = None if action == "undelete" else self.pane.number
         if number is not None and not self.pane.begun:
             return self.notify("Nothing was said yet in this conversation.")
         with telling(self):
-            await self.view.manage(deed, number)
+            await self.view.manage(action, number)
         self.list_conversations()
 
     def action_slash(self, line: str) -> None:
@@ -380,7 +380,7 @@ class ChatScreen(Conversations):
     async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
         """What the keys of the list do."""
         with telling(self):
-            await self.view.manage(message.deed, message.conversation)
+            await self.view.manage(message.action, message.conversation)
         self.list_conversations()
 
     def on_prompt_shell_entered(self, entered: Prompt.ShellEntered) -> None:
@@ -424,7 +424,7 @@ class ChatScreen(Conversations):
         from chatapp.commands.run import find_text
 
         with telling(self):
-            match message.deed:
+            match message.action:
                 case "fork":
                     await self.view.fork(self.pane, message.said)
                 case "heat":

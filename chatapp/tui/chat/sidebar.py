@@ -72,7 +72,7 @@ class Sidebar(OptionList):
     class Wanted(Message):
         """Something is to be done with a conversation: `open`, `rename`, `delete`, `undelete` or `export`."""
 
-        deed: str
+        action: str
         conversation: int | None
 
     class Listed(Message):
@@ -228,8 +228,8 @@ class Sidebar(OptionList):
 
     # What is wanted
 
-    def action_want(self, deed: str) -> None:
-        self.post_message(self.Wanted(deed, self.under_cursor))
+    def action_want(self, action: str) -> None:
+        self.post_message(self.Wanted(action, self.under_cursor))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

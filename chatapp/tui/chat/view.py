@@ -142,20 +142,20 @@ class ScreenView:
 
     # What keys do with a kept conversation
 
-    async def manage(self, deed: str, number: int | None) -> None:
+    async def manage(self, action: str, number: int | None) -> None:
         """Do with a conversation of the list what a key asks for."""
         screen, history = self.screen, self.screen.history
         if number is not None and number < 0:
-            if deed != "open":
+            if action != "open":
                 return self.say("This conversation is not saved: it is only here, until you leave.")
             pane = next((pane for pane in screen.panes if pane.number == number), screen.pane)
             return await screen.show(pane)
-        if history and deed == "undelete":
+        if history and action == "undelete":
             return self.restore(history)
         if not history or number is None:
             return
         conversation = history.get(number)
-        match deed:
+        match action:
             case "open":
                 await screen.open_conversation(conversation)
                 if screen.sidebar and screen.size.width < 100:  # where it lies over the page
