@@ -122,6 +122,8 @@ def loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopba
     """A hub that processes ask; what huggingface_hub keeps is this test's own."""
     with LoopbackHub(token="secret") as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)  # read once, when it is imported
+        monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "huggingface" / "token"))
         monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
         yield hub
 

@@ -1,4 +1,4 @@
-"""`pull`, `search`, `login` and `--offline` as a process."""
+"""`pull`, `search`, `login` and `--offline`."""
 
 import json
 import os
@@ -18,8 +18,6 @@ from drills.pull import drill
 from support.checkpoints import ROOT, MakeCheckpoint, Run, write_tokenizer
 from support.loopback_hub import LoopbackHub
 
-pytestmark = pytest.mark.process
-
 GOLDEN = ROOT / "tests" / "golden"
 HUGE = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
 """Fields of config.json with which keys and values take 9 TB."""
@@ -37,6 +35,7 @@ def events(output: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.process
 def test_a_pulled_model_answers(chatapp: Run, tiny: Path) -> None:
     done = chatapp("pull", "org/tiny")
     assert done.returncode == 0, done.stderr
@@ -190,6 +189,7 @@ def test_what_the_hub_says_cannot_steer_the_terminal(chatapp: Run, tiny: Path, l
     assert done.returncode == 1 and "\x1b" not in done.stderr
 
 
+@pytest.mark.process
 def test_a_token_opens_gated_models(
     chatapp: Run, tiny: Path, loopback: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +211,7 @@ def test_a_token_opens_gated_models(
     assert chatapp("pull", "org/tiny", "--dry-run").returncode == 0
 
 
+@pytest.mark.process
 def test_nothing_is_asked_that_was_not_told(chatapp: Run, tiny: Path, loopback: LoopbackHub) -> None:
     """huggingface_hub would also ask which programs to look for, and report them."""
     chatapp("pull", "org/tiny", "--dry-run")
@@ -222,6 +223,7 @@ def test_nothing_is_asked_that_was_not_told(chatapp: Run, tiny: Path, loopback: 
 # Search
 
 
+@pytest.mark.process
 def test_the_catalogue_is_listed_without_the_network(chatapp: Run) -> None:
     done = chatapp("search", "--offline")
     assert "gpt2-medium" in done.stdout and "llama3.2, gated" in done.stdout
@@ -258,6 +260,7 @@ def test_a_search_waits_as_it_is_told_and_gives_up_with_one_line(chatapp: Run, l
 # Offline
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "given", [("--offline", "pull", "org/tiny"), ("search", "tiny", "--offline"), ("--offline", "login")]
 )
@@ -269,6 +272,7 @@ def test_offline_forbids_what_needs_the_network(chatapp: Run, loopback: Loopback
     assert not loopback.requests
 
 
+@pytest.mark.process
 def test_a_variable_forbids_the_network_as_well(
     chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,6 +309,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     assert done.stdout.count("and --offline or CHATAPP_OFFLINE forbids it; nothing was sent") == 4
 
 
+@pytest.mark.process
 def test_offline_is_handed_on_to_processes(
     chatapp: Run, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

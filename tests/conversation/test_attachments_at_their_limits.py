@@ -23,10 +23,10 @@ def test_a_very_full_folder_hides_no_other(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_name_that_repeats_itself_holds_nobody_up() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert rank("a" * 20 + "b", [Candidate("a" * 200)]) == []
     assert [one.path for one in rank("a" * 20 + "b", [Candidate("a" * 200 + "b")])] == ["a" * 200 + "b"]
-    assert time.monotonic() - start < 5, "each letter must be looked for once"
+    assert time.process_time() - start < 5, "each letter must be looked for once"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/kallsyms"), reason="files that the system makes up")

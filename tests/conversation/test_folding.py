@@ -47,9 +47,9 @@ def test_the_words_around_a_long_paste_stay_in_sight() -> None:
 
 @pytest.mark.parametrize("line", ["x:\n````a\n", "x:\n```\n", "`" * 7 + "\n", "src/:\n```\n"])
 def test_a_message_made_to_take_long_takes_no_time(line: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     parts(line * 100_000)
-    assert time.perf_counter() - begun < 3
+    assert time.process_time() - begun < 3
 
 
 async def test_an_attachment_is_a_line_until_it_is_opened(folder: Path) -> None:

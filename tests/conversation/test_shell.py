@@ -51,7 +51,7 @@ def test_what_writes_without_end_or_takes_too_long_is_ended_with_all_that_it_sta
     mark = tmp_path / "mark"
     assert shell.run(f"(sleep 0.5; touch {mark}) & wait", stopped=lambda: True).told == "cancelled"
     assert shell.run("sleep 30 & echo done").text == "done"
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 25  # what sleeps does so for 30
     time.sleep(0.6)
     assert not mark.exists()
 

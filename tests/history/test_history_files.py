@@ -203,9 +203,9 @@ def test_a_page_is_rendered_with_headings_lists_tables_and_coloured_code(history
     "text", ["*a_ " * 40_000, "`" * 150_000, "> " * 90_000, "- " * 90_000, "| a " * 50_000, "[" * 200_000]
 )
 def test_a_page_of_whatever_a_model_wrote_is_made_soon(text: str, history: History) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     assert render(text) and disarm(text[:20_000])
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_conversation_reads_well_in_markdown(history: History) -> None:

@@ -23,7 +23,7 @@ def jobs(tmp_path: Path, code: str, told: list[Job]) -> Jobs:
 
 
 def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -47,7 +47,7 @@ class Terminal:
         environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "TMUX")}
         command = ["tmux", "-u", "-L", self.server, "-f", "/dev/null", *arguments]
         done = subprocess.run(
-            command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=30
+            command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=100
         )
         return done.stdout
 

@@ -9,7 +9,7 @@ from textual import events
 from textual.pilot import Pilot
 
 
-async def until(condition: Callable[[], object], what: str = "", *, seconds: float = 20) -> None:
+async def until(condition: Callable[[], object], what: str = "", *, seconds: float = 100) -> None:
     """Wait for what will be."""
     end = time.monotonic() + seconds
     while not condition():

@@ -53,7 +53,7 @@ async def test_all_conversations_can_be_reached_however_many_and_the_first_come_
         begun = time.perf_counter()
         while len(titles(sidebar)) == PAGE:
             await driver.press("pagedown")
-            assert time.perf_counter() < begun + 20
+            assert time.perf_counter() < begun + 100
         assert titles(sidebar)[: 2 * PAGE] == [f"topic {9_999 - place}" for place in range(2 * PAGE)]
         await driver.press("end")
         await driver.until(lambda: len(titles(sidebar)) == 10_000)

@@ -76,9 +76,9 @@ def test_a_megabyte_that_grows_is_wrapped_in_time() -> None:
     document = Document("words and " * 100_000)
     wrapped = Wrapped(document)
     wrapped.wrap(80, 4)
-    begun = time.monotonic()
+    begun = time.process_time()
     for _ in range(100):
         end = document.end
         wrapped.wrap_range(end, end, document.replace_range(end, end, "more ").end_location)
-    assert time.monotonic() - begun < 10  # wrapping all of it each time takes minutes
+    assert time.process_time() - begun < 10  # wrapping all of it each time takes minutes
     assert wrapped.get_sections(0)[-1].endswith("more ")

@@ -70,7 +70,7 @@ class Models(App[None]):
         self.push_screen(self.models)
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 100
         while not condition():
             assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.picture}"
             await asyncio.sleep(0.01)

@@ -50,7 +50,7 @@ class Page(App[None]):
         await asyncio.sleep(0)
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 100
         while not condition():
             assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.picture}"
             await asyncio.sleep(0.01)

@@ -39,7 +39,7 @@ def test_the_first_frame_waits_for_nothing_heavy() -> None:
         app.ChatApp(Workspace()).run(headless=True, size=(80, 24))
     """
     command = [sys.executable, "-c", textwrap.dedent(probe)]
-    loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout.split()
+    loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True).stdout.split()
     assert "chatapp.tui.chat.screen" in loaded
     too_early = [name for name in loaded if any(f"{name}.".startswith(f"{one}.") for one in LATE)]
     assert not too_early
@@ -55,7 +55,7 @@ def terminal() -> Iterator[Callable[..., str]]:
 
     def tmux(*arguments: str) -> str:
         command = ["tmux", "-L", server, "-f", "/dev/null", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100).stdout
 
     yield tmux
     tmux("kill-server")

@@ -23,7 +23,7 @@ from support import hostile
 from support.hostile import UNSAFE, check
 
 HANG = 30.0
-"""Seconds that nothing takes, on whatever machine, unless it grows faster than its input."""
+"""Seconds of processor time that nothing takes, on whatever machine, unless it grows faster than its input."""
 HEAVIEST = (
     "1 MB without a line end", "1 MB line of code", "100,000 lines of code", "100,000 items", "huge table",
     "nested quotes", "nested lists", "fences", "emphasis",
@@ -125,7 +125,7 @@ async def shown(way: Shown, *texts: str) -> str:
     app, seen = Page(way.make()), []
     async with app.run_test(size=(80, 24)) as pilot:
         for text in texts:
-            begun = time.monotonic()
+            begun = time.process_time()
             if isinstance(app.widget, Markdown):
                 await app.widget.update("")
             await way.show(app.widget, text)
@@ -134,7 +134,7 @@ async def shown(way: Shown, *texts: str) -> str:
             app.query_one(VerticalScroll).scroll_end(animate=False, immediate=True)
             await pilot.pause()
             seen.append(check(app))
-            assert time.monotonic() - begun < HANG
+            assert time.process_time() - begun < HANG
     return "\n".join(seen)
 
 
@@ -173,9 +173,9 @@ async def test_links_images_and_html_are_shown_as_they_were_written(way: str) ->
 
 @pytest.mark.parametrize("case", hostile.ALL)
 def test_printable_leaves_nothing_that_a_terminal_obeys(case: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert not UNSAFE.search(printable(hostile.ALL[case]))
-    assert time.monotonic() - begun < HANG
+    assert time.process_time() - begun < HANG
 
 
 @pytest.mark.parametrize("case", hostile.ESCAPES)
@@ -187,17 +187,17 @@ def test_a_sequence_split_anywhere_is_caught(case: str) -> None:
 
 @pytest.mark.parametrize("case", hostile.ALL)
 def test_code_blocks_are_found_in_time(case: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     code_blocks(hostile.ALL[case])
-    assert time.monotonic() - begun < HANG
+    assert time.process_time() - begun < HANG
 
 
 @pytest.mark.parametrize("case", hostile.ALL)
 def test_tamed_markdown_is_bounded_and_parsed_in_time(case: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     text = tame(hostile.ALL[case])
     tokens = make_parser().parse(text)
-    assert time.monotonic() - begun < HANG
+    assert time.process_time() - begun < HANG
     assert max(map(len, text.split("\n"))) <= LONGEST_LINE + 50
     assert max((token.level for token in tokens), default=0) <= 4 * DEEPEST + 8
     assert len(tokens) < 12 * STRUCTURE
