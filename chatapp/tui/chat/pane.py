@@ -173,6 +173,7 @@ class Pane(Vertical):
     def do_without(self, error: str) -> None:
         """The model could not be opened."""
         self.failure, self.wanted = error, 0
+        self.let_count()
         self.outbox.give_back()
         self.status.place, self.status.memory = "", 0
         hint = "what you typed stays here; ^O chooses another model"
@@ -214,8 +215,8 @@ class Pane(Vertical):
 
     def let_count(self) -> None:
         """Let page and prompt count tokens as the model does."""
+        self.box.count_tokens = self.opened.engine.count_tokens if self.opened else None
         if self.opened:
-            self.box.count_tokens = self.opened.engine.count_tokens
             self.page.weigh(self.opened.engine.count_tokens)
 
     @on(TextArea.Changed)
