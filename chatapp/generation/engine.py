@@ -184,7 +184,8 @@ class Engine:
     def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
-        Of texts that do not fit the context, what is farthest from the gap is left out.
+        Of texts that do not fit the context, what is farthest from the gap is left out. Where the model comes to write
+        the line behind the gap, the gap is filled.
         """
         started = perf_counter()
         if self._infill is None:
@@ -192,7 +193,8 @@ class Engine:
                 "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as "
                 + ("<extra_id_0>" if self.session.whole_prompts else "<fim_prefix>")
             )
-        options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS)
+        stop = (*options.stop, *infill.line_behind(suffix))
+        options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
         reserved = min(options.max_tokens or 0, self.context_length // 2)
         prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
         first = self._infill.first(self.tokenizer, prompt)

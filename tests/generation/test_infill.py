@@ -8,7 +8,7 @@ import pytest
 from chatapp.completion.offers import recall
 from chatapp.generation import Options
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.infill import find
+from chatapp.generation.text.infill import find, line_behind
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import SPECIAL, hashed, make_engine, text_of, write_tokenizer
 
@@ -180,3 +180,17 @@ def test_with_the_middle_at_the_end_nothing_is_chosen_again(tmp_path: Path) -> N
     deltas = list(engine.infill("x = re", "\n", Options(temperature=0, max_tokens=1)))
     assert session.rows[0][-1] == tokenizer.token_id("<fim_middle>")
     assert deltas[0].usage and deltas[0].usage.prompt_tokens == len(session.rows[0])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "stop"),
+    [
+        ("\n    return x\n", ["\n    return x"]),
+        ("\n\n    return x", ["\n    return x"]),
+        ("):\n    return x\n", []),  # the line goes on behind the gap
+        ("\n)\n", []),
+        ("", []),
+    ],
+)
+def test_a_gap_ends_where_the_line_behind_it_begins(suffix: str, stop: list[str]) -> None:
+    assert line_behind(suffix) == stop

@@ -22,6 +22,10 @@ from support.checkpoints import ROOT
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
+GAP = (
+    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",
+    "\n\n    def pop(self):\n        return self.items.pop()\n",
+)
 RIGHT = "self.name = name\n        self.balance = balance"
 
 
@@ -50,6 +54,15 @@ def test_the_first_command_of_the_readme_prints_what_parses(
     printed = capsys.readouterr().out
     assert RIGHT in printed and len(printed) < 200
     ast.parse(commands[0] + printed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gap_is_filled_and_nothing_that_stands_behind_it_repeated(builtin: Engine, seed: int) -> None:
+    before, after = GAP
+    options = replace(builtin.defaults, seed=seed)
+    middle = "".join(delta.text for delta in builtin.infill(before, after, options))
+    assert middle == "self.items.append(item)"
+    ast.parse(before + middle + after)
 
 
 def test_the_built_in_model_goes_on_where_it_stopped(builtin: Engine) -> None:

@@ -27,6 +27,8 @@ ENDS = (
     "▁<EOT>",
 )
 """Other tokens after which nothing belongs to the middle."""
+SHORTEST = 4
+"""Characters of a line that are no mere bracket: what stands behind the gap and may as well stand in it."""
 SENTINELS = 100
 """Gaps that T5 tells apart."""
 CHARACTERS_PER_TOKEN = 8
@@ -76,6 +78,13 @@ class Gap:
     def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
         """Nothing: the answer does not go on with the prefix."""
         return []
+
+
+def line_behind(suffix: str) -> list[str]:
+    """The stop string of a gap that ends its line: the next line that says something, with the line break before it."""
+    rest, _, behind = suffix.partition("\n")
+    line = next((line.rstrip() for line in behind.splitlines() if line.strip()), "")
+    return [f"\n{line}"] if not rest.strip() and len(line.strip()) >= SHORTEST else []
 
 
 def find(tokenizer: Tokenizer) -> Infill | None:
