@@ -13,13 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dialogue", "Setup", "Turn", "WhenFull", "is_cut_off"]
 
-HOMES = {
-    "Dialogue": "conversation",
-    "Setup": "setup",
-    "Turn": "turn",
-    "WhenFull": "setup",
-    "is_cut_off": "turn",
-}
+HOMES = {"Dialogue": "conversation", "Setup": "setup", "Turn": "turn", "WhenFull": "setup", "is_cut_off": "turn"}
 
 
 def __getattr__(name: str) -> object:
