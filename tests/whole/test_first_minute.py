@@ -15,17 +15,13 @@ from chatapp.generation.engine import Engine
 from chatapp.models.suggestion import Offer
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
-from chatapp.tui.chat.completion_page import EXAMPLE
+from chatapp.tui.chat.completion_page import EXAMPLE, GAP_EXAMPLE
 from chatapp.tui.widgets.python_syntax import LONGEST, looks_like_python, parse
 from model_store import Store
 from support.checkpoints import ROOT
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
-GAP = (
-    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",
-    "\n\n    def pop(self):\n        return self.items.pop()\n",
-)
 RIGHT = "self.name = name\n        self.balance = balance"
 
 
@@ -58,7 +54,7 @@ def test_the_first_command_of_the_readme_prints_what_parses(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gap_is_filled_and_nothing_that_stands_behind_it_repeated(builtin: Engine, seed: int) -> None:
-    before, after = GAP
+    before, after = GAP_EXAMPLE
     options = replace(builtin.defaults, seed=seed)
     middle = "".join(delta.text for delta in builtin.infill(before, after, options))
     assert middle == "self.items.append(item)"
@@ -101,6 +97,16 @@ async def test_one_key_runs_the_example_and_then_the_token_view_is_pointed_at() 
         await driver.press("ctrl+j")
         await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
         await driver.until(lambda: "ctrl+t: how sure" not in driver.picture)
+
+
+async def test_one_key_shows_how_a_gap_is_filled() -> None:
+    engine = ScriptedEngine("self.items.append(item)")
+    before, after = GAP_EXAMPLE
+    async with running(engine) as driver:
+        await driver.press("ctrl+f")
+        await driver.answered()
+        assert engine.asked == [f"{before}<gap>{after}"]
+        assert driver.text == before + "self.items.append(item)" + after
 
 
 async def test_enter_in_an_empty_text_tells_what_to_do() -> None:

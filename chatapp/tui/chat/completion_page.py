@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from chatapp.history import Role
 
 EXAMPLE = "class Account:\n    def __init__(self, name, balance):"
+GAP_EXAMPLE = (
+    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",
+    "\n\n    def pop(self):\n        return self.items.pop()\n",
+)
+"""What stands before a gap and behind it, which the built-in model fills rightly."""
 """What the built-in model goes on with rightly, whichever way its tokens fall."""
 COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
 """A text that is meant for the application rather than for the model, as long as it is the only line."""
@@ -295,6 +300,12 @@ class CompletionPage(AuthoredText):
             event.stop()
         elif event.key == "tab" and not self.text:
             self.insert(EXAMPLE)
+            event.stop()
+        elif event.key == "ctrl+f" and self.gaps and not self.text:
+            before, after = GAP_EXAMPLE
+            self.insert(before + after)
+            self.move_cursor(self.document.get_location_from_index(len(before)))
+            self.action_fill_gap()
             event.stop()
         elif event.key == "enter" and not self.text.strip():
             self.post_message(self.HelpWanted())
