@@ -50,7 +50,6 @@ def check_npz(text: str) -> str:
 def run(given: Namespace) -> int:
     """Compare, and print the verdict; the exit code is 1 where it failed."""
     from chatapp.evaluation.verify import reference_file, report, verdict
-    from chatapp.evaluation.verify.reference import open_reference
     from chatapp.placement import selection
 
     store, placement = Workspace().open_store(), read_placement(given)
@@ -58,7 +57,7 @@ def run(given: Namespace) -> int:
     destination = reference_file.check_destination(given.write) if given.write else None
     with show_steps(model.name, as_json=given.steps) as on_progress:
         way = selection.expect(store, model, placement)
-        reference = open_reference(model, way.precision, given.against, on_progress=on_progress)
+        reference = verdict.open_reference(model, way.precision, given.against, on_progress=on_progress)
         if destination:
             reference_file.write(reference, model, destination)
         variant = store.lowered(model, way.backend, way.precision, on_progress)

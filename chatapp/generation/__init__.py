@@ -1,10 +1,11 @@
 """Engine, Options, Delta: a loaded model answers, token by token; what makes one is in `engine`."""
 
-from chatapp.generation.contract import Engine, Message
+from chatapp.generation.contract import Engine
 from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.reply import Reply
+from chatapp.generation.text.message import Message
 
 __all__ = [
     "Alternative",

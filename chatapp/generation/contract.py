@@ -1,26 +1,17 @@
-"""The contract of an engine: the messages that a front hands it, and what it may ask of a loaded model."""
+"""The contract of an engine: what a front may ask of a loaded model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.options import Options
+from chatapp.generation.text.message import Message
 
 if TYPE_CHECKING:
     from backends import Placement
     from chatapp.generation.decoding.preview import Distribution
-
-
-@dataclass(frozen=True)
-class Message:
-    """One message of a conversation."""
-
-    role: str
-    """system, user or assistant."""
-    text: str
 
 
 class Engine(Protocol):

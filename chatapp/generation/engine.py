@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from backends import Placement, Session
-from chatapp.generation.contract import Message
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, split_prompt
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row
@@ -19,6 +18,7 @@ from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.message import Message
 from chatapp.generation.text.thinking import Channel, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chatapp.generation.contract import Message
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.message import Message
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
 from model_store.tokenizers.chat_template import chat_template

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from chatapp.generation.contract import Message
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.moses import MosesTokenizer
-from chatapp.generation.text.tokenizer import Tokenizer, open_tokenizer
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.tokenizer import MosesTokenizer, Tokenizer, open_tokenizer
 from model_store import UnsupportedCheckpoint
 from model_store.tokenizers.sentencepiece import parse
 from model_store.tokenizers.tokenizer import convert

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chatapp.generation import Alternative, Token
-from chatapp.generation.contract import Message as Said
+from chatapp.generation.text.message import Message as Said
 from chatapp.history import History, Message
 
 TOKENS = (

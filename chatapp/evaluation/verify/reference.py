@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -31,21 +30,6 @@ class Reference:
     """On weights rounded to a precision, by its name, as far as they are known; never to f32."""
     decoder: Logits = ()
     """What the NumPy decoder makes of the original weights, where the reference is another's."""
-
-
-def open_reference(
-    model: StoredModel, precision: str, against: str | None = None, *, on_progress: Progress | None = None
-) -> Reference:
-    """The reference that `against` names, `torch` or a file; the NumPy decoder if it names nothing."""
-    if against == "torch":
-        from chatapp.evaluation.verify.pytorch import from_torch
-
-        return from_torch(model, precision, on_progress)
-    if against:
-        from chatapp.evaluation.verify.reference_file import from_file
-
-        return from_file(Path(against), model, precision, on_progress)
-    return from_numpy(model, precision, on_progress)
 
 
 def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:

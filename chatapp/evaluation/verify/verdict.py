@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import backends
 from backends import BackendError, Session
@@ -45,6 +46,21 @@ class Expected:
     name: str
     logits: Logits
     limits: Mapping[str, float]
+
+
+def open_reference(
+    model: StoredModel, precision: str, against: str | None = None, *, on_progress: Progress | None = None
+) -> Reference:
+    """The reference that `against` names, `torch` or a file; the NumPy decoder if it names nothing."""
+    if against == "torch":
+        from chatapp.evaluation.verify.pytorch import from_torch
+
+        return from_torch(model, precision, on_progress)
+    if against:
+        from chatapp.evaluation.verify.reference_file import from_file
+
+        return from_file(Path(against), model, precision, on_progress)
+    return from_numpy(model, precision, on_progress)
 
 
 def verify(

@@ -10,7 +10,7 @@ import numpy as np
 from chatapp.generation.decoding.sampling import Sampler, Top, log_probability
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Alternative, FinishReason, Token
-from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text.tokenizer import Detokenizer
 
 
 class Drawn(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from chatapp.generation.contract import Message
 from chatapp.generation.errors import GenerationError
+from chatapp.generation.text.message import Message
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
 from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places

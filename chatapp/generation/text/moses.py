@@ -7,14 +7,8 @@ MosesDetokenizer), which in turn ports Moses' tokenizer.perl and detokenizer.per
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
-
-import tokenizers
-
-from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.detokenizer import Detokenizer
-from chatapp.generation.text.tokenizer import Tokenizer
 
 NEVER_LETTERS = "\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 """Ideographs and Hangul, which Moses' lists of letters lack: each stands alone."""
@@ -204,43 +198,3 @@ def unescape(word: str) -> str:
     for escape, character in (*OLD_ESCAPES, *((escape, character) for character, escape in reversed(ESCAPES.items()))):
         word = word.replace(escape, character)
     return word
-
-
-class MosesTokenizer(Tokenizer):
-    """A tokenizer of Moses' words, which the vocabulary's own decoder cannot put together."""
-
-    def encode_template(self, text: str) -> list[int]:
-        raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        return join_words(self.name(token) for token in tokens if token not in self.hidden)
-
-    def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
-        return MosesDetokenizer(self, context, given)
-
-    def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
-        return super()._encode(" ".join(split_words(text)), first=first, vocabulary=vocabulary)
-
-    def _find_whole(self, token: int) -> str | None:
-        return None  # what a token says depends on the words around it
-
-
-class MosesDetokenizer(Detokenizer):
-    """Puts Moses' words together as their tokens arrive."""
-
-    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
-        super().__init__(tokenizer, context, given)
-        self.sentence = Sentence()
-        for token in filter(self._visible, context):
-            self.sentence.grow(tokenizer.name(token))
-        self.sentence.finish()
-
-    def add(self, token: int) -> str:
-        return self.sentence.grow(self.tokenizer.name(token)) if self._visible(token) else ""
-
-    def flush(self) -> str:
-        return self.sentence.finish()
-
-    def describe(self, token: int) -> str:
-        name = self.tokenizer.name(token)
-        return unescape(name.removesuffix(END)) if self._visible(token) else name

@@ -1,5 +1,8 @@
-"""Encode text, know the special tokens and the end-of-sequence ids."""
+"""Text in, tokens out, the special ones apart; and tokens in, whole characters out."""
 
+from __future__ import annotations
+
+import codecs
 import copy
 import json
 import re
@@ -13,7 +16,7 @@ from pathlib import Path
 import tokenizers
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.detokenizer import Detokenizer
+from chatapp.generation.text import moses
 from model_store.checkpoint.config_fields import check_fields
 from model_store.files import optional_json
 from model_store.tokenizers.check import check
@@ -227,15 +230,6 @@ class Tokenizer:
         return frozenset(token for token in ids if isinstance(token, int))
 
 
-def open_tokenizer(folder: Path, path: Path | None = None) -> Tokenizer:
-    """The tokenizer of the checkpoint in `folder`, of the kind that its texts need."""
-    if tokenizer_class(folder) == "BioGptTokenizer":
-        from chatapp.generation.text.moses import MosesTokenizer
-
-        return MosesTokenizer(folder, path)
-    return Tokenizer(folder, path)
-
-
 def mark_places(text: str, places: Sequence[tuple[int, int, int]]) -> str:
     """The text with MARKs between the letters of these places."""
     for begin, end, _ in reversed(places):
@@ -280,3 +274,106 @@ def _alphabet() -> dict[int, int]:
 ALPHABET = _alphabet()
 UNUSED = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))
 """Bytes that are in no UTF-8 text: their characters, such as ü, are there as letters (DeepSeek-Coder)."""
+
+
+class Detokenizer:
+    """Turns tokens into text as they arrive, each once, and never takes back a character.
+
+    The pieces together are what decoding all tokens at once gives. (One difference: among byte-fallback
+    tokens an invalid byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
+    """
+
+    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
+        """`context` is what the text continues: it decides, for some tokenizers, about the first space.
+
+        The first `given` bytes, all of the first token, are not told: the text before ends with them.
+        """
+        self.tokenizer, self.given = tokenizer, given
+        self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self.previous = next((token for token in reversed(context) if self._visible(token)), None)
+
+    def add(self, token: int) -> str:
+        """The text that this token completes; the beginning of a character waits for its end."""
+        whole = self.tokenizer.whole(token)
+        if whole is not None and not (self.given or self.utf8.getstate()[0]):
+            self.previous = token
+            return whole
+        if not self._visible(token):
+            return ""
+        content = self.tokenizer.bytes_of(token)
+        text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
+        self.previous, self.given = token, 0
+        return text
+
+    def flush(self) -> str:
+        """What is left at the end: U+FFFD if a character remained incomplete."""
+        return self.utf8.decode(b"", final=True)
+
+    def describe(self, token: int) -> str:
+        """What a token would look like here, were it the next one; a special token by its name."""
+        whole = self.tokenizer.whole(token)
+        if whole is not None and not self.given:
+            return whole
+        if not self._visible(token):
+            return self.tokenizer.name(token)
+        content = self.tokenizer.bytes_of(token)
+        return self._text(token) if content is None else content[self.given :].decode(errors="replace")
+
+    def _visible(self, token: int) -> bool:
+        return token not in self.tokenizer.hidden and bool(self.tokenizer.name(token))
+
+    def _text(self, token: int) -> str:
+        """What a token of characters adds: how it is spaced depends on whether one stands before it."""
+        alone = self.tokenizer.decode([token])
+        if self.previous is None:
+            return alone
+        before = self.tokenizer.decode([self.previous])
+        both = self.tokenizer.decode([self.previous, token])
+        return both.removeprefix(before) if both.startswith(before) else alone
+
+
+class MosesTokenizer(Tokenizer):
+    """A tokenizer of Moses' words, which the vocabulary's own decoder cannot put together."""
+
+    def encode_template(self, text: str) -> list[int]:
+        raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return moses.join_words(self.name(token) for token in tokens if token not in self.hidden)
+
+    def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
+        return MosesDetokenizer(self, context, given)
+
+    def _encode(self, text: str, *, first: bool = True, vocabulary: tokenizers.Tokenizer | None = None) -> list[int]:
+        return super()._encode(" ".join(moses.split_words(text)), first=first, vocabulary=vocabulary)
+
+    def _find_whole(self, token: int) -> str | None:
+        return None  # what a token says depends on the words around it
+
+
+class MosesDetokenizer(Detokenizer):
+    """Puts Moses' words together as their tokens arrive."""
+
+    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
+        super().__init__(tokenizer, context, given)
+        self.sentence = moses.Sentence()
+        for token in filter(self._visible, context):
+            self.sentence.grow(tokenizer.name(token))
+        self.sentence.finish()
+
+    def add(self, token: int) -> str:
+        return self.sentence.grow(self.tokenizer.name(token)) if self._visible(token) else ""
+
+    def flush(self) -> str:
+        return self.sentence.finish()
+
+    def describe(self, token: int) -> str:
+        name = self.tokenizer.name(token)
+        return moses.unescape(name.removesuffix(moses.END)) if self._visible(token) else name
+
+
+def open_tokenizer(folder: Path, path: Path | None = None) -> Tokenizer:
+    """The tokenizer of the checkpoint in `folder`, of the kind that its texts need."""
+    if tokenizer_class(folder) == "BioGptTokenizer":
+        return MosesTokenizer(folder, path)
+    return Tokenizer(folder, path)
