@@ -1,10 +1,9 @@
 """`chatapp cache`: what runtimes keep for a quicker start."""
 
-import json
 from argparse import Namespace
-from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
 from chatapp.text.errors import InputError
 from chatapp.text.units import size, table
 from chatapp.workspace import Workspace
@@ -33,7 +32,7 @@ def run(given: Namespace) -> int:
     if clear:
         found = runtime_caches.delete(found)
     if given.json:
-        print(json.dumps([asdict(one) for one in found], indent=2, default=str))
+        print_json(found)
         return 0
     rows = [(one.model, one.variant, one.folder.name, size(one.size)) for one in found]
     if rows:

@@ -1,9 +1,9 @@
 """`chatapp devices`: the backends and devices that are usable here."""
 
-import json
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
 
 
 def add(parser: Parser) -> None:
@@ -26,7 +26,7 @@ def run(given: Namespace) -> int:
             else {"backend": name, "device": device, "runs": text}
             for name, device, text in rows
         ]
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         print(table(("BACKEND", "DEVICE", "RUNS, OR WHY NOT"), rows))
     return 0

@@ -1,10 +1,9 @@
 """`chatapp du`: what each model takes on the disk."""
 
-import json
 from argparse import Namespace
-from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
 from chatapp.text.printable import printable
 from chatapp.text.units import size, table
 from chatapp.workspace import Workspace
@@ -27,7 +26,7 @@ def run(given: Namespace) -> int:
     store = Workspace().open_store()
     found, total = usage.usage(store), usage.total(store)
     if given.json:
-        print(json.dumps({"models": [asdict(one) for one in found], "total": total}, indent=2))
+        print_json({"models": found, "total": total})
         return 0
     rows = [(one.name, *map(size, (one.own, one.shared, one.variants, one.caches))) for one in found]
     print(table(("MODEL", "OWN", "SHARED", "LOWERED", "OF THAT CACHES"), rows))

@@ -1,11 +1,9 @@
 """`chatapp gc`: delete what no model needs."""
 
-import json
 from argparse import Namespace
-from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser
-from chatapp.cli.printing import warn
+from chatapp.cli.printing import print_json, warn
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.workspace import Workspace
@@ -28,7 +26,7 @@ def run(given: Namespace) -> int:
     """Delete the files, and print each with the reason."""
     found = garbage.collect(Workspace().open_store(), dry_run=given.dry_run, warn=warn)
     if given.json:
-        print(json.dumps([asdict(one) for one in found], indent=2, default=str))
+        print_json(found)
         return 0
     for one in found:
         print(printable(f"{size(one.size):>8}  {one.path}: {one.why}"))

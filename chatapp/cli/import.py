@@ -1,9 +1,9 @@
 """`chatapp import`: bring a model that is on this machine into the store."""
 
-import json
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
 from chatapp.cli.progress import show_steps
 from chatapp.models.facts import Fact, describe_kind, describe_precision, gather_facts, lay_out
 from chatapp.text.printable import printable
@@ -46,7 +46,7 @@ def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
     model = plan.model
     if as_json:
         told = {"imported": done, "kind": plan.kind, "source": str(plan.source), "copied": plan.copied}
-        return print(json.dumps(told | {"free": plan.free, "model": gather_facts(model)}, indent=2, default=str))
+        return print_json(told | {"free": plan.free, "model": gather_facts(model)})
     copied = f"{size(plan.copied)} of {size(plan.free)} free" if plan.copied else "nothing: it stays there"
     facts = [
         Fact("name", model.name),

@@ -1,10 +1,9 @@
 """`chatapp list`: the models that are here, or those in the cache of the Hub."""
 
-import json
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
-from chatapp.cli.printing import warn
+from chatapp.cli.printing import print_json, warn
 from chatapp.models.facts import gather_facts
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
@@ -34,7 +33,7 @@ def print_models(store: Store, *, as_json: bool) -> None:
     for name, problem in broken.items():
         warn(f"{name}: {problem}")
     if as_json:
-        return print(json.dumps([gather_facts(model) for model in models], indent=2, default=str))
+        return print_json([gather_facts(model) for model in models])
     rows = [
         (
             model.name,
@@ -61,7 +60,7 @@ def print_cache(store: Store, *, as_json: bool) -> None:
         except StoreError as error:
             rows.append((name, "-", "-", "-", str(error)))
     if as_json:
-        return print(json.dumps([dict(zip(CACHE_FIELDS, row, strict=True)) for row in rows], indent=2))
+        return print_json([dict(zip(CACHE_FIELDS, row, strict=True)) for row in rows])
     if not rows:
         return print(printable(f"There are no models in {store.places.hub_cache}."))
     print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))

@@ -6,10 +6,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from threading import Event
 from types import FrameType
-from typing import Self
+from typing import Any, Self
 
 from chatapp.generation import Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
@@ -123,6 +123,15 @@ class Printout:
             note("Interrupted.")
         if self.form.stats and usage:
             print_stats(usage, self.form.stats)
+
+
+def print_json(facts: object) -> None:
+    """Print facts as JSON, for programs; what JSON does not know is told as its fields, or as text."""
+
+    def tell(value: Any) -> Any:  # Any: JSON
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+    print(json.dumps(facts, indent=2, default=tell))
 
 
 def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:

@@ -140,7 +140,7 @@ class LineView:
     def work(self, act: Callable[[], str]) -> None:
         self.say(act())
 
-    def begin(self, kept: bool | None) -> None:
+    def begin(self, kept: bool | None = None) -> None:
         if kept and self.history is None:
             raise InputError("no history is open, so nothing can be kept; see --no-history and settings.toml")
         if kept is not None:

@@ -1,12 +1,12 @@
 """`chatapp search`: the models of the catalogue, and what the Hub has that runs here."""
 
-import json
 import sys
 from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
 from chatapp.cli.progress import note_wait
 from chatapp.settings import offline
 from chatapp.text.printable import printable
@@ -63,7 +63,7 @@ def print_search(text: str | None, *, as_json: bool) -> None:
             "hub": [asdict(one) | {"memory": memory(one.parameters)} for one in found],
             "unreached": unreached or None,
         }
-        return print(json.dumps(facts, indent=2))
+        return print_json(facts)
     rows = [
         (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
          licence(one.licence, one.gated), one.good_for)

@@ -1,14 +1,13 @@
 """`chatapp sessions`: list, search, show, export, import, rename and delete conversations."""
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, parse_number
+from chatapp.cli.printing import print_json
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
 from chatapp.history.exports import format_time
@@ -93,7 +92,7 @@ def print_list(history: "History", given: Namespace) -> int:
     """Print the conversations, the last used first."""
     conversations = history.list(given.limit or -1)
     if given.json:
-        print(json.dumps([asdict(one) for one in conversations], indent=2))
+        print_json(conversations)
     elif not conversations:
         print("No conversations yet; `chatapp run MODEL` begins one.", file=sys.stderr)
     else:
@@ -108,7 +107,7 @@ def print_search(history: "History", given: Namespace) -> int:
     """Print where all the words are; the exit code is 1 where they are nowhere, as with grep."""
     found = history.search(" ".join(given.text), given.limit or 50)
     if given.json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        print_json(found)
     for one in [] if given.json else found:
         number = str(one.conversation.id)
         print(f"{number}  {format_time(one.conversation.updated)}  {printable(one.conversation.title)}")

@@ -1,11 +1,10 @@
 """`chatapp verify`: compare a model's logits with a reference."""
 
 import argparse
-import json
 from argparse import Namespace
-from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
+from chatapp.cli.printing import print_json
 from chatapp.cli.progress import show_steps
 from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
@@ -62,5 +61,5 @@ def run(given: Namespace) -> int:
             reference_file.write(reference, model, destination)
         variant = store.lowered(model, way.backend, way.precision, on_progress)
         found = verdict.verify(store, model, variant, device=way.device, reference=reference, on_progress=on_progress)
-    print(json.dumps(asdict(found), indent=2) if given.json else printable(report.describe(found)))
+    print_json(found) if given.json else print(printable(report.describe(found)))
     return 0 if found.passed else 1

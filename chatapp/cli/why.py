@@ -1,12 +1,11 @@
 """`chatapp why`: why a model runs where it does."""
 
-import json
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
+from chatapp.cli.printing import print_json
 from chatapp.cli.progress import show_steps
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size, table
@@ -53,8 +52,7 @@ def print_choice(
     """Print what was measured of each placement of a model, the chosen one first, then those that were rejected."""
     rejected = [one for one in every if one.failure]
     if as_json:
-        facts = {"model": model.name, "objective": objective, "ranking": [asdict(one) for one in ranking]}
-        return print(json.dumps(facts | {"rejected": [asdict(one) for one in rejected]}, indent=2))
+        return print_json({"model": model.name, "objective": objective, "ranking": ranking, "rejected": rejected})
     lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token] if ranking else []
     rows = [
         (

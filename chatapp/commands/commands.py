@@ -13,11 +13,15 @@ class SlashError(UserError):
     """A line that is no command."""
 
 
+Act = Callable[..., None] | str
+"""What a command does: a function over a view, or the name of what the view itself does."""
+
+
 @dataclass(frozen=True)
 class Command:
-    """A slash command that was typed: the function that does it, and its arguments after the view."""
+    """A slash command that was typed: what it does, and its arguments after the view."""
 
-    act: Callable[..., None]
+    act: Act
     arguments: tuple[Any, ...] = ()  # Any: each function has parameters of its own
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import get_args
 
 from chatapp.commands import run
-from chatapp.commands.commands import Command, SlashError
+from chatapp.commands.commands import Act, Command, SlashError
 from chatapp.text.suggest import suggest
 
 FENCE = '"""'
@@ -51,7 +51,7 @@ def hint(word: str, known: list[str], otherwise: str = "") -> str:
 # What follows a name
 
 
-def alone(act: Callable[..., None]) -> Read:
+def alone(act: Act) -> Read:
     """Read a command that nothing follows."""
 
     def read(rest: str) -> Command:
@@ -62,12 +62,12 @@ def alone(act: Callable[..., None]) -> Read:
     return read
 
 
-def maybe(act: Callable[..., None]) -> Read:
+def maybe(act: Act) -> Read:
     """Read a command that a text may follow, perhaps in quotes."""
     return lambda rest: Command(act, (unquote(rest),))
 
 
-def wanted(act: Callable[..., None], what: str, read: Callable[[str], str] = unquote) -> Read:
+def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
     """Read a command that a text has to follow, perhaps in quotes."""
 
     def read_text(rest: str) -> Command:
@@ -86,8 +86,8 @@ def read_setting(rest: str) -> Command:
     switches = {
         "think": Command(run.set_thinking, (True,)),
         "nothink": Command(run.set_thinking, (False,)),
-        "history": Command(run.begin, (True,)),
-        "nohistory": Command(run.begin, (False,)),
+        "history": Command("begin", (True,)),
+        "nohistory": Command("begin", (False,)),
     }
     match what.lower():
         case "parameter":

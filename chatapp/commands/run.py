@@ -1,9 +1,10 @@
-"""What slash commands do: each is one function over a view, which the loop in lines and the screen implement."""
+"""What slash commands do, each over a view, which the loop in lines and the screen implement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from chatapp.text.errors import InputError
@@ -51,7 +52,7 @@ class View(Protocol):
     def work(self, act: Callable[[], str]) -> None:
         """Do what may take long, and tell what came of it."""
 
-    def begin(self, kept: bool | None) -> None:
+    def begin(self, kept: bool | None = None) -> None:
         """Begin another conversation, kept or not; None: like the one before."""
 
     def use_model(self, name: str) -> None:
@@ -77,8 +78,9 @@ class View(Protocol):
 
 
 def run(command: Command, view: View) -> None:
-    """Do what a command says."""
-    command.act(view, *command.arguments)
+    """Do what a command says: by one of the functions below, or by the view itself."""
+    act = getattr(view, command.act) if isinstance(command.act, str) else partial(command.act, view)
+    act(*command.arguments)
 
 
 # How answers are to be
@@ -172,27 +174,7 @@ def describe(view: View, topic: Topic) -> str:
     return lay_out([Fact("model", model.name), *describe_kind(here), Fact("runs on", str(engine.placement))])
 
 
-# The conversation
-
-
-def begin(view: View, kept: bool | None = None) -> None:
-    """Begin another conversation, kept or not; the one before stays in the history."""
-    view.begin(kept)
-
-
-def again(view: View) -> None:
-    """Answer the last question once more."""
-    view.again()
-
-
-def resume(view: View) -> None:
-    """Let the last answer go on where it was cut off."""
-    view.resume()
-
-
-def edit(view: View, text: str) -> None:
-    """Ask the last question in other words."""
-    view.edit(text)
+# What was said
 
 
 def copy(view: View, block: int | None) -> None:
@@ -271,16 +253,3 @@ def number_of(view: View) -> int:
         said = bool(view.dialogue.branch())
         raise InputError("this conversation is not kept" if said else "nothing was said yet in this conversation")
     return view.dialogue.conversation
-
-
-# chatapp itself
-
-
-def choose_theme(view: View, name: str) -> None:
-    """Change the colours; without a name, let the user choose."""
-    view.choose_theme(name)
-
-
-def leave(view: View) -> None:
-    """Leave chatapp."""
-    view.leave()

@@ -30,12 +30,13 @@ def text_of(history: History, conversations: Sequence[Conversation], form: Expor
     return pages.as_html([(one, history.messages(one.id)) for one in conversations])
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file; where that fails, what was there stays."""
+def write(path: Path, text: str) -> Path:
+    """Write a file, and give its path; where that fails, what was there stays."""
     try:
         write_whole(path, text)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another place") from error
+    return path
 
 
 def export(history: History, number: int, form: ExportForm | None = None, given: str = "") -> Path:
@@ -50,8 +51,7 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
         raise InputError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
     if path.exists():
         raise InputError(f"{path} is there already, and stays as it is; give another name")
-    write(path, text_of(history, [conversation], form))
-    return path.absolute()
+    return write(path, text_of(history, [conversation], form)).absolute()
 
 
 def free_name(title: str, form: ExportForm) -> Path:

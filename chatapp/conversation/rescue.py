@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from chatapp.conversation import files
 from chatapp.conversation.conversation import Dialogue
 from chatapp.history import Conversation, History, HistoryError, exports
 from chatapp.history.text import first_words
-from chatapp.text.files import write_whole
+from chatapp.text.errors import InputError
 
 
 def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
@@ -28,7 +29,7 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
     why = f"{what} could not be saved: {behind[0].failure or lack}"
     try:
         file = rescue(behind, folder)
-    except HistoryError as error:
+    except InputError as error:
         return f"{why}\nWriting to a file failed too, so it is lost: {error}"
     return (
         f"{why}\nAll of it is in {file}\nWhen saving works again, this brings it back: chatapp sessions import {file}"
@@ -36,22 +37,13 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
 
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
-    """Write them to a file in a folder, or where temporary files are; gives the file, or raises HistoryError."""
+    """Write them to a file in a folder, or where temporary files are; gives the file, or raises InputError."""
     text = exports.as_json((facts(one), one.messages()) for one in dialogues)
     name = f"unsaved-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     try:
-        return written(folder / name, text)
-    except HistoryError:
-        return written(Path(tempfile.gettempdir()) / name, text)
-
-
-def written(path: Path, text: str) -> Path:
-    """The file with a text."""
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise HistoryError(f"cannot write {path}: {error.strerror}; choose another place") from error
-    return path
+        return files.write(folder / name, text)
+    except InputError:
+        return files.write(Path(tempfile.gettempdir()) / name, text)
 
 
 def facts(dialogue: Dialogue) -> Conversation:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Thread
 
 from chatapp.conversation.attachments import block
+from chatapp.text.child import Watch
 from chatapp.text.errors import InputError
 from chatapp.text.printable import clean_paste
 
@@ -88,26 +89,22 @@ def run(
             while len(taken) <= largest and (piece := os.read(pipe.fileno(), 65_536)):
                 taken.extend(piece)
 
+    def look() -> str:
+        if len(taken) > largest:
+            return f"ended after {largest:,} bytes of output"
+        if stopped():
+            return "cancelled"
+        return f"ended after {seconds:g} seconds" if time.monotonic() > end else ""
+
     reader = Thread(target=read, name="shell", daemon=True)  # what it leaves in the background may hold the pipe open
     reader.start()
-    ending = ""
     try:
-        while process.poll() is None and not ending:
-            if len(taken) > largest:
-                ending = f"ended after {largest:,} bytes of output"
-            elif stopped():
-                ending = "cancelled"
-            elif time.monotonic() > end:
-                ending = f"ended after {seconds:g} seconds"
-            else:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(PAUSE)
+        with Watch(process, look, PAUSE) as watch:
+            code = process.wait()
     finally:
         end_group(process)
-    code = process.wait()
     reader.join(1.0)
-    if len(taken) > largest:
-        ending = f"ended after {largest:,} bytes of output"
+    ending = look() if len(taken) > largest else watch.reason
     text = plain(bytes(taken[:largest]).decode("utf-8", errors="replace"))
     return Output(command, text, None if ending else code, ending)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Any, Self
 
 from chatapp.generation import Token
@@ -57,9 +56,7 @@ class History:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Conversations

@@ -192,10 +192,13 @@ def of_lists(lists: Any, where: str) -> Sequence[Token]:  # Any: JSON, checked h
     try:
         return tuple(
             Token(
-                _whole(number),
-                _text(text),
+                _checked(number, int),
+                _checked(text, str),
                 None if logprob is None else _number(logprob),
-                tuple(Alternative(_whole(one), _text(spelling), _number(chance)) for one, spelling, chance in others),
+                tuple(
+                    Alternative(_checked(one, int), _checked(spelling, str), _number(chance))
+                    for one, spelling, chance in others
+                ),
                 _seconds(seconds),
             )
             for number, text, logprob, seconds, others in lists
@@ -204,22 +207,15 @@ def of_lists(lists: Any, where: str) -> Sequence[Token]:  # Any: JSON, checked h
         raise NotUnderstood(f"{where} has tokens that are not what we write") from error
 
 
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
+def _checked(value: Any, *kinds: type) -> Any:  # Any: one of the kinds
+    """A value of one of these kinds; to Python, True is a number."""
+    if not isinstance(value, kinds) or isinstance(value, bool):
         raise TypeError
     return value
 
 
 def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError
-    return float(value)
+    return float(_checked(value, int, float))
 
 
 def _seconds(value: object) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from chatapp.generation.options import OptionError, Options
+from chatapp.generation.options import PENALTIES, SAMPLING, OptionError, Options
 from chatapp.settings import toml_files
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
@@ -16,17 +16,7 @@ from chatapp.text.suggest import suggest
 LONGEST_NAME = 30
 NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
 """How many replies there are, and what is told of them, is not how they are sampled."""
-REPLACED = frozenset(
-    {
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-    }
-)
+REPLACED = frozenset((*SAMPLING, *PENALTIES, "presence_penalty", "frequency_penalty"))
 """What a preset that does not name it sets back; seed, length and the like stay as they were."""
 
 

@@ -57,20 +57,20 @@ class Comparison:
     """Positions with a logit that is no number or infinite."""
     misranked: int
     """Positions where what the runtime itself gives as the largest logits is not that."""
-    max_error: float | None
+    max_error: float | None = None
     """The largest difference of a logit."""
-    peak: float | None
+    peak: float | None = None
     """The same as a share of the spread: the reference's standard deviation within a position."""
-    error: float | None
+    error: float | None = None
     """The root mean square difference as a share of the spread."""
-    mean_kl: float | None
+    mean_kl: float | None = None
     """Kullback-Leibler divergence from the reference, in nats, of all positions on average."""
-    max_kl: float | None
-    lost: float | None
+    max_kl: float | None = None
+    lost: float | None = None
     """The mean divergence as a share of that of a model which knows nothing: one to which all tokens are alike."""
-    top1: float | None
+    top1: float | None = None
     """Share of the positions where the likeliest token is the same."""
-    first_difference: Difference | None
+    first_difference: Difference | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     """What the named figures may be at most."""
 
@@ -134,28 +134,20 @@ class Tally:
     @property
     def comparison(self) -> Comparison:
         """What all positions show."""
-        figures = np.concatenate(self.figures or [np.zeros((0, 6))])
-        max_error = peak = error = mean_kl = max_kl = lost = top1 = None
-        if len(figures):
-            squares, variances = figures[:, 1].mean(), figures[:, 2].mean()
-            spread = max(float(np.sqrt(variances)), 1e-30)
-            max_error, error = float(figures[:, 0].max()), float(np.sqrt(squares)) / spread
-            peak = max_error / spread
-            mean_kl, max_kl, top1 = float(figures[:, 3].mean()), float(figures[:, 3].max()), float(figures[:, 5].mean())
-            lost = mean_kl / max(float(figures[:, 4].mean()), 1e-30)
+        table = np.concatenate(self.figures or [np.zeros((0, 6))])
+        figures: dict[str, float] = {}
+        if len(table):
+            largest, square, variance, kl, known, same = table.mean(0).tolist()
+            largest, spread = float(table[:, 0].max()), max(math.sqrt(variance), 1e-30)
+            figures = {"max_error": largest, "peak": largest / spread, "error": math.sqrt(square) / spread}
+            figures |= {"mean_kl": kl, "max_kl": float(table[:, 3].max()), "lost": kl / max(known, 1e-30), "top1": same}
         return Comparison(
-            what=self.what,
-            against=self.against,
-            positions=len(figures) + self.nonfinite,
-            nonfinite=self.nonfinite,
-            misranked=self.misranked,
-            max_error=max_error,
-            peak=peak,
-            error=error,
-            mean_kl=mean_kl,
-            max_kl=max_kl,
-            lost=lost,
-            top1=top1,
+            self.what,
+            self.against,
+            len(table) + self.nonfinite,
+            self.nonfinite,
+            self.misranked,
+            **figures,
             first_difference=self.first_difference,
             limits=self.limits,
         )

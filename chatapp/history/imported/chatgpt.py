@@ -3,6 +3,7 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from chatapp.history.imported import Batch, Imported, shorten, take
@@ -55,9 +56,7 @@ def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
         message = _message(node, f"message {shorten(key)} of {where}", left_out)
         if message:
             number = len(messages) + 1
-            reason, model = message["finish_reason"], message["model"]
-            at = message["created"] or created
-            messages.append(Message(number, 0, above, message["role"], message["text"], at, True, reason, model))
+            messages.append(replace(message, id=number, parent=above, created=message.created or created))
             kept[key] = number
     end = facts.get("current_node")
     leaf = kept[end] if isinstance(end, str) and end in kept else messages[-1].id if messages else None
@@ -82,7 +81,7 @@ def _in_order(mapping: dict[str, Any], where: str) -> list[str]:
     return order
 
 
-def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | None:
+def _message(node: Any, where: str, left_out: Counter[str]) -> Message | None:
     """The message of a node; None if it has none, or nothing that is text between user and model."""
     message = node.get("message")
     if message is None:
@@ -112,13 +111,7 @@ def _message(node: Any, where: str, left_out: Counter[str]) -> dict[str, Any] | 
     finish = details.get("finish_details")
     end = ENDS.get(str(finish.get("type"))) if isinstance(finish, dict) else None
     model = str(details.get("model_slug") or "") if role == "assistant" else ""
-    return {
-        "role": role,
-        "text": text,
-        "created": _time(message.get("create_time")),
-        "finish_reason": end,
-        "model": model,
-    }
+    return Message(0, 0, None, role, text, _time(message.get("create_time")), True, end, model)
 
 
 def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
@@ -138,6 +131,6 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
     return "\n".join(pieces)
 
 
-def _time(value: object) -> float | None:
-    """Seconds since 1970, where there is a time that calendars know."""
-    return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else None
+def _time(value: object) -> float:
+    """Seconds since 1970, or 0 where there is no time that calendars know."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else 0.0

@@ -90,7 +90,7 @@ class ScreenView:
 
         self.screen.run_worker(do, thread=True, group="behind")
 
-    def begin(self, kept: bool | None) -> None:
+    def begin(self, kept: bool | None = None) -> None:
         self.screen.call_next(self.screen.action_new if kept is not False else self.screen.begin_unkept)
         if kept:
             self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
