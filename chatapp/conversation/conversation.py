@@ -40,7 +40,7 @@ class Dialogue:
         *,
         kind: Kind,
         setup: Setup,
-        warn: Callable[[str], None],
+        warn: Callable[[str], object],
         logprobs: int | None = None,
     ) -> None:
         """Begin a conversation, or open one of the history; `logprobs` are asked for where the options do not say."""

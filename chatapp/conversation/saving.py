@@ -34,7 +34,7 @@ class Saving:
         *,
         conversation: int | None,
         kind: Kind,
-        warn: Callable[[str], None],
+        warn: Callable[[str], object],
     ) -> None:
         self.history, self.tree, self.conversation, self.kind, self.warn = history, tree, conversation, kind, warn
         self.failure: HistoryError | None = None

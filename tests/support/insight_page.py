@@ -14,7 +14,6 @@ from textual.widget import Widget
 import themes
 from chatapp.generation.delta import Alternative, Token
 from chatapp.tui.insight.heat import HeatView
-from chatapp.tui.insight.latencies import LatencyScreen
 from chatapp.tui.theme import palette
 from support.scripted_engine import ANSWER, pieces
 from support.themed_app import ThemedApp
@@ -73,9 +72,6 @@ class Host(ThemedApp):
         self.posted.append(message)
 
     def on_heat_view_closed(self, message: HeatView.Closed) -> None:
-        self.posted.append(message)
-
-    def on_latency_screen_exported(self, message: LatencyScreen.Exported) -> None:
         self.posted.append(message)
 
 

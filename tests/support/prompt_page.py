@@ -23,7 +23,7 @@ COMMANDS = [
     ("set system TEXT", "change the system prompt"),
     ("show [info]", "tell about the model"),
 ]
-POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Refused, Prompt.Warned)
+POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Warned)
 
 
 class Page(ThemedApp):
@@ -52,7 +52,6 @@ class Page(ThemedApp):
 
     @on(Prompt.Submitted)
     @on(Prompt.CommandEntered)
-    @on(Prompt.Refused)
     @on(Prompt.Warned)
     def note(self, message: Message) -> None:
         self.got.append(message)
@@ -92,7 +91,7 @@ class Driver(Typist):
 
     @property
     def complaints(self) -> list[str]:
-        return [message.reason for message in self.app.got if isinstance(message, (Prompt.Refused, Prompt.Warned))]
+        return [message.reason for message in self.app.got if isinstance(message, Prompt.Warned)]
 
     @property
     def offered(self) -> list[str]:

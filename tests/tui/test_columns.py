@@ -157,7 +157,7 @@ async def test_escape_tells_which_answer_is_best_and_whether_some_are_still_writ
         app.columns.finish(0, "stop")
         app.columns.finish_all()
         await pilot.press("escape")
-        assert app.posted == [Columns.Left(1, True), Columns.Left(1, False)]
+        assert app.posted == [Columns.Left(True), Columns.Left(False)]
         assert [column.state for column in app.columns.columns] == ["● done", "■ stopped"]
 
 

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.answers.columns import Columns
-from chatapp.tui.answers.comparison import ComparisonScreen, Kept, Progress, Warn
+from chatapp.tui.answers.comparison import ComparisonScreen, Progress, Warn
 from chatapp.tui.engines import Choice
 from chatapp.workspace import Opened, Workspace
 from support.answers_page import Page, shown
@@ -47,7 +47,7 @@ class Desk(Page):
     def __init__(self, screen: ComparisonScreen) -> None:
         super().__init__(Columns(2))
         self.comparison = screen
-        self.results: list[Kept | None] = []
+        self.results: list[str | None] = []
 
     def on_mount(self) -> None:
         self.push_screen(self.comparison, self.results.append)
@@ -112,8 +112,7 @@ async def test_the_answer_that_is_kept_is_the_result() -> None:
         await until(lambda: screen.results and not screen.answering)
         await pilot.press("2", "enter")
         await until(lambda: app.results)
-        kept = Kept(Choice("builtin", "openvino"), "    return [31;1m\x1b")
-        assert app.results == [kept]
+        assert app.results == ["    return [31;1m\x1b"]
 
 
 async def test_escape_stops_the_models_then_shows_the_form_then_leaves() -> None:
@@ -224,7 +223,7 @@ async def test_leaving_the_screen_frees_the_engine() -> None:
         app.post_message(events.Key("enter", None))
         await until(lambda: app.results)
         assert app.results[0] is not None
-        assert FIBONACCI.startswith(app.results[0].text)
+        assert FIBONACCI.startswith(app.results[0])
         await until(lambda: screen.running and not screen.running.is_alive(), "the thread to end")
         assert not any(engine.busy for engine in shelf.engines.values())
 

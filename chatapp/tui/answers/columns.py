@@ -150,8 +150,6 @@ class Columns(Widget, can_focus=True):
     class Left(Message):
         """Its user stops the answers or, where all have ended, leaves without a choice of their own."""
 
-        best: int
-        """The likeliest answer."""
         writing: bool
         """Whether some answer has not ended."""
 
@@ -303,4 +301,4 @@ class Columns(Widget, can_focus=True):
         self.action_leave()
 
     def action_leave(self) -> None:
-        self.post_message(self.Left(self.best, self.writing))
+        self.post_message(self.Left(self.writing))

@@ -113,26 +113,14 @@ class Asked(TextArea):
         self.insert("\n")
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The answer its user kept, and what wrote it."""
-
-    choice: Choice
-    text: str
-
-
-class ComparisonScreen(EndsOnce, Screen[Kept | None]):
-    """A form to choose who answers what, then the answers; the one that is kept is the screen's result."""
+class ComparisonScreen(EndsOnce, Screen[str | None]):
+    """A form to choose who answers what, then the answers; the text of the one that is kept is the screen's result."""
 
     CSS_PATH = "comparison.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5", "start", "Compare", key_display="F5", id="comparison.start"),
         Binding("escape", "leave", "Back", key_display="esc", id="comparison.leave"),
     ]
-    Kept = Kept
-
-    class Arrived(Message):
-        """The comparison has ended."""
 
     def __init__(
         self,
@@ -219,7 +207,7 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
             question,
             ORDERS[self.order.value],
             open_model=self.open_model,
-            on_end=lambda: self.post_message(self.Arrived()),
+            on_end=lambda: self.call_later(self.flush),
             after=self.running,
         )
         self.running.start()
@@ -234,7 +222,6 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
         """Whether some model still answers."""
         return self.pulse is not None
 
-    @on(Arrived)
     def flush(self) -> None:
         """Show what arrived since the last time, and come back soon enough to look live."""
         if not (self.running and self.columns and self.pulse):
@@ -312,11 +299,10 @@ class ComparisonScreen(EndsOnce, Screen[Kept | None]):
     @on(Columns.Kept)
     def keep(self, message: Columns.Kept) -> None:
         assert self.columns
-        choice, text = self.taking_part[message.index], self.columns.columns[message.index].reply.text
-        if text:
-            self.dismiss(Kept(choice, text))
+        if text := self.columns.columns[message.index].reply.text:
+            self.dismiss(text)
         else:
-            self.refuse(choice)
+            self.refuse(self.taking_part[message.index])
 
     @on(Columns.HeatWanted)
     def show_heat(self, message: Columns.HeatWanted) -> None:

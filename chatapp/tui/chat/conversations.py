@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.containers import Horizontal, Vertical
-from textual.message import Message as Event
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -42,27 +41,6 @@ ALTERNATIVES = 5
 
 class Conversations(Screen[None]):
     """Conversations: each has its own model, text, and reply that is being written."""
-
-    @dataclass
-    class Shelved(Event):
-        """The history is open, or cannot be."""
-
-        history: History | None
-        error: str = ""
-
-    @dataclass
-    class Ranked(Event):
-        """The backends of a model have been measured, while nobody waited for an answer."""
-
-        choice: Choice
-        ranking: list[Measurement]
-        """The best first."""
-
-    @dataclass
-    class Warned(Event):
-        """A conversation has something to say about its being saved."""
-
-        text: str
 
     def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
         super().__init__()
@@ -106,9 +84,9 @@ class Conversations(Screen[None]):
             import chatapp.conversation  # noqa: F401  # so that the screen need not wait for it
 
             kept = self.workspace.read_settings().history
-            self.post_message(self.Shelved(self.workspace.open_history(PATIENCE) if kept else None))
+            self.call_later(self.take_history, self.workspace.open_history(PATIENCE) if kept else None)
         except Exception as error:  # whatever the disk says belongs on the screen
-            self.post_message(self.Shelved(None, one_line(error) or str(error)))
+            self.call_later(self.take_history, None, one_line(error) or str(error))
 
     def catch_up(self) -> None:
         """The thread that tries again to save what could not be saved."""
@@ -134,17 +112,16 @@ class Conversations(Screen[None]):
                 pane.dialogue.keep_in(history)
         self.list_conversations()
 
-    async def on_conversations_shelved(self, message: Shelved) -> None:
+    async def take_history(self, history: History | None, error: str = "") -> None:
+        """The history is open, or cannot be."""
         before, self.shelved = self.shelved, True
-        if message.error:
+        if error:
             self.try_later()
         if before:
-            return self.save_all(message.history) if message.history else None
-        self.history, self.lack = message.history, message.error
-        if message.error:
-            self.notify(
-                f"Conversations are not being saved: {message.error}", severity="warning", timeout=10, markup=False
-            )
+            return self.save_all(history) if history else None
+        self.history, self.lack = history, error
+        if error:
+            self.notify(f"Conversations are not being saved: {error}", severity="warning", timeout=10, markup=False)
         if not await self.resume():
             await self.pane.adopt(self.dialogue(self.pane.kind, self.pane.choice))
             await self.warm(self.pane)
@@ -175,16 +152,13 @@ class Conversations(Screen[None]):
             conversation,
             kind=kind,
             setup=replace(setup, model=setup.model or choice.model),
-            warn=self.warn,
+            warn=partial(self.call_later, self.tell_unsaved),
             logprobs=ALTERNATIVES,
         )
 
-    def warn(self, text: str) -> None:
-        """Tell something, from whatever thread."""
-        self.post_message(self.Warned(text))
-
-    def on_conversations_warned(self, message: Warned) -> None:
-        self.notify(message.text, severity="warning", timeout=10, markup=False)
+    def tell_unsaved(self, text: str) -> None:
+        """A conversation has something to say about its being saved."""
+        self.notify(text, severity="warning", timeout=10, markup=False)
         if any(pane.dialogue and pane.dialogue.failure for pane in self.panes):
             self.try_later()
 
@@ -228,26 +202,23 @@ class Conversations(Screen[None]):
         if not self.pane.opened or any(pane.reply for pane in self.panes):
             return
         placement = self.workspace.choose_placement(choice.backend)
-        self.measuring = self.workspace.measure(choice.model, placement, partial(self.tell_ranking, choice))
+        on_end = partial(self.call_later, self.take_ranking, choice)
+        self.measuring = self.workspace.measure(choice.model, placement, on_end)
         self.measuring.start()
 
-    def tell_ranking(self, choice: Choice, ranking: list[Measurement]) -> None:
-        """The backends of a model are measured; called in a thread."""
-        self.post_message(self.Ranked(choice, ranking))
-
-    def on_conversations_ranked(self, message: Ranked) -> None:
-        """New conversations run where the model runs best."""
-        used = next((pane.opened for pane in self.of(message.choice) if pane.opened), None)
-        if not used or not message.ranking:
+    def take_ranking(self, choice: Choice, ranking: list[Measurement]) -> None:
+        """The backends of a model are measured, the best first: new conversations run where it runs best."""
+        used = next((pane.opened for pane in self.of(choice) if pane.opened), None)
+        if not used or not ranking:
             return
         here = used.engine.placement
-        times = {(one.placement.backend, one.placement.device): one.p50 for one in message.ranking}
-        best, now = message.ranking[0].placement, (here.backend, here.device)
+        times = {(one.placement.backend, one.placement.device): one.p50 for one in ranking}
+        best, now = ranking[0].placement, (here.backend, here.device)
         if now == (best.backend, best.device):
             return
-        self.engines.forget(message.choice.model)
+        self.engines.forget(choice.model)
         if now in times:
-            text = f"{best.backend} decodes {times[now] / message.ranking[0].p50:.1f} times as fast as {here.backend}"
+            text = f"{best.backend} decodes {times[now] / ranking[0].p50:.1f} times as fast as {here.backend}"
         else:
             text = f"{here.backend} does not compute what it should"
         self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)

@@ -45,15 +45,15 @@ class Models:
 
     def compare(self) -> None:
         """Let several models, or one on several backends, answer the same prompt."""
-        from chatapp.tui.answers.comparison import ComparisonScreen, Kept, Progress, Warn
+        from chatapp.tui.answers.comparison import ComparisonScreen, Progress, Warn
 
         def open_model(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
             placement = self.screen.workspace.choose_placement(choice.backend)
             return self.screen.workspace.open_model(choice.model, placement, on_progress=on_progress, on_fallback=warn)
 
-        def take(kept: Kept | None) -> None:
+        def take(kept: str | None) -> None:
             if kept:
-                self.screen.copy(kept.text)
+                self.screen.copy(kept)
 
         import backends
 

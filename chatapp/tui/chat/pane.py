@@ -240,9 +240,6 @@ class Pane(Vertical):
         if not self.reply and message.tokens is not None:
             self.heading.used = message.tokens + self.held
 
-    def on_prompt_refused(self, message: Prompt.Refused) -> None:
-        self.notify(message.reason, severity="warning", timeout=10, markup=False)
-
     def on_prompt_warned(self, message: Prompt.Warned) -> None:
         self.notify(message.reason, severity="warning", timeout=10, markup=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
@@ -11,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -31,18 +29,10 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
     """Words to look for, and where they are; dismisses with the place that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", id="search.leave"),
+        Binding("escape", "dismiss(None)", "Back", id="search.leave"),
         Binding("down", "walk(1)", "Down", show=False, id="search.down"),
         Binding("up", "walk(-1)", "Up", show=False, id="search.up"),
     ]
-
-    @dataclass
-    class Done(Message):
-        """These words were looked for, and found or not."""
-
-        words: str
-        found: Sequence[Found]
-        error: str = ""
 
     def __init__(self, search: Callable[[str, int], Sequence[Found]], words: str = "") -> None:
         super().__init__()
@@ -65,21 +55,21 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
     @work(thread=True, exclusive=True, group="search")
     def find(self, words: str) -> None:
         try:
-            found = self.search(words, FOUND) if words.strip() else ()
-            self.post_message(self.Done(words, found))
+            self.call_later(self.show, words, self.search(words, FOUND) if words.strip() else ())
         except Exception as error:  # whatever the disk says belongs on the screen
-            self.post_message(self.Done(words, (), one_line(error) or str(error)))
+            self.call_later(self.show, words, (), one_line(error) or str(error))
 
-    def on_search_screen_done(self, message: Done) -> None:
-        if message.words != self.query_one(Input).value:
+    def show(self, words: str, found: Sequence[Found], error: str = "") -> None:
+        """Show where these words were found."""
+        if words != self.query_one(Input).value:
             return  # a newer search is on its way
-        self.found = message.found
+        self.found = found
         self.places.set_options([Option(described(one)) for one in self.found])
         if self.found:
             self.places.highlighted = 0
-        if message.error:
-            line = message.error
-        elif not message.words.strip():
+        if error:
+            line = error
+        elif not words.strip():
             line = "all words must be there, in any case, the last one perhaps unfinished"
         elif not self.found:
             line = "nothing found"
@@ -102,9 +92,6 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
     @on(OptionList.OptionSelected)
     def choose_by_click(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self.found[event.option_index])
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 def described(found: Found) -> Content:

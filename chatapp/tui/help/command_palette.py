@@ -40,7 +40,7 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
     """Gives the command that was chosen; what is typed filters the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "dismiss(None)", "Back", show=False),
         Binding("down", "walk('cursor_down')", show=False),
         Binding("up", "walk('cursor_up')", show=False),
         Binding("pagedown", "walk('page_down')", show=False),
@@ -122,9 +122,6 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
     @on(OptionList.OptionSelected)
     def choose_by_click(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self.found[event.option_index])
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 def row(command: Command, width: int) -> Content:

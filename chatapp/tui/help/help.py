@@ -35,6 +35,8 @@ class Row:
 
     keys: str
     does: str
+    id: str = ""
+    """For keys.toml."""
     quiet: bool = False
     """Whether it shows only where it is looked for."""
 
@@ -141,11 +143,11 @@ def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]
     ids: dict[str, Row] = {}
     for node in nodes:
         rows = found.setdefault(title(node), [])
-        for bound in bound_in(node, chosen):
-            if (row := Row(bound.keys, bound.does, quiet=not bound.id)) not in rows:
+        for row in list_keys(node, chosen):
+            if row not in rows:
                 rows.append(row)
-            if bound.id:
-                ids[bound.id] = Row(bound.id, bound.keys + (", yours" if bound.id in chosen else ""))
+            if row.id:
+                ids[row.id] = Row(row.id, row.keys + (", yours" if row.id in chosen else ""))
     places = [Section(name, rows) for name, rows in found.items() if any(not row.quiet for row in rows)]
     others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
     daily = Section("Every day", [Row("^P", "every command by its name"), *of_every_day(screen, chosen)])
@@ -175,16 +177,7 @@ def title(node: DOMNode) -> str:
     return node.BINDING_GROUP_TITLE or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).capitalize()
 
 
-@dataclass(frozen=True)
-class Bound:
-    """The keys of a place, and what they do."""
-
-    keys: str
-    does: str
-    id: str
-
-
-def bound_in(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Bound]:
+def list_keys(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Row]:
     """Each thing that keys do in a place, in the words of the table of commands; those without words are left out."""
     words = {action.id: described(action) for action in ACTIONS if action.id}
     keys: dict[tuple[str, str, str], list[str]] = {}
@@ -196,7 +189,7 @@ def bound_in(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Bound]:
                 known = keys.setdefault((binding.action, binding.description, binding.id or ""), [])
                 known += [key for key in shown if key not in known]
     for (_, does, name), shown in keys.items():
-        yield Bound(" ".join(shown), words.get(name, does), name)
+        yield Row(" ".join(shown), words.get(name, does), name, quiet=not name)
 
 
 def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from chatapp.evaluation.measurements import UNLIKELY, measure_certainty
-from chatapp.generation.delta import Alternative, Token
+from chatapp.generation.delta import Token
 from chatapp.tui.insight.panel import TokenPanel
 from chatapp.tui.insight.shades import NAMES
 from chatapp.tui.insight.text import HeatText, looks
@@ -115,8 +115,6 @@ class HeatView(Widget):
     class Chosen(Message):
         """The answer should go on from a token of it, with an alternative in that one's place."""
 
-        index: int
-        alternative: Alternative
         tokens: tuple[Token, ...]
         """What the new answer begins with: the tokens before, and the alternative."""
 
@@ -197,7 +195,7 @@ class HeatView(Widget):
         if place < len(others):
             other = others[place]
             instead = replace(self.tokens[index], id=other.id, text=other.text, logprob=other.logprob, seconds=0.0)
-            self.post_message(self.Chosen(index, other, (*self.tokens[:index], instead)))
+            self.post_message(self.Chosen((*self.tokens[:index], instead)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "alternatives":

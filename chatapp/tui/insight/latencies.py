@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from textual import on
@@ -11,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -167,18 +165,12 @@ class LatencyScreen(EndsOnce, Screen[None]):
 
     CSS_PATH = Path(__file__).with_name("latencies.tcss")
     BINDINGS = [
-        Binding("escape,l,q", "leave", "Back", key_display="esc", id="latencies.leave"),
+        Binding("escape,l,q", "dismiss", "Back", key_display="esc", id="latencies.leave"),
         Binding("c", "export('csv')", "Save CSV", id="latencies.csv"),
         Binding("j", "export('json')", "Save JSON", id="latencies.json"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-medium"), (108, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-short"), (30, "-high")]
-
-    @dataclass
-    class Exported(Message):
-        """The measurements were saved."""
-
-        path: Path
 
     def __init__(self, answer: Answer, *, folder: Path | None = None) -> None:
         """`folder` is where files are proposed to be saved: the current one, if none is given."""
@@ -202,9 +194,6 @@ class LatencyScreen(EndsOnce, Screen[None]):
     def point_in_the_chart(self, message: TokenTable.Moved) -> None:
         self.query_one(LatencyChart).point(message.step.number)
 
-    def action_leave(self) -> None:
-        self.dismiss()
-
     async def action_export(self, form: Form) -> None:
         """Ask where to, proposing a name that is free."""
         await self.query(SaveLine).remove()
@@ -223,7 +212,6 @@ class LatencyScreen(EndsOnce, Screen[None]):
             return
         self.query_one(SaveLine).action_forget()
         self.notify(f"Saved as {printable(str(path))}", markup=False)
-        self.post_message(self.Exported(path))
 
 
 class Title(Widget):

@@ -30,8 +30,8 @@ class Asking(EndsOnce, ModalScreen[bool]):
     """A question that is answered with yes or no; no is the way out."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes"),
-        Binding("n,escape,ctrl+c", "answer(False)", "No"),
+        Binding("y,enter", "dismiss(True)", "Yes"),
+        Binding("n,escape,ctrl+c", "dismiss(False)", "No"),
     ]
     DEFAULT_CSS = """
     Asking {
@@ -74,9 +74,6 @@ class Asking(EndsOnce, ModalScreen[bool]):
     def on_resize(self, event: events.Resize) -> None:
         """What can be answered is always in view."""
         self.query_one(VerticalScroll).styles.max_height = max(1, event.size.height * 9 // 10 - EDGES)
-
-    def action_answer(self, answer: bool) -> None:
-        self.dismiss(answer)
 
 
 def ask(app: App[None], question: Content, yes: str, act: Callable[[], object]) -> None:

@@ -51,10 +51,6 @@ class OfferLine(Widget):
 
     offer: reactive[Offer | None] = reactive(None, layout=True)
 
-    def __init__(self, accept_key: str = ACCEPT, hide_key: str = HIDE) -> None:
-        super().__init__()
-        self.accept_key, self.hide_key = accept_key, hide_key
-
     def watch_offer(self) -> None:
         self.set_class(self.offer is not None, "-shown")
 
@@ -62,7 +58,7 @@ class OfferLine(Widget):
         if not self.offer:
             return Content()
         parts: list[tuple[str, str | Style]] = [(printable(self.offer.text), "$text")]
-        for key, does in ((self.accept_key, printable(self.offer.does)), (self.hide_key, "dismisses")):
+        for key, does in ((ACCEPT, printable(self.offer.does)), (HIDE, "dismisses")):
             accent, text = (Style.parse(style, self.app.theme_variables) for style in ("bold $accent", "$text"))
             press = Style.from_meta({"key": key})
             parts += [(" ", text), (key.upper(), accent + press), (f" {does}.", text + press)]
@@ -70,9 +66,9 @@ class OfferLine(Widget):
 
     def on_click(self, event: events.Click) -> None:
         key = event.style.meta.get("key")
-        if key == self.accept_key:
+        if key == ACCEPT:
             self.accept()
-        elif key == self.hide_key:
+        elif key == HIDE:
             self.hide()
 
     def accept(self) -> None:

@@ -57,17 +57,11 @@ class ModelList(ScrollView, can_focus=True):
     }
     """
 
-    @dataclass
     class Selected(Message):
-        """Another model is selected; None where there is none."""
+        """Another model is selected, or none."""
 
-        row: ListedModel | None
-
-    @dataclass
     class Used(Message):
         """The selected model is wanted: it was clicked twice."""
-
-        row: ListedModel
 
     def __init__(self, current: str) -> None:
         super().__init__()
@@ -108,7 +102,7 @@ class ModelList(ScrollView, can_focus=True):
         if self.place != place:
             self.reveal()
         if self.selected != before:
-            self.post_message(self.Selected(self.selected))
+            self.post_message(self.Selected())
 
     def work_on(self, working: Mapping[str, Job]) -> None:
         """Show what is done with models."""
@@ -142,7 +136,7 @@ class ModelList(ScrollView, can_focus=True):
         if found != self.place:
             self.place = found
             self.refresh()
-            self.post_message(self.Selected(self.selected))
+            self.post_message(self.Selected())
         self.reveal()
 
     def reveal(self) -> None:
@@ -168,7 +162,7 @@ class ModelList(ScrollView, can_focus=True):
             return
         self.select(place)
         if event.chain == 2 and self.selected:
-            self.post_message(self.Used(self.selected))
+            self.post_message(self.Used())
 
     async def _on_key(self, event: events.Key) -> None:
         """Act at once: the keys that were typed quickly after this one may be for what has the focus then."""

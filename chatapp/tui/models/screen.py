@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -13,7 +12,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
@@ -65,12 +63,6 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         Binding("escape", "back", "Back", key_display="esc", id="models.back"),
         Binding("ctrl+c", "back", "Back", show=False),
     ]
-
-    @dataclass
-    class Came(Message):
-        """Something has been read, and is taken up so."""
-
-        take: Callable[[], object]
 
     def __init__(self, catalogue: Catalogue, jobs: Jobs, *, current: str, offline: str = "") -> None:
         super().__init__()
@@ -160,9 +152,9 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             except Exception as error:  # told if its message is for the user
                 if not (text := one_line(error)):
                     raise
-                self.post_message(self.Came(partial(self.tell, what, text)))
+                self.call_later(self.tell, what, text)
             else:
-                self.post_message(self.Came(partial(take_latest, found)))
+                self.call_later(take_latest, found)
 
         self.run_worker(attempt, thread=True, group=what)
 
@@ -175,9 +167,6 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     def say(self, text: str) -> None:
         """Tell the user something in passing."""
         self.notify(text, markup=False, timeout=4)
-
-    def on_models_screen_came(self, message: Came) -> None:
-        message.take()
 
     # What is done
 

@@ -74,14 +74,8 @@ class Prompt(Box):
         attachments: tuple[Attachment, ...] = ()
 
     @dataclass
-    class Refused(Message):
-        """Something cannot be attached; the draft is in the box again."""
-
-        reason: str
-
-    @dataclass
     class Warned(Message):
-        """A message was sent, though not quite as it was prepared."""
+        """A draft is in the box again, because something cannot be attached, or was sent not quite as prepared."""
 
         reason: str
 
@@ -152,13 +146,12 @@ class Prompt(Box):
                 found = await asyncio.to_thread(attachments.attach, text, self.root, known)
         except InputError as error:
             self.give_back(draft)
-            self.post_message(self.Refused(printable(str(error))))
+            self.post_message(self.Warned(printable(str(error))))
         else:
             for now in found:
                 if now.path in known and known[now.path].stamp != now.stamp:
-                    self.post_message(
-                        self.Warned(f"{now.path} has changed since you attached it; it is sent as it is now")
-                    )
+                    reason = f"{now.path} has changed since you attached it; it is sent as it is now"
+                    self.post_message(self.Warned(reason))
             self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft, n))
         finally:
             self.sending.remove(draft)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
@@ -86,7 +86,7 @@ class SamplingDrawer(Widget, can_focus=True):
         """`look` computes a preview; it is called in a thread, for one set of options after the other."""
         super().__init__()
         self.look = look
-        self.previews = Previews(look, self.post_message) if look else None
+        self.previews = Previews(look, self, self.take_preview) if look else None
         self.preview: Preview | None = None
         self.error = ""
         """Why a value was refused."""
@@ -128,13 +128,10 @@ class SamplingDrawer(Widget, can_focus=True):
             self.previews.ask(self.options)
         self.refresh()
 
-    @on(Previews.Ended)
-    def take_preview(self, message: Previews.Ended) -> None:
-        message.stop()
-        assert self.previews
-        if self.previews.take():
-            self.failure = message.error
-            self.show(message.preview)
+    def take_preview(self, preview: Preview | None, error: str) -> None:
+        """Show a preview, or why there is none."""
+        self.failure = error
+        self.show(preview)
 
     # Values
 

@@ -17,15 +17,13 @@ from chatapp.text.printable import printable
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 
-class LinesScreen(
-    EndsOnce, ModalScreen[Any]
-):  # Any: the value that the lines mean; None where they are left as they were
+class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None where they are left as they were
     """An editor over the page."""
 
     CSS_PATH = "screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j", "keep", "Keep", key_display="^J", id="lines.keep"),
-        Binding("escape", "leave", "Leave", key_display="esc", id="lines.leave"),
+        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="lines.leave"),
     ]
 
     def __init__(self, title: str, hint: str, lines: str, check: Callable[[str], Any]) -> None:
@@ -39,7 +37,7 @@ class LinesScreen(
             yield Static(self.hint, classes="note", markup=False)
             yield TextArea(self.lines, compact=True, highlight_cursor_line=False)
             yield Static("", id="refusal", markup=False)
-            yield Static("[@click=screen.keep]^J[/] keep   [@click=screen.leave]esc[/] leave", id="keys")
+            yield Static("[@click=screen.keep]^J[/] keep   [@click=screen.dismiss]esc[/] leave", id="keys")
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)
@@ -64,6 +62,3 @@ class LinesScreen(
         except OptionError:
             return  # it is said already
         self.dismiss(value)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

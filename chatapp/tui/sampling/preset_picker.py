@@ -49,7 +49,7 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         """`path` is the file of presets, `chosen` are the options now; `look` is as in the drawer."""
         super().__init__()
         self.path, self.defaults, self.chosen = path, defaults, dict(chosen)
-        self.previews = Previews(look, self.post_message) if look else None
+        self.previews = Previews(look, self, self.take_preview) if look else None
         self.preview: Preview | None = None
         self.presets: dict[str, Preset] = {}
         self.naming: Literal["save", "rename"] = "save"
@@ -115,13 +115,10 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
             self.previews.ask(replace(self.defaults, **self.result(self.highlighted)))
         self.show()
 
-    @on(Previews.Ended)
-    def take_preview(self, message: Previews.Ended) -> None:
-        message.stop()
-        assert self.previews
-        if self.previews.take():
-            self.preview = message.preview
-            self.show()
+    def take_preview(self, preview: Preview | None, error: str) -> None:
+        """Show a preview below the changes."""
+        self.preview = preview
+        self.show()
 
     def show(self) -> None:
         """Show what the preset under the cursor is for, what it changes, and what then comes next."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.content import Content
-from textual.message import Message
+from textual.message_pump import MessagePump
 
 from chatapp.text.printable import printable
 from chatapp.tui.threads import Drain
@@ -28,17 +28,11 @@ Look = Callable[["Options"], "Preview | None"]
 
 
 class Previews:
-    """Asks in a thread of its own; whoever started it takes what comes back, in the screen's thread."""
+    """Computes previews in a thread of its own, the newest options next."""
 
-    @dataclass
-    class Ended(Message):
-        """A preview has been computed, or could not be."""
-
-        preview: Preview | None
-        error: str = ""
-
-    def __init__(self, look: Look, post: Callable[[Message], bool]) -> None:
-        self.look, self.post = look, post
+    def __init__(self, look: Look, owner: MessagePump, show: Callable[[Preview | None, str], object]) -> None:
+        """`show` is given a preview, or why there is none, in the owner's thread."""
+        self.look, self.owner, self.show = look, owner, show
         self.thread: Drain[Preview | None] | None = None
         self.next: Options | None = None
 
@@ -48,22 +42,20 @@ class Previews:
         if not self.thread:
             self.start()
 
-    def take(self) -> bool:
-        """To be called with each `Ended`: go on with what was asked meanwhile; whether there is none."""
-        self.thread = None
-        if self.next:
-            self.start()
-        return not self.thread
-
     def start(self) -> None:
         options, self.next = self.next, None
         assert options
-        self.thread = Drain((self.look(one) for one in (options,)), self.end, name="preview")
+        on_end = partial(self.owner.call_later, self.take)
+        self.thread = Drain((self.look(one) for one in (options,)), on_end, name="preview")
         self.thread.start()
 
-    def end(self, thread: Drain[Preview | None]) -> None:
-        """Tell what was computed, or why it could not be."""
-        self.post(self.Ended(next(iter(thread.take()), None), thread.error))
+    def take(self, thread: Drain[Preview | None]) -> None:
+        """Show what was computed, or go on with what was asked meanwhile."""
+        self.thread = None
+        if self.next:
+            self.start()
+        else:
+            self.show(next(iter(thread.take()), None), thread.error)
 
 
 def draw(preview: Preview, width: int, height: int) -> list[Content]:
