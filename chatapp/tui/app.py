@@ -310,9 +310,7 @@ def list_bindable() -> list[Bindable]:
     from chatapp.tui.sampling.lines_screen import LinesScreen
     from chatapp.tui.sampling.preset_picker import PresetPicker
     from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
-    from chatapp.tui.widgets.ask_line import AskLine
-    from chatapp.tui.widgets.count_screen import CountScreen
-    from chatapp.tui.widgets.note_screen import NoteScreen
+    from chatapp.tui.widgets.windows import AskLine, CountScreen, NoteScreen
 
     return actions(
         *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),

@@ -18,7 +18,7 @@ from chatapp.tui.engines import Choice
 from chatapp.tui.models.asking import Asking, pull_question, removal_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
-from chatapp.tui.widgets.note_screen import NoteScreen
+from chatapp.tui.widgets.windows import NoteScreen
 from chatapp.workspace import Opened
 from support.screen_driver import Driver
 from support.scripted_engine import ANSWER, ScriptedEngine

@@ -15,7 +15,7 @@ from chatapp.tui.help.help import Help
 from chatapp.tui.help.theme_picker import ThemePicker
 from chatapp.tui.keys.jump import Jump
 from chatapp.tui.models.screen import ModelsScreen
-from chatapp.tui.widgets.note_screen import NoteScreen
+from chatapp.tui.widgets.windows import NoteScreen
 from chatapp.workspace import Workspace
 from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import ScriptedEngine

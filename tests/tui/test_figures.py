@@ -3,7 +3,7 @@
 import pytest
 
 from chatapp.generation import Options
-from chatapp.tui.chat.figures import Figures
+from chatapp.tui.chat.status import Figures
 from support.scripted_engine import PACE, ScriptedEngine
 
 

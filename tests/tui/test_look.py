@@ -4,8 +4,8 @@ import pytest
 
 import themes
 from chatapp.generation import Options
-from chatapp.tui.chat.figures import Figures, ceiling, strip
 from chatapp.tui.chat.message import Answer
+from chatapp.tui.chat.status import Figures, ceiling, strip
 from support.screen_driver import EXAMPLE, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chatapp.commands.actions import explain
-from chatapp.tui.widgets.note_screen import NoteScreen
+from chatapp.tui.widgets.windows import NoteScreen
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 

@@ -16,10 +16,10 @@ from textual.timer import Timer
 
 from chatapp.text.errors import one_line
 from chatapp.tui.chat.pane import Pane
-from chatapp.tui.engines import Choice, Engines, Opening
+from chatapp.tui.engines import Choice, Engines
 from chatapp.tui.errors import telling
 from chatapp.tui.threads import aside, wait_for
-from chatapp.workspace import Workspace
+from chatapp.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue, Setup
@@ -46,7 +46,7 @@ class Conversations(Screen[None]):
         super().__init__()
         self.workspace, self.model, self.setup, self.resumes = workspace, model, setup, resumes
         """The user's home; what new conversations begin with; whether to go on with the last one first."""
-        self.engines = Engines(workspace, self.post_message)
+        self.engines = Engines(workspace, self)
         self.history: History | None = None
         self.shelved = False
         """Whether it is known by now if there is a history."""
@@ -168,29 +168,29 @@ class Conversations(Screen[None]):
             await pane.take_up(opened)
             self.shown(pane)
 
-    @on(Opening.Progressed)
-    def show_progress(self, message: Opening.Progressed) -> None:
-        for pane in self.of(message.choice):
-            pane.status.show("○ loading", hint=f"{message.step} {message.share:.0%}")
+    def show_progress(self, choice: Choice, step: str, share: float) -> None:
+        """Opening a model takes a while; this is how far it is."""
+        for pane in self.of(choice):
+            pane.status.show("○ loading", hint=f"{step} {share:.0%}")
 
-    @on(Opening.Ready)
-    async def take_up(self, message: Opening.Ready) -> None:
-        self.engines.settle(message, {pane.choice for pane in self.panes if pane.reply})
-        for pane in self.of(message.choice):
-            await pane.take_up(message.opened)
+    async def take_up(self, choice: Choice, opened: Opened) -> None:
+        """A model is open."""
+        self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.reply})
+        for pane in self.of(choice):
+            await pane.take_up(opened)
             self.shown(pane)
         self.measure()
 
-    @on(Opening.Failed)
-    def do_without(self, message: Opening.Failed) -> None:
-        self.engines.settle(message)
-        for pane in self.of(message.choice):
-            pane.do_without(message.error)
-        self.notify(message.error, severity="error", timeout=10, markup=False)
+    def do_without(self, choice: Choice, error: str) -> None:
+        """A model could not be opened."""
+        self.engines.settle(choice, None)
+        for pane in self.of(choice):
+            pane.do_without(error)
+        self.notify(error, severity="error", timeout=10, markup=False)
 
-    @on(Opening.Warned)
-    def tell_of_another_backend(self, message: Opening.Warned) -> None:
-        self.notify(f"{message.reason}; trying the next best.", severity="warning", timeout=10, markup=False)
+    def tell_fallback(self, reason: str) -> None:
+        """A backend has failed, and another takes over; this also happens in the middle of a reply."""
+        self.notify(f"{reason}; trying the next best.", severity="warning", timeout=10, markup=False)
 
     @on(Pane.Changed)
     def measure(self) -> None:

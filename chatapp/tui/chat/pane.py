@@ -17,10 +17,9 @@ from textual.widgets import TextArea
 from chatapp.text.printable import printable
 from chatapp.text.units import count, milliseconds
 from chatapp.tui.chat.completion_page import CompletionPage
-from chatapp.tui.chat.figures import Figures
 from chatapp.tui.chat.outbox import Outbox
 from chatapp.tui.chat.reply import BUSY, ReplyStream, ending
-from chatapp.tui.chat.status import Heading, StatusLine, Welcome
+from chatapp.tui.chat.status import Figures, Heading, StatusLine, Welcome
 from chatapp.tui.engines import Choice
 from chatapp.tui.errors import telling
 from chatapp.workspace import Opened

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from chatapp.tui.chat.figures import Figures
+from chatapp.tui.chat.status import Figures
 from chatapp.tui.threads import SHARE, Drain, Pace
 
 if TYPE_CHECKING:

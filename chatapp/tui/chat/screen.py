@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.message import MessageAction, Said
     from chatapp.tui.chat.models import Models
     from chatapp.tui.chat.pane import Pane
-    from chatapp.tui.chat.sampling import Sampling
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.chat.view import ScreenView
     from chatapp.tui.prompt import Prompt
@@ -75,14 +74,6 @@ class ChatScreen(Conversations):
         from chatapp.tui.chat.models import Models
 
         return Models(self, self.job_line)
-
-    @cached_property
-    def sampling(self) -> Sampling:
-        """The sampling options, presets and system prompt, from when they are first needed."""
-        from chatapp.commands import run
-        from chatapp.tui.chat.sampling import Sampling
-
-        return Sampling(self, lambda text: run.set_system(self.view, text))
 
     def rest(self, seconds: float) -> bool:
         if "models" in vars(self):  # they were needed
@@ -172,7 +163,7 @@ class ChatScreen(Conversations):
 
     def action_answers(self) -> None:
         """Ask how many answers there are to be, and let the model write them."""
-        from chatapp.tui.widgets.count_screen import CountScreen
+        from chatapp.tui.widgets.windows import CountScreen
 
         async def take(n: int | None) -> None:
             if n:
@@ -266,15 +257,15 @@ class ChatScreen(Conversations):
 
     async def action_sampling(self) -> None:
         """Show the drawer with the options, go there, or hide it."""
-        await self.sampling.toggle_drawer()
+        await self.view.toggle_drawer()
 
     def action_presets(self) -> None:
         """Choose options by name."""
-        self.sampling.pick_preset()
+        self.view.pick_preset()
 
     def action_system(self) -> None:
         """Choose the system prompt."""
-        self.sampling.write_system_prompt()
+        self.view.write_system_prompt()
 
     def action_models(self, downloading: bool = False) -> None:
         """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
@@ -387,7 +378,7 @@ class ChatScreen(Conversations):
         """Run a command, and put what it writes into the message; the first time, say where and ask."""
         from chatapp.conversation import shell
         from chatapp.tui.chat.shell_screen import ShellScreen
-        from chatapp.tui.widgets.ask_line import AskLine
+        from chatapp.tui.widgets.windows import AskLine
 
         def begin(command: str | None) -> None:
             if command is None:
@@ -408,13 +399,13 @@ class ChatScreen(Conversations):
         self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
 
     async def on_sampling_drawer_closed(self) -> None:
-        await self.sampling.close_drawer()
+        await self.view.close_drawer()
 
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
-        self.sampling.choose_options(message.options)
+        self.view.choose_options(message.options)
 
     def on_sampling_drawer_when_full_changed(self, message: SamplingDrawer.WhenFullChanged) -> None:
-        self.sampling.choose_when_full(message.value)
+        self.view.choose_when_full(message.value)
 
     def on_sampling_drawer_presets_opened(self) -> None:
         self.action_presets()
@@ -438,4 +429,4 @@ class ChatScreen(Conversations):
 
     def shown(self, pane: Pane) -> None:
         if self.drawer:
-            self.sampling.show_setup()
+            self.view.show_setup()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from threading import Event
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -17,9 +17,6 @@ from chatapp.conversation import shell
 from chatapp.text.printable import printable
 from chatapp.tui.errors import telling
 from chatapp.tui.widgets.textual_fixes import EndsOnce
-
-if TYPE_CHECKING:
-    pass
 
 
 class ShellScreen(EndsOnce, ModalScreen[shell.Output | None]):

@@ -1,0 +1,81 @@
+"""Screens: small windows over the page, to read a text, to write a line, or to press a number."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from chatapp.text.markdown import cut
+from chatapp.text.printable import printable
+from chatapp.tui.widgets.textual_fixes import EndsOnce
+
+MOST = 30
+"""Lines that are seen at once."""
+EDGES = 8
+"""Lines of the window that are not the text's."""
+
+
+class Window(EndsOnce, ModalScreen[ScreenResultType]):
+    """A heading, something below it, and a quiet note on what can be done."""
+
+    def __init__(self, heading: str, inside: Widget, note: str) -> None:
+        super().__init__()
+        self.heading, self.inside, self.note = heading, inside, note
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="window"):
+            yield Static(self.heading, markup=False, classes="heading")
+            yield self.inside
+            yield Static(self.note, markup=False, classes="note")
+
+
+class NoteScreen(Window[None]):
+    """A text to read that may be longer than the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Back", id="note.leave")]
+
+    def __init__(self, heading: str, text: str) -> None:
+        lines = Static(printable(cut(text)), markup=False)
+        super().__init__(heading, VerticalScroll(lines, classes="lines"), "esc goes back")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The end of the text can be scrolled to on a low screen, too."""
+        self.inside.styles.max_height = max(1, min(MOST, event.size.height * 9 // 10 - EDGES))
+
+
+class AskLine(Window[str | None]):
+    """A line of text that is asked for; dismisses with it, or with None where it is left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="line.leave")]
+
+    def __init__(self, question: str, value: str = "", hint: str = "enter takes it, esc leaves things as they are"):
+        super().__init__(question, Input(value), hint)
+
+    @on(Input.Submitted)
+    def take(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+
+
+class CountScreen(Window[int | None]):
+    """Dismisses with how many answers there are to be, from 2 to 9, or with None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="count.leave")]
+
+    def __init__(self) -> None:
+        digits = [part for n in range(2, 10) for part in ((f" {n} ", "bold $accent"), (" ", ""))]
+        note = "press a number; they are decoded together, and one is kept"
+        super().__init__("How many answers at once?", Static(Content.assemble(*digits)), note)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.character and event.character in "23456789":
+            event.stop()
+            self.dismiss(int(event.character))
