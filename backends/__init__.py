@@ -148,15 +148,15 @@ def check_call(session: Session, batch: int, count: int, last: int) -> None:
         )
 
 
-def check_rewind(session: Session, length: int, prompt: int = 0) -> None:
+def check_rewind(length: int, cached: int, prompt: int = 0) -> None:
     """Refuse to rewind to what was never there, or into a prompt whose first `prompt` tokens an encoder has read."""
-    if not 0 <= length <= session.length:
-        raise BackendError(f"cannot rewind to {length} tokens, {session.length} are cached")
+    if not 0 <= length <= cached:
+        raise BackendError(f"cannot rewind to {length} tokens, {cached} are cached")
     if 0 < length < prompt:
         raise BackendError(f"cannot rewind to {length} tokens: an encoder has read the first {prompt} as a whole")
 
 
-def check_parents(session: Session, parents: Sequence[int]) -> None:
+def check_parents(parents: Sequence[int], batch: int) -> None:
     """Refuse rows that do not exist."""
-    if not parents or any(not 0 <= parent < session.batch for parent in parents):
-        raise BackendError(f"cannot reorder {session.batch} cached rows by {list(parents)}")
+    if not parents or any(not 0 <= parent < batch for parent in parents):
+        raise BackendError(f"cannot reorder {batch} cached rows by {list(parents)}")

@@ -196,12 +196,12 @@ class Range:
         return list(zip(k, v, strict=True))
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.prompt)
+        check_rewind(length, self.length, self.prompt)
         kept = length - self.prompt + 1 if self.memory else length
         self.cache = [(k[:, :, :kept], v[:, :, :kept]) for k, v in self.cache] if length else []
         self.memory = self.memory if length else []
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.cache = [(k[list(parents)], v[list(parents)]) for k, v in self.cache]
         self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]

@@ -106,13 +106,13 @@ class RereadingSession(RememberingSession):
         return logits
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
+        check_rewind(length, self.length)
         self.expected = 0
         self.session.rewind(min(length, self.session.length))
         self.rows = [row[:length] for row in self.rows] if length else []
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.session.reorder(parents)
         self.rows = [list(self.rows[parent]) for parent in parents]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from backends import BackendError
-from backends.coreml.program import DATA, sizes_of
 from backends.coreml.tools import MIL_pb2, Model_pb2
 
+DATA = Path("Data/com.apple.CoreML")
+"""The folder of a package that has its specification, and its weights."""
 Role = Literal["tokens", "mask", "positions", "wanted"]
 ROLES: Mapping[str, Role] = {
     "inputids": "tokens",
@@ -127,6 +128,11 @@ def specification_of(package: Path) -> Model_pb2.Model:
     except Exception as error:  # protobuf's own errors have changed their name
         raise BackendError(f"{path} cannot be read ({error}); download it again") from error
     return found
+
+
+def sizes_of(tensor: MIL_pb2.TensorType) -> tuple[int | None, ...]:
+    """A tensor's shape, None for what varies."""
+    return tuple(one.constant.size if one.WhichOneof("dimension") == "constant" else None for one in tensor.dimensions)
 
 
 def array(package: Path, feature: Model_pb2.FeatureDescription) -> Array:

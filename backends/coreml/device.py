@@ -24,14 +24,9 @@ def units(device: str) -> Var:
     return {"npu": unit.CPU_AND_NE, "gpu": unit.CPU_AND_GPU, "cpu": unit.CPU_ONLY}[device]
 
 
-def compiled(folder: Path, package: Package) -> Path:
-    """Where a package is compiled to: always there, since what the system keeps for a device goes by the path."""
-    return folder / "compiled" / f"{package}.mlmodelc"
-
-
 def compile_package(folder: Path, package: Package) -> Path:
-    """Compile a lowered package, once."""
-    return compile_once(folder / f"{package}.mlpackage", compiled(folder, package))
+    """Compile a lowered package, once, and always to the same path: what the system keeps for a device goes by it."""
+    return compile_once(folder / f"{package}.mlpackage", folder / "compiled" / f"{package}.mlmodelc")
 
 
 def compile_once(source: Path, target: Path) -> Path:

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from backends import BackendError
-from backends.coreml import tables
 from backends.coreml.inputs import BIASES, EMBEDDINGS, Inputs, Lowered, Package
-from backends.coreml.stored import Stored, rounded_constants
+from backends.coreml.stored import Stored, Table, read_tables, rounded_constants, write_tables
 from backends.decoder import Decoder, Weights
 from backends.quantize import Rounded, precision
 from backends.reference import Session as ReferenceSession
@@ -42,7 +41,7 @@ class Contents:
     """What a lowered folder says of itself."""
 
     lowered: Lowered
-    tables: dict[str, tables.Table]
+    tables: dict[str, Table]
 
 
 def lower(
@@ -76,7 +75,7 @@ def lower(
         structure.check(path, lowered, package)
     share_weights([folder / f"{package}.mlpackage" / WEIGHTS for package in packages])
     write_expected(decoder, rounded, folder, context=context, chunk=chunk)
-    facts = {"lowered": lowered.to_json(), "tables": tables.write(folder, found)}
+    facts = {"lowered": lowered.to_json(), "tables": write_tables(folder, found)}
     (folder / "decoder.json").write_text(json.dumps(facts))
 
 
@@ -117,7 +116,7 @@ def contents(folder: Path) -> Contents:
     """What `lower` wrote to `folder`, but for the packages."""
     try:
         facts = json.loads((folder / "decoder.json").read_text())
-        return Contents(Lowered.from_json(facts["lowered"]), tables.read(folder, facts["tables"]))
+        return Contents(Lowered.from_json(facts["lowered"]), read_tables(folder, facts["tables"]))
     except (OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise unreadable(folder, error) from error
 

@@ -1,32 +1,19 @@
 """Run a decoder that others exported as a Core ML package: its states keep the text, or it is read anew each time."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
-from backends import Placement, Top, check_call, check_parents, check_rewind
+from backends import Placement, check_call
 from backends.coreml import contract
 from backends.coreml.contract import Array, Contract
 from backends.coreml.inputs import MASKED
-from backends.coreml.rows import StateRow
-from backends.coreml.runtime import Function, Functions, export_runtime
-from backends.coreml.session import failures
+from backends.coreml.runtime import Function, Functions, runtime
+from backends.coreml.session import RowsSession, StateRow, failures
 from backends.prebuilt import PRECISION, Facts, Prebuilt
 
 CHUNK = 64
 """Tokens of a prompt that are read at once, at most: the logits of all of them are made."""
-
-
-class Row(Protocol):
-    """One row of tokens, and how it grows."""
-
-    def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
-        """Put `tokens` (n,) at position `start`, and return the logits (last, vocab) of the last ones."""
-
-    def copy(self, length: int) -> "Row":
-        """A row of its own with the same first `length` tokens."""
 
 
 class Caller:
@@ -66,12 +53,13 @@ def values(one: Array, tokens: np.ndarray, *, start: int, count: int, wanted: in
 
 
 class Kept:
-    """A row whose keys and values are states of the runtime."""
+    """One row of tokens, whose keys and values are states of the runtime."""
 
     def __init__(self, caller: Caller, row: StateRow):
         self.caller, self.row = caller, row
 
     def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
+        """Put `tokens` (n,) at position `start`, and return the logits (last, vocab) of the last ones."""
         contract, count, at = self.caller.contract, len(tokens), 0
         found = np.empty((0, contract.vocab_size), np.float32)
         while at < count:
@@ -84,6 +72,7 @@ class Kept:
         return found
 
     def copy(self, length: int) -> "Kept":
+        """A row of its own with the same first `length` tokens."""
         return Kept(self.caller, self.row.copy(length))
 
 
@@ -108,25 +97,17 @@ class Repeated:
         return Repeated(self.caller, self.tokens[:length])
 
 
-class PrebuiltSession:
+class PrebuiltSession(RowsSession[Kept | Repeated]):
     """An exported decoder; every row is called by itself."""
-
-    whole_prompts = False
-    top: Top | None = None
 
     def __init__(self, export: Prebuilt, function: Function, *, device: str):
         found = contract.read(Path(export.graph))
         self.caller = Caller(found, function)
         self.context_length, self.vocab_size = min(export.context_length, found.capacity), found.vocab_size
         self.placement = Placement("coreml", device, PRECISION)
-        self.length = 0
-        self.rows: list[Row] = []
+        self.rows = []
 
-    @property
-    def batch(self) -> int:
-        return len(self.rows) if self.length else 0
-
-    def new_row(self) -> Row:
+    def new_row(self) -> Kept | Repeated:
         """An empty row."""
         function, states = self.caller.function, self.caller.contract.states
         if not states:
@@ -140,24 +121,13 @@ class PrebuiltSession:
         if batch != len(self.rows):
             self.rows = [self.new_row() for _ in range(batch)]
         logits = [row.extend(each, self.length, last) for row, each in zip(self.rows, tokens, strict=True)]
-        self.length += count
+        self.cached += count
         return np.stack(logits)
-
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self.length = length
-
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
-        self.rows = [
-            self.rows[parent].copy(self.length) if parent in parents[:i] else self.rows[parent]
-            for i, parent in enumerate(parents)
-        ]
 
 
 def open_session(export: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:
     """A session on a package, which is compiled to `folder` the first time; where it runs nobody confirms."""
-    function = export_runtime(module).open_export(Path(export.graph), folder, device)
+    function = runtime(module).open_export(Path(export.graph), folder, device)
     return PrebuiltSession(export, function, device=f"{device} (not confirmed)")
 
 

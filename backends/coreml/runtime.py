@@ -39,22 +39,13 @@ class Runtime(Protocol):
     def open_functions(self, folder: Path, package: Package, device: str) -> Functions:
         """Load a lowered package for one of the devices of `backends.coreml.devices`."""
 
+    def open_export(self, package: Path, folder: Path, device: str) -> Function:
+        """Load the one function of a package of others for a device; what is made for that goes to `folder`."""
+
     def placement(self, folder: Path, package: Package, device: str) -> dict[str, float]:
         """The share of the estimated work of a decoding step that each device does, as the runtime plans it."""
-
-
-class ExportRuntime(Protocol):
-    """The same of packages of others."""
-
-    def open_export(self, package: Path, folder: Path, device: str) -> Function:
-        """Load the one function of a package for a device; what is made for that goes to `folder`."""
 
 
 def runtime(module: str) -> Runtime:
     """The runtime in the module of this name."""
     return cast(Runtime, import_module(module))  # a module that meets the protocol
-
-
-def export_runtime(module: str) -> ExportRuntime:
-    """The runtime of packages of others in the module of this name."""
-    return cast(ExportRuntime, import_module(module))  # a module that meets the protocol

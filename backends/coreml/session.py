@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from backends import BackendError, Placement, check_call, check_parents, check_rewind
-from backends.coreml.inputs import Inputs, Package
+from backends import BackendError, Placement, check_call, check_parents
+from backends.cached import CachedSession
+from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, stacked_shape
 from backends.coreml.packages import contents
-from backends.coreml.rows import Arrays, Row, new_row
-from backends.coreml.runtime import Functions
+from backends.coreml.runtime import Function, Functions
+
+Arrays = dict[str, np.ndarray]
 
 
 @contextmanager
@@ -24,10 +27,85 @@ def failures() -> Iterator[None]:
         raise BackendError(f"Core ML failed: {error}") from error
 
 
-class Session:
-    """A loaded decoder; every row has a cache of its own, since the functions take one row."""
+class Copied(Protocol):
+    """What keeps one row of tokens."""
 
-    top = None
+    def copy(self, length: int) -> Self:
+        """A row of its own with the same first `length` tokens."""
+
+
+Row = TypeVar("Row", bound=Copied)
+
+
+class StateRow:
+    """One row of tokens, whose keys and values are states of the runtime."""
+
+    def __init__(self, functions: Functions, names: Sequence[str]):
+        self.functions, self.names = functions, names
+        self.state = functions.prefill.make_state()
+
+    def step(self, function: Function, inputs: Arrays, start: int, count: int) -> Arrays:
+        """Call a function that appends `count` tokens at position `start`, and return what it returns."""
+        return function.predict(inputs, self.state)
+
+    def copy(self, length: int) -> "StateRow":
+        twin = StateRow(self.functions, self.names)
+        for name in self.names:
+            twin.state.write_state(name, self.state.read_state(name))
+        return twin
+
+
+class HostRow:
+    """A row whose keys and values are arrays here, (layers, kv_heads, capacity, head_dim) each.
+
+    They are float32, as coremltools wants all numbers that it is given: float16 it would convert at every step.
+    """
+
+    def __init__(self, shape: tuple[int, ...], memory: Arrays):
+        self.past = {kind: np.zeros(shape, np.float32) for kind in KINDS}
+        self.memory = memory
+        """What an encoder made of the prompt, (layers, kv_heads, prompt, head_dim) by input."""
+
+    def step(self, function: Function, inputs: Arrays, start: int, count: int) -> Arrays:
+        past_inputs = {f"past_{kind}s": past for kind, past in self.past.items()}
+        outputs = function.predict(inputs | past_inputs | self.memory)
+        for kind, past in self.past.items():
+            past[:, :, start : start + count] = outputs[f"new_{kind}s"][:, :, :count]
+        return outputs
+
+    def copy(self, length: int) -> "HostRow":
+        twin = HostRow(self.past["key"].shape, self.memory)
+        for kind, past in self.past.items():
+            twin.past[kind][:, :, :length] = past[:, :, :length]
+        return twin
+
+
+def new_row(lowered: Lowered, package: Package, functions: Functions, memory: Arrays) -> StateRow | HostRow:
+    """An empty row, with what an encoder made of its prompt."""
+    if package.policy == "io":
+        return HostRow(stacked_shape(lowered.decoder.layers, lowered.capacity), memory)
+    return StateRow(functions, [f"{kind}_{i}" for i in range(len(lowered.decoder.layers)) for kind in KINDS])
+
+
+class RowsSession(CachedSession, Generic[Row]):
+    """A session in which every row has a cache of its own, since functions take one row."""
+
+    rows: list[Row]
+
+    @property
+    def batch(self) -> int:
+        return len(self.rows) if self.cached else 0
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(parents, self.batch)
+        self.rows = [
+            self.rows[parent].copy(self.cached) if parent in parents[:i] else self.rows[parent]
+            for i, parent in enumerate(parents)
+        ]
+
+
+class Session(RowsSession[StateRow | HostRow]):
+    """A loaded decoder."""
 
     def __init__(self, folder: Path, package: Package, functions: Functions, *, device: str):
         found = contents(folder)
@@ -37,13 +115,7 @@ class Session:
         self.vocab_size = found.lowered.decoder.vocab_size
         self.placement = Placement("coreml", device, found.lowered.precision)
         self.whole_prompts = bool(found.lowered.decoder.encoder)
-        self.length = self.prompt = 0
-        """Tokens in every row; those of them that an encoder has read."""
-        self.rows: list[Row] = []
-
-    @property
-    def batch(self) -> int:
-        return len(self.rows) if self.length else 0
+        self.rows = []
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -53,7 +125,7 @@ class Session:
         if batch != len(self.rows):
             self.rows = [new_row(self.lowered, self.package, self.functions, {}) for _ in range(batch)]
         logits = np.stack([self.extend(row, each, last) for row, each in zip(self.rows, tokens, strict=True)])
-        self.length += count
+        self.cached += count
         return logits
 
     def read(self, prompts: np.ndarray) -> np.ndarray:
@@ -63,20 +135,15 @@ class Session:
         with failures():
             memories = [encode.predict(self.inputs.prompt(prompt)) for prompt in prompts]
         self.rows = [new_row(self.lowered, self.package, self.functions, memory) for memory in memories]
-        self.prompt, start = prompts.shape[1], np.array([self.lowered.decoder.start_token])
+        self.read_ahead, start = prompts.shape[1] - 1, np.array([self.lowered.decoder.start_token])
         try:
             logits = np.stack([self.extend(row, start, 1) for row in self.rows])
-            self.length = self.prompt
+            self.cached = 1
         finally:
-            self.prompt = self.length  # none, if that failed
+            self.read_ahead *= self.cached  # none, if that failed
         return logits
 
-    @property
-    def cached(self) -> int:
-        """Tokens in every row's cache: with an encoder, the start token and the answer."""
-        return self.length - self.prompt + 1 if self.prompt and self.length else self.length
-
-    def extend(self, row: Row, tokens: np.ndarray, last: int) -> np.ndarray:
+    def extend(self, row: StateRow | HostRow, tokens: np.ndarray, last: int) -> np.ndarray:
         """Append `tokens` (n,) to a row and return the logits (last, vocab) of the last ones.
 
         Only a step of one token has logits; those before are read a chunk at a time, the last chunk padded, where
@@ -90,26 +157,14 @@ class Session:
         steps = [self.call(row, tokens[i : i + 1], past + i, 1) for i in range(at, len(tokens))]
         return np.stack([self.logits(step) for step in steps[-last:]])
 
-    def call(self, row: Row, tokens: np.ndarray, start: int, count: int) -> Arrays:
+    def call(self, row: StateRow | HostRow, tokens: np.ndarray, start: int, count: int) -> Arrays:
         """Append `tokens` (n,) at position `start` with the function for `count` of them."""
         function = self.functions.decode if count == 1 else self.functions.prefill
+        prompt = self.read_ahead + 1 if self.whole_prompts else 0
         with failures():
-            return row.step(function, self.inputs.arrays(tokens, start, count, self.prompt), start, len(tokens))
+            return row.step(function, self.inputs.arrays(tokens, start, count, prompt), start, len(tokens))
 
     def logits(self, outputs: Arrays) -> np.ndarray:
         """The logits (vocab,) of a decoding step, joined where the head was cut."""
         count = sum(name.startswith("logits_") for name in outputs)
         return np.concatenate([np.asarray(outputs[f"logits_{i}"], np.float32).ravel() for i in range(count)])
-
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.prompt)
-        self.length = length
-        self.prompt = self.prompt if length else 0
-
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
-        rows: list[Row] = []
-        for i, parent in enumerate(parents):
-            row = self.rows[parent]
-            rows.append(row.copy(self.cached) if parent in parents[:i] else row)
-        self.rows = rows

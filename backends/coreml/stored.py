@@ -1,12 +1,19 @@
-"""Weights and constants as Core ML stores them: float16, or integers with float16 scales."""
+"""What is stored: weights and constants in float16, or integers with float16 scales, and the tables of the host."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from backends.coreml.inputs import EMBEDDINGS
 from backends.decoder import Attention, Decoder, Lazy, Quantized, Weight, Weights
 from backends.quantize import dequantize, half
+
+Table = np.ndarray | Quantized
+"""Embeddings or biases, in a file that is mapped into memory: the host looks up single rows."""
+ARRAYS = "values", "scales", "zero_points"
 
 
 class Stored(Lazy):
@@ -54,3 +61,28 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
         epsilon=near(decoder.epsilon),
         logit_softcap=near(decoder.logit_softcap),
     )
+
+
+def write_tables(folder: Path, tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Write the tables' arrays to `folder`, and return what else there is to know of them."""
+    facts: dict[str, Any] = {}
+    for name, table in tables.items():
+        if isinstance(table, Quantized):
+            arrays = {kind: getattr(table, kind) for kind in ARRAYS}
+            facts[name] = {key: value for key, value in vars(table).items() if key not in ARRAYS}
+        else:
+            arrays, facts[name] = {"values": table}, {}
+        for kind, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{name}.{kind}.npy", array)
+    return facts
+
+
+def read_tables(folder: Path, facts: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables that `write_tables` wrote."""
+    found: dict[str, Table] = {}
+    for name, fields in facts.items():
+        paths = {kind: folder / f"{name}.{kind}.npy" for kind in ARRAYS}
+        arrays = {kind: np.load(path, mmap_mode="r") for kind, path in paths.items() if path.exists()}
+        found[name] = Quantized(**arrays, **fields) if fields else arrays["values"]
+    return found

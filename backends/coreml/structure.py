@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from backends import BackendError
+from backends.coreml.contract import sizes_of, specification_of
 from backends.coreml.inputs import KINDS, Lowered, Package, stacked_shape
-from backends.coreml.program import program_of, shape_of
 from backends.coreml.tools import MIL_pb2, Model_pb2
 
 VERSION = 9
@@ -22,7 +22,7 @@ OPERATIONS = {
 
 def check(path: Path, lowered: Lowered, package: Package) -> None:
     """Raise BackendError for the first rule that the package at `path` breaks."""
-    specification, _ = program_of(path)
+    specification = specification_of(path)
     functions = specification.mlProgram.functions
     require(specification.specificationVersion == VERSION, path, "has another specification's version")
     names = {"prefill", "decode", *(["encode"] if lowered.prompt else [])}
@@ -35,6 +35,14 @@ def check(path: Path, lowered: Lowered, package: Package) -> None:
         check_function(path, functions[description.name], lowered, package)
         states = {state.name for state in description.state}
         require(states == expected_states(lowered, package), path, "does not describe its states")  # coremltools#2275
+
+
+def shape_of(tensor: MIL_pb2.TensorType) -> tuple[int, ...]:
+    """A tensor's shape, all of whose sizes must be fixed."""
+    sizes = sizes_of(tensor)
+    if None in sizes:
+        raise BackendError("the program has a value whose shape is not fixed")
+    return tuple(size for size in sizes if size is not None)
 
 
 def require(holds: bool, path: Path, complaint: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
+from backends import BackendError, Placement, check_call, check_parents
+from backends.cached import CachedSession
 from backends.onnx.session import ALONE, open_runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 
@@ -18,11 +19,8 @@ KNOWN = {"attention_mask", "position_ids", "use_cache_branch", "num_logits_to_ke
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
-class PrebuiltSession:
+class PrebuiltSession(CachedSession):
     """An exported decoder."""
-
-    whole_prompts = False
-    top: Top | None = None
 
     def __init__(self, export: Prebuilt):
         graph = Path(export.graph)
@@ -45,7 +43,7 @@ class PrebuiltSession:
         self.inputs = set(inputs)
         self.context_length, self.vocab_size = export.context_length, outputs["logits"].shape[-1]
         self.placement = Placement("onnx", "cpu", PRECISION)
-        self.length = self.rows = 0
+        self.rows = 0
         self.cache: list[onnxruntime.OrtValue] = []
 
     @property
@@ -74,17 +72,17 @@ class PrebuiltSession:
             logits, *self.cache = self.runtime.run_with_ort_values(["logits", *self.presents], feeds)
         except Exception as error:  # onnxruntime has no base class of its own errors
             raise BackendError(f"ONNX Runtime failed: {error}") from error
-        self.length, self.rows = total, batch
+        self.cached, self.rows = total, batch
         return np.asarray(logits.numpy()[:, -last:], np.float32)
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        if length < self.length:
+        before = self.length
+        super().rewind(length)
+        if length < before:
             self.change(np.s_[:, :, :length])
-        self.length = length
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.change(np.s_[list(parents)])
         self.rows = len(parents)
 

@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
+from backends import BackendError, Placement, Top, check_call, check_parents
+from backends.cached import CachedSession
 from backends.processor import Neighbours, cores, overflows
 
 FIRST_CAPACITY = 256
@@ -48,7 +49,7 @@ class Watch(Protocol):
     def cores(self) -> float: ...
 
 
-class Session:
+class Session(CachedSession):
     """A loaded decoder; keys and values stay in buffers shared by past and present.
 
     Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
@@ -72,23 +73,16 @@ class Session:
         self.placement = Placement("onnx", device, facts["precision"])
         self.start_token = int(facts.get("start_token", 0))
         self.border, self.long = int(facts["border"]), False
-        self.cached = self.rows = self.capacity = 0
-        self.read_ahead = 0
-        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
+        self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
-        self.top: Top | None = None
 
     def load(self, config: Mapping[str, str]) -> None:
         """Open the graphs."""
         self.runtime = open_runtime(self.folder / "model.onnx", config)
         self.encoder = open_runtime(self.folder / "encoder.onnx", config) if self.whole_prompts else None
-
-    @property
-    def length(self) -> int:
-        return self.cached + self.read_ahead
 
     @property
     def batch(self) -> int:
@@ -132,13 +126,8 @@ class Session:
             raise BackendError(f"ONNX Runtime failed: {error}") from error
         return {output.name: value for output, value in zip(encoder.get_outputs(), values, strict=True)}
 
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.read_ahead + 1)
-        self.read_ahead = self.read_ahead if length else 0
-        self.cached = length - self.read_ahead
-
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         if list(parents) != list(range(self.rows)):
             self.memory = {name: values[list(parents)] for name, values in self.memory.items()}
             self.resize(parents, self.capacity)

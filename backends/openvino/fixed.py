@@ -9,7 +9,8 @@ import openvino
 from openvino import PartialShape, Tensor, Type
 from openvino import opset15 as op
 
-from backends import check_call, check_parents, check_rewind
+from backends import check_call, check_parents
+from backends.cached import CachedSession
 from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, properties, read_facts
 from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 
@@ -19,13 +20,11 @@ LARGEST = 4096
 """Tokens that the cache holds at most: each step reads all of it. It ends at the border of long texts, too."""
 
 
-class FixedSession:
+class FixedSession(CachedSession):
     """A loaded decoder: one graph for a part of a prompt, one for a single token.
 
     Where there is an encoder, a third graph reads each prompt as a whole, padded.
     """
-
-    top = None
 
     def __init__(self, folder: Path, device: str):
         facts, name = read_facts(folder), device.lower()
@@ -47,18 +46,10 @@ class FixedSession:
         self.placement = placement(compiled, facts)
         inputs = {port.any_name: tuple(port.shape) for port in compiled.inputs}
         self.shapes = {name: shape for name, shape in inputs.items() if name.startswith("past_")}
-        self.cached = 0
-        """Tokens that the decoder sees."""
-        self.read_ahead = 0
-        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
         self.cache = self.empty(0)
         """Keys and values by name, each (B, kv_heads, context_length, head_dim)."""
         self.memory: dict[str, np.ndarray] = {}
         """The same of the prompt that the encoder has read."""
-
-    @property
-    def length(self) -> int:
-        return self.cached + self.read_ahead
 
     @property
     def batch(self) -> int:
@@ -120,13 +111,8 @@ class FixedSession:
         logits: np.ndarray = request.get_tensor("logits").data[0, 0]
         return logits
 
-    def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.read_ahead + 1)
-        self.read_ahead = self.read_ahead if length else 0
-        self.cached = length - self.read_ahead
-
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.cache, self.memory = (
             {name: buffer[list(parents)] for name, buffer in kept.items()} for kept in (self.cache, self.memory)
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from openvino import Shape, Tensor
 
-from backends import check_call, check_parents, check_rewind
+from backends import check_call, check_parents
+from backends.cached import CachedSession
 from backends.openvino.paging import page
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
 
@@ -17,11 +18,8 @@ FIRST_PAGES = 8
 """Pages of a new cache; it doubles when they are used up."""
 
 
-class PagedSession:
+class PagedSession(CachedSession):
     """A loaded decoder; rewinding and reordering only change which pages a row has."""
-
-    top = None
-    whole_prompts = False
 
     def __init__(self, folder: Path, device: str):
         facts = read_facts(folder)
@@ -38,7 +36,6 @@ class PagedSession:
         self.page = self.ports["value_cache.0"].partial_shape[2].get_length()
         """Tokens that a page holds."""
         self.pages = 0
-        self.length = 0
         self.rows: list[list[int]] = []
         """The pages of each row."""
         self.owned = 0
@@ -72,7 +69,7 @@ class PagedSession:
         if self.border:
             feeds["long"] = np.array([self.long], np.int64)
         infer(self.request, feeds)
-        self.length = total
+        self.cached = total
         logits: np.ndarray = self.request.get_tensor("logits").data
         return logits.reshape(batch, last, -1)
 
@@ -111,11 +108,11 @@ class PagedSession:
         self.pages = pages
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
-        self.length, self.owned = length, 0
+        super().rewind(length)
+        self.owned = 0
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
 
 

@@ -5,10 +5,10 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-import openvino
 
-from backends import BackendError, Placement, Top, check_call, check_parents, check_rewind
-from backends.openvino.runtime import reason, runtime
+from backends import BackendError, Placement, check_call, check_parents
+from backends.cached import CachedSession
+from backends.openvino.runtime import infer, reason, runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 
 REQUIRED = {"input_ids", "attention_mask", "beam_idx"}
@@ -17,11 +17,8 @@ SMALL = 1024
 """Numbers up to which a constant counts as no weight."""
 
 
-class PrebuiltSession:
+class PrebuiltSession(CachedSession):
     """An exported decoder. What is rewound stays in the runtime's cache, hidden by the mask."""
-
-    whole_prompts = False
-    top: Top | None = None
 
     def __init__(self, export: Prebuilt, device: str):
         graph = Path(export.graph)
@@ -44,7 +41,6 @@ class PrebuiltSession:
             raise BackendError(f"OpenVINO cannot load {graph} on {device}: {reason(error)}") from error
         self.context_length, self.vocab_size = export.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
-        self.length = 0
         self.seen = np.empty(0, np.int64)
         """For every token in the runtime's cache, whether it still counts."""
         self.parents = np.zeros(1, np.int32)
@@ -68,23 +64,17 @@ class PrebuiltSession:
             "position_ids": np.tile(np.arange(self.length, total), (batch, 1)),
             "beam_idx": self.parents,
         }
-        try:
-            for name in self.inputs:
-                self.request.set_tensor(name, openvino.Tensor(given[name]))
-            self.request.infer()
-        except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO failed: {reason(error)}") from error
-        self.seen, self.length, self.parents = seen, total, np.arange(batch, dtype=np.int32)
+        infer(self.request, {name: given[name] for name in self.inputs})
+        self.seen, self.cached, self.parents = seen, total, np.arange(batch, dtype=np.int32)
         return np.asarray(self.request.get_tensor("logits").data[:, -last:], np.float32)
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length)
+        super().rewind(length)
         visible = np.flatnonzero(self.seen)
         self.seen[visible[length:]] = 0
-        self.length = length
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.parents = self.parents[list(parents)]
 
 

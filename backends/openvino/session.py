@@ -7,7 +7,8 @@ import numpy as np
 import openvino
 from openvino import Tensor
 
-from backends import check_call, check_parents, check_rewind
+from backends import check_call, check_parents
+from backends.cached import CachedSession
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
 
 HIDDEN = 1 << 30
@@ -16,13 +17,11 @@ SPARE = 256
 """Hidden tokens that are left in the cache, however few are seen."""
 
 
-class StatefulSession:
+class StatefulSession(CachedSession):
     """A loaded decoder. What is rewound stays in the runtime's cache, hidden, until it is worth moving the rest.
 
     Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
     """
-
-    top = None
 
     def __init__(self, folder: Path, device: str):
         facts, name = read_facts(folder), device.lower()
@@ -38,10 +37,6 @@ class StatefulSession:
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
-        self.cached = 0
-        """Tokens that the decoder sees."""
-        self.read_ahead = 0
-        """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.parents = np.zeros(1, np.int32)
@@ -50,10 +45,6 @@ class StatefulSession:
         """The position of every token in the runtime's cache."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
         self.rewind(0)
-
-    @property
-    def length(self) -> int:
-        return self.cached + self.read_ahead
 
     @property
     def batch(self) -> int:
@@ -84,9 +75,7 @@ class StatefulSession:
         return logits
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.read_ahead + 1)
-        self.read_ahead = self.read_ahead if length else 0
-        self.cached = length - self.read_ahead
+        super().rewind(length)
         self.slots[self.slots >= self.cached] = HIDDEN
         if self.cached and len(self.slots) > 2 * self.cached + SPARE:
             self.compact()
@@ -99,7 +88,7 @@ class StatefulSession:
         self.slots = self.slots[seen]
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.parents = self.parents[list(parents)]
         self.remember({name: values[list(parents)] for name, values in self.memory.items()})
 

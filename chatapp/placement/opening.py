@@ -120,13 +120,13 @@ class FallbackSession(RememberingSession):
         return logits
 
     def rewind(self, length: int) -> None:
-        check_rewind(self, length, self.first if self.whole_prompts else 0)
+        check_rewind(length, self.length, self.first if self.whole_prompts else 0)
         self.attempt(lambda session: session.rewind(length))
         self.rows = [row[:length] for row in self.rows] if length else []
         self.first = min(self.first, length)
 
     def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.attempt(lambda session: session.reorder(parents))
         self.rows = [list(self.rows[parent]) for parent in parents]
 

@@ -14,10 +14,9 @@ from tokenizers import models
 import backends
 from backends import BackendError, ContextExceeded, Placement, coreml
 from backends.coreml import choice, device
-from backends.coreml.contract import Array
+from backends.coreml.contract import DATA, Array, specification_of
 from backends.coreml.inputs import MASKED
 from backends.coreml.prebuilt import PrebuiltSession, inspect, open_session, values
-from backends.coreml.program import DATA, program_of
 from backends.coreml.stored import rounded_constants
 from backends.coreml.tools import Model_pb2
 from backends.prebuilt import Prebuilt, write
@@ -191,7 +190,7 @@ class TestImports:
 class TestRefusals:
     @staticmethod
     def change(repository: Path, edit: Callable[[Model_pb2.Model], object]) -> None:
-        specification, _ = program_of(repository / "model.mlpackage")
+        specification = specification_of(repository / "model.mlpackage")
         edit(specification)
         (repository / "model.mlpackage" / DATA / "model.mlmodel").write_bytes(specification.SerializeToString())
 

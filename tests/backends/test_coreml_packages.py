@@ -14,9 +14,9 @@ import pytest
 import backends
 from backends import BackendError, coreml
 from backends.coreml import choice, device, report, trial
+from backends.coreml.contract import DATA, specification_of
 from backends.coreml.inputs import Package
 from backends.coreml.packages import ALL, WEIGHTS, contents, lower, present
-from backends.coreml.program import DATA, program_of
 from backends.coreml.stored import Stored, rounded_constants
 from backends.coreml.structure import check
 from backends.coreml.tools import Model_pb2, coremltools
@@ -207,7 +207,7 @@ def changed(folder: Path, target: Path, change: Callable[[Model_pb2.Model], None
     """A copy of a lowered folder with another program."""
     shutil.copytree(folder, target / "changed")
     path = target / "changed" / f"{SLICE}.mlpackage"
-    model, _ = program_of(path)
+    model = specification_of(path)
     change(model)
     (path / DATA / "model.mlmodel").write_bytes(model.SerializeToString())
     return target / "changed"

@@ -10,6 +10,7 @@ from backends import BackendError
 from backends.coreml.inputs import Package
 from backends.coreml.runtime import Functions
 from support.coreml_interpreter import Interpreter, State
+from support.coreml_interpreter import open_export as open_export
 from support.coreml_interpreter import open_functions as interpreted
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from backends.coreml.cache import Cache, Reading, Slices, named
 from backends.coreml.inputs import KINDS, MASKED, Kind, Lowered, Package
-from backends.coreml.layouts import Plain
-from backends.coreml.lowering import PASSES, Ops
+from backends.coreml.lowering import PASSES, Ops, Plain
 from backends.coreml.stored import Stored
 from backends.coreml.tools import Function, Program, StateTensorPlaceholder, Var, coremltools, mb, types
 from backends.decoder import Decoder, Weight, Weights, forward

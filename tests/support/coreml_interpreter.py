@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from backends import BackendError
+from backends.coreml.contract import DATA, sizes_of, specification_of
 from backends.coreml.inputs import Package
-from backends.coreml.program import program_of, shape_of, sizes_of
 from backends.coreml.runtime import Function, Functions
+from backends.coreml.structure import shape_of
 from backends.coreml.tools import MIL_pb2
 from support.coreml_operations import FOREIGN, OPERATIONS
 
@@ -80,7 +81,7 @@ class Interpreter:
     """One function of a package, to be called as coremltools' models are."""
 
     def __init__(self, package: Path, function: str, rounding: Rounding = exact):
-        specification, folder = program_of(package)
+        specification, folder = specification_of(package), package / DATA
         if function not in specification.mlProgram.functions:
             raise BackendError(f"{package} has no function {function!r}")
         declared = specification.mlProgram.functions[function]
@@ -198,13 +199,13 @@ def listed(found: np.ndarray | list[np.ndarray]) -> list[np.ndarray]:
 def open_functions(folder: Path, package: Package, device: str) -> Functions:
     """A package's functions, computed exactly, on whatever device."""
     path = folder / f"{package}.mlpackage"
-    names = program_of(path)[0].mlProgram.functions
+    names = specification_of(path).mlProgram.functions
     return Functions(**{name: Interpreter(path, name) for name in names})
 
 
 def open_export(package: Path, folder: Path, device: str) -> Function:
     """The one function of a package of others, computed exactly."""
-    (name,) = program_of(package)[0].mlProgram.functions
+    (name,) = specification_of(package).mlProgram.functions
     return Interpreter(package, name)
 
 

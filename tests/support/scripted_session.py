@@ -73,12 +73,12 @@ class ScriptedSession:
 
     def rewind(self, length: int) -> None:
         self.spoil()
-        check_rewind(self, length)
+        check_rewind(length, self.length)
         self.rows = [row[:length] for row in self.rows] if length else []
 
     def reorder(self, parents: Sequence[int]) -> None:
         self.spoil()
-        check_parents(self, parents)
+        check_parents(parents, self.batch)
         self.rows = [list(self.rows[parent]) for parent in parents]
 
     def spoil(self) -> None:
