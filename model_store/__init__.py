@@ -1,6 +1,5 @@
 """Models on this machine: found, pulled, lowered, kept and removed."""
 
-from model_store.disk import not_writable
 from model_store.errors import ModelNotFound, StoreError, UnsupportedCheckpoint
 from model_store.files import write_json
 from model_store.local.other_apps import Places
@@ -18,6 +17,5 @@ __all__ = [
     "UnsupportedCheckpoint",
     "Variant",
     "is_name",
-    "not_writable",
     "write_json",
 ]

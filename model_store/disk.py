@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from model_store.errors import StoreError
@@ -82,15 +82,17 @@ def sync(folder: Path) -> None:
             os.close(handle)
 
 
-def not_writable(root: Path, error: OSError) -> StoreError:
-    """The error for a store in which nothing can be written."""
-    if error.errno in FULL:
-        return StoreError(
-            f"the disk with {error.filename or root} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
-        )
-    return StoreError(
-        f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
-    )
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Write to a store; raises StoreError where that cannot be."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
+        if error.errno in FULL:
+            disk = error.filename or root
+            what = f"the disk with {disk} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
+        raise StoreError(what) from error
 
 
 def amount(size: int) -> str:

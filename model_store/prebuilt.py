@@ -82,7 +82,7 @@ def describe(folder: Path, graph: Path) -> StoredModel:
     """The model that an export is, whose other files are in `folder`; BackendError where its runtime cannot run it."""
     config, backend = read_json(folder / "config.json"), BACKENDS[graph.suffix]
     context = context_length(folder / "config.json", config)
-    found = inspect(backend, Prebuilt(str(graph), context))
+    found: Facts = import_module(f"backends.{backend}.prebuilt").inspect(Prebuilt(str(graph), context))
     check_tokenizer(folder, found.vocab_size)
     return StoredModel(
         name=folder.name,
@@ -96,12 +96,6 @@ def describe(folder: Path, graph: Path) -> StoredModel:
         own_precision_reason=REASON.format(backend),
         export=backend,
     )
-
-
-def inspect(backend: str, found: Prebuilt) -> Facts:
-    """The facts that an export tells of itself."""
-    facts: Facts = import_module(f"backends.{backend}.prebuilt").inspect(found)
-    return facts
 
 
 def context_length(where: object, config: "Config") -> int:

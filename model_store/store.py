@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import backends
 from model_store import runtime_caches, variants
 from model_store.checkpoint import links
-from model_store.disk import freed_by, not_writable, own
+from model_store.disk import freed_by, own, writing
 from model_store.errors import ModelNotFound, StoreError, suggest
 from model_store.files import read_manifest, write_json
 from model_store.local.other_apps import Places
@@ -224,13 +224,11 @@ class Store:
                 on_progress(f"waiting for {owner or 'another process'}", owner.share if owner else 0.0)
 
         location = self.location(name)
-        try:
+        with writing(location.root):
             sweep(location.root)
             with alone(location, what, on_wait) as held:
                 location.folder.mkdir(exist_ok=True)
                 yield held
-        except OSError as error:
-            raise not_writable(location.root, error) from error
 
     @contextmanager
     def unfinished(self, name: str, on_progress: Progress | None = None) -> Iterator[Path]:
@@ -247,10 +245,8 @@ class Store:
         """Keep what verification found with the variant, until it is lowered anew."""
         path = variant.folder / variants.FACTS
         facts = read_manifest(path)
-        try:
+        with writing(self.root):
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
-        except OSError as error:
-            raise not_writable(self.root, error) from error
 
     def tokenizer(self, model: StoredModel) -> Path:
         """The tokenizer.json of `model`: its publisher's, or one that is made of the vocabulary once, and kept."""
@@ -263,11 +259,9 @@ class Store:
         made = self.folder(model.name) / f"tokenizer-{tokenizer.REVISION}.json"
         if not made.is_file():
             content = tokenizer.convert(model.folder)
-            try:
+            with writing(self.root):
                 made.parent.mkdir(parents=True, exist_ok=True)
                 write_json(made, content, indent=None)
-            except OSError as error:
-                raise not_writable(self.root, error) from error
         return made
 
     def remove(self, name: str) -> int:
@@ -288,18 +282,15 @@ class Store:
         from model_store.hub import pulled
 
         folder, gone = location.folder, location.removed
-        try:
-            with alone(location, REMOVING):
-                freed = freed_by(folder) if folder.is_dir() else 0
-                location.manifest.unlink(missing_ok=True)
-                freed += pulled.remove(location) or 0
-                shutil.rmtree(gone, ignore_errors=True)
-                if folder.is_dir():
-                    folder.rename(gone)
-                    shutil.rmtree(gone)
-                return freed
-        except OSError as error:
-            raise not_writable(location.root, error) from error
+        with writing(location.root), alone(location, REMOVING):
+            freed = freed_by(folder) if folder.is_dir() else 0
+            location.manifest.unlink(missing_ok=True)
+            freed += pulled.remove(location) or 0
+            shutil.rmtree(gone, ignore_errors=True)
+            if folder.is_dir():
+                folder.rename(gone)
+                shutil.rmtree(gone)
+            return freed
 
     def forget(self, name: str, digest: str) -> None:
         """Delete what was made for a model whose checkpoint has changed, but for what was imported."""
@@ -344,11 +335,9 @@ class Store:
         facts = {**asdict(model), "folder": str(model.folder), "fingerprint": digest}
         del facts["variants"]
         manifest = self.location(model.name).manifest
-        try:
+        with writing(self.root):
             manifest.parent.mkdir(parents=True, exist_ok=True)
             write_json(manifest, facts)
-        except OSError as error:
-            raise not_writable(self.root, error) from error
 
     def known(self, name: str) -> StoredModel | None:
         """The model called `name` if it has a manifest, as that tells."""

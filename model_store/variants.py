@@ -49,12 +49,6 @@ def read(folder: Path | str) -> Variant | None:
     return Variant(backend, precision, Path(folder), size, seconds, verdicts, signature, made)
 
 
-def lowered_for(folder: Path) -> str | None:
-    """The signature that the variant in `folder` was lowered for; None if there is no complete one."""
-    found = read(folder)
-    return found.signature if found else None
-
-
 def contents(folder: Path | str) -> tuple[dict[str, int], int]:
     """The bytes of each file in a folder, to which runtimes add some later, and of them all: some have two names."""
     files, names = dict[str, int](), dict[int, int]()

@@ -24,11 +24,6 @@ KINDS = (".weight", ".bias")
 """How the names of tensors end."""
 
 
-def names_of(source: Source) -> str:
-    """The checkpoint's names, as they are written."""
-    return source if isinstance(source, str) else str(source[0])
-
-
 def transforms_of(source: Source) -> list[Transform]:
     """How the values are changed, in this order."""
     return [part for part in source if not isinstance(part, str)]
@@ -171,8 +166,8 @@ class Canonical(Lazy):
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
         """The names of the tensors of `source`, without the prefix."""
-        names = names_of(source).format(layer).split()
-        return [name.replace("=", kind + "=") + kind for name in names]
+        written = source if isinstance(source, str) else str(source[0])
+        return [name.replace("=", kind + "=") + kind for name in written.format(layer).split()]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
         """The tensors of `source` with their copies, all or none of them."""

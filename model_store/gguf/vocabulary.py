@@ -11,9 +11,20 @@ import numpy as np
 
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf.reader import Header
+from model_store.tokenizers.merges import BYTE_PAIRS
 from model_store.tokenizers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, SentencePiece
 from model_store.tokenizers.special_tokens import AddedToken
-from model_store.tokenizers.tokenizer import QWEN_WORDS, Part, Parts, assemble, marked, segmentation, spacing
+from model_store.tokenizers.tokenizer import (
+    QWEN_WORDS,
+    Part,
+    Parts,
+    assemble,
+    letters,
+    marked,
+    segmentation,
+    spacing,
+    split,
+)
 
 Files = dict[str, dict[str, Any]]  # Any: parsed JSON
 """Names of JSON files and what they hold."""
@@ -32,30 +43,20 @@ DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN
 DIGITS: Part = {"type": "Digits", "individual_digits": True}
 
 
-def byte_level(*, words: bool) -> Part:
-    """UTF-8 bytes as letters, within GPT-2's words or within those that were found before."""
-    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": words}
-
-
-def split(pattern: str) -> Part:
-    """Cut where a regular expression finds something."""
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-
-
 def words(*patterns: str) -> tuple[Part, ...]:
     """Words found by regular expressions, one after the other."""
-    return (*map(split, patterns), byte_level(words=False))
+    return (*map(split, patterns), letters(words=False))
 
 
 WORDS: Mapping[str, tuple[Part, ...]] = {
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4"), (byte_level(words=True),)),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4"), (letters(),)),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx"), words(LLAMA_WORDS)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"), words(QWEN_WORDS)),
     "qwen35": words(QWEN_MARKS),
     **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b"),
-                    (DIGITS, byte_level(words=True))),
+                    (DIGITS, letters())),
     **dict.fromkeys(("bloom", "gpt3-finnish"), words(BLOOM_WORDS)),
-    "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, byte_level(words=False)),
+    "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, letters(words=False)),
     "tekken": words(TEKKEN_WORDS),
     "gpt-4o": words(GPT_4O_WORDS),
 }  # fmt: skip
@@ -204,25 +205,14 @@ def byte_pairs(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, 
         raise ValueError(f"words cut as {name!r} (tokenizer.ggml.pre) are not supported (known: {known})")
     composed = name in COMPOSED or header.metadata.get("general.architecture") == "gptneox"
     vocabulary = {one.text: place for place, one in enumerate(pieces)}
-    bpe: Part = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "continuing_subword_prefix": "",
-        "end_of_word_suffix": "",
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": name in WHOLE_WORDS,
-        "vocab": vocabulary,
-        "merges": merges_of(header, vocabulary),
-    }
-    decoder: Part = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    merges = merges_of(header, vocabulary)
+    bpe = BYTE_PAIRS | {"ignore_merges": name in WHOLE_WORDS, "vocab": vocabulary, "merges": merges}
     added = tuple(
         AddedToken(place, one.text, special=one.kind == CONTROL)
         for place, one in enumerate(pieces)
         if one.kind in (CONTROL, USER_DEFINED)
     )
-    return Parts(bpe, decoder, ({"type": "NFC"},) if composed else (), WORDS[name], added, **frame)
+    return Parts(bpe, letters(prefix=True), ({"type": "NFC"},) if composed else (), WORDS[name], added, **frame)
 
 
 def merges_of(header: Header, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from model_store import families, fit, prebuilt
 from model_store.bandwidth import speed
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import refuse_sizes
-from model_store.disk import SPARE, amount, existing, not_writable
+from model_store.disk import SPARE, amount, existing, writing
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import blobs, catalog, file_selection, hub, manifest, pulled, transfer
 from model_store.hub.hub import OnWait, Repository
@@ -125,25 +125,22 @@ class Plan:
         def on_wait(owner: Owner | None) -> None:
             on_transfer(tracker.look(count_here(location, unique), 0, f"waiting for {owner or 'another process'}"))
 
-        try:
-            with alone(location, "pulling", on_wait) as held:
-                target = location.checkpoint
-                if manifest.read_commit(target) == source.commit and manifest.has_files(target, self.files):
-                    return target  # it was here, or another process was quicker
-                folder = pulled.begin(location, self.origin, self.files)
-                for digest, content in self.read.items():
-                    (folder / f"{digest}.read").write_bytes(content)
-                    (folder / f"{digest}.read").replace(folder / digest)
-                transfer.fetch(
-                    unique,
-                    folder,
-                    lambda file, offset: source.open(file, offset, stall=patience.stall),
-                    on_transfer=telling(held, on_transfer),
-                    patience=patience,
-                )
-                return pulled.publish(location)
-        except OSError as error:
-            raise not_writable(location.root, error) from error
+        with writing(location.root), alone(location, "pulling", on_wait) as held:
+            target = location.checkpoint
+            if manifest.read_commit(target) == source.commit and manifest.has_files(target, self.files):
+                return target  # it was here, or another process was quicker
+            folder = pulled.begin(location, self.origin, self.files)
+            for digest, content in self.read.items():
+                (folder / f"{digest}.read").write_bytes(content)
+                (folder / f"{digest}.read").replace(folder / digest)
+            transfer.fetch(
+                unique,
+                folder,
+                lambda file, offset: source.open(file, offset, stall=patience.stall),
+                on_transfer=telling(held, on_transfer),
+                patience=patience,
+            )
+            return pulled.publish(location)
 
 
 def plan(
@@ -260,11 +257,6 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
     if index:
         files = [index, *file_selection.shards(index, ahead.read_json(index, INDEX_LIMIT), found.files)]
     weights = weigh([file for file in files if file != index], config, ahead.read_weights)
-    return of_checkpoint(files, decoder, weights, precision)
-
-
-def of_checkpoint(files: Sequence[Wanted], decoder: Decoder, weights: fit.Weights, precision: str | None) -> Needs:
-    """The needs of a publisher's checkpoint."""
     size = fit.lowered_size(weights.parameters, precision or usual_precision(weights.parameters))
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     lowered = len(places) * size

@@ -170,8 +170,11 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         told = {"User-Agent": "chatapp", "Accept-Encoding": "identity", **(headers or {})}
         if site.token and site.owns(there):
             told["Authorization"] = f"Bearer {site.token}"
-        else:
-            refuse_plain(there, site)
+        elif there.scheme not in (home.scheme, "https"):  # bytes could be altered on their way
+            where = plain_url(there.geturl())
+            raise StoreError(
+                f"{home.hostname} redirects to {where}, which is not https; nothing was fetched from there"
+            )
         answer = ask(url, told, stall=stall, private=site.owns(there) or site.private)
         if answer.status not in REDIRECTS:
             break
@@ -217,7 +220,10 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         return Answer(connection, url, stall)
     except ssl.SSLCertVerificationError as error:
         connection.close()
-        raise untrusted(there.hostname, error.verify_message) from error
+        raise StoreError(
+            f"{there.hostname} cannot prove who it is ({error.verify_message}); if a proxy stands in between, name its "
+            "certificate in SSL_CERT_FILE"
+        ) from error
     except (http.client.InvalidURL, UnicodeError) as error:
         connection.close()
         raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
@@ -306,24 +312,9 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or host.endswith(".localhost")
 
 
-def refuse_plain(there: SplitResult, site: Site) -> None:
-    """Raise StoreError for a redirect to where bytes could be altered on their way, or that is no web address."""
-    home = urlsplit(site.endpoint)
-    if there.scheme not in (home.scheme, "https"):
-        where = plain_url(there.geturl())
-        raise StoreError(f"{home.hostname} redirects to {where}, which is not https; nothing was fetched from there")
-
-
 def forbidden(host: str) -> StoreError:
     """The error for a redirect into this machine's own network."""
     return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was asked there")
-
-
-def untrusted(host: str | None, why: str) -> StoreError:
-    """The error for a host that cannot prove who it is."""
-    return StoreError(
-        f"{host} cannot prove who it is ({why}); if a proxy stands in between, name its certificate in SSL_CERT_FILE"
-    )
 
 
 def proxy_for(there: SplitResult) -> SplitResult | None:

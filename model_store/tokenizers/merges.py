@@ -6,22 +6,25 @@ from typing import Any
 from model_store.errors import UnsupportedCheckpoint
 from model_store.files import read_json, read_text
 
+BYTE_PAIRS: dict[str, Any] = {
+    "type": "BPE",
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": "",
+    "end_of_word_suffix": "",
+    "fuse_unk": False,
+    "byte_fallback": False,
+    "ignore_merges": False,
+}
+"""The model of a tokenizer.json that joins pairs, before its vocabulary and its merges are known."""
+
 
 def byte_pair_encoding(folder: Path, *, suffix: str = "", unknown: str | None = None) -> dict[str, Any]:
     """The model of a tokenizer.json, made of the two files; `suffix` ends the last token of a word."""
     vocabulary = read_vocabulary(folder / "vocab.json")
-    return {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": unknown,
-        "continuing_subword_prefix": "",
-        "end_of_word_suffix": suffix,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "ignore_merges": False,
-        "vocab": vocabulary,
-        "merges": read_merges(folder / "merges.txt", vocabulary),
-    }
+    merges = read_merges(folder / "merges.txt", vocabulary)
+    own = {"unk_token": unknown, "end_of_word_suffix": suffix, "vocab": vocabulary, "merges": merges}
+    return BYTE_PAIRS | own
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from model_store.errors import UnsupportedCheckpoint
 from model_store.files import optional_json
 from model_store.tokenizers import sentencepiece
-from model_store.tokenizers.merges import byte_pair_encoding
+from model_store.tokenizers.merges import BYTE_PAIRS, byte_pair_encoding
 from model_store.tokenizers.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED, Piece, SentencePiece
 from model_store.tokenizers.special_tokens import (
     AddedToken,
@@ -94,14 +94,23 @@ def find(folder: Path) -> Callable[[Path], Parts]:
     return make
 
 
+def letters(*, prefix: bool = False, words: bool = True) -> Part:
+    """UTF-8 bytes as letters, within GPT-2's words or within those that were found before."""
+    return {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": words}
+
+
+def split(pattern: str) -> Part:
+    """Cut where a regular expression finds something."""
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
 def byte_level(folder: Path) -> Parts:
     """GPT-2 and its like: words of UTF-8 bytes."""
     settings, roles = optional_json(folder / "tokenizer_config.json"), special_tokens(folder)
-    prefix = bool(settings.get("add_prefix_space"))
     return Parts(
         byte_pair_encoding(folder),
-        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        pre_tokenizers=({"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": True},),
+        letters(prefix=True),
+        pre_tokenizers=(letters(prefix=bool(settings.get("add_prefix_space"))),),
         before=(roles.get("bos_token", ""),) if settings.get("add_bos_token") else (),
         after=(roles.get("eos_token", ""),) if settings.get("add_eos_token") else (),
     )
@@ -115,8 +124,7 @@ def gpt_neox(folder: Path) -> Parts:
 def qwen2(folder: Path) -> Parts:
     """Qwen: its own idea of a word, in which each digit is one."""
     parts = byte_level(folder)
-    split = {"type": "Split", "pattern": {"Regex": QWEN_WORDS}, "behavior": "Isolated", "invert": False}
-    words = split, {**parts.pre_tokenizers[0], "use_regex": False}
+    words = split(QWEN_WORDS), {**parts.pre_tokenizers[0], "use_regex": False}
     return replace(parts, normalizers=({"type": "NFC"},), pre_tokenizers=words)
 
 
@@ -194,15 +202,12 @@ def segmentation(model: SentencePiece) -> tuple[Part, Part]:
         scores = [(one.text, one.score) for one in model.pieces]
         unigram = {"type": "Unigram", "unk_id": model.unknown, "vocab": scores, "byte_fallback": model.byte_fallback}
         return unigram, decoder
-    bpe = {
-        "type": "BPE",
-        "dropout": None,
+    bpe = BYTE_PAIRS | {
         "unk_token": model.pieces[model.unknown].text,
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": model.byte_fallback,
-        "ignore_merges": False,
         "vocab": {one.text: number for number, one in enumerate(model.pieces)},
         "merges": merges(model.pieces),
     }

@@ -2,7 +2,7 @@
 
 import shutil
 
-from model_store.disk import link_tree, not_writable
+from model_store.disk import link_tree, writing
 from model_store.errors import StoreError
 from model_store.hub import pulled
 from model_store.location import Location
@@ -21,28 +21,25 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
     here = store.location(model.name)
     there = Location(here.root, new)
     target = there.folder
-    try:
-        with alone(here, f"copying it to {new}"), alone(there, f"copying {model.name}"):
-            if new in store.locations():
-                raise StoreError(f"there is a model called {new!r} already: another process was quicker")
-            shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
-            target.mkdir()
-            lowered = here.folder.is_dir() and not model.export  # what stands for an export names its place
-            for variant in store.read(model.name).variants if lowered else ():
-                with unfinished(target) as made:
-                    link_tree(variant.folder, made / "copy", but=PREFIX)
-                    (made / "copy").rename(target / variant.folder.name)
-            if here.imported.is_dir():
-                with unfinished(target) as made:
-                    link_tree(here.imported, made / "copy")
-                    (made / "copy").rename(there.imported)
-                folder = there.imported
-            elif model.folder == here.checkpoint:
-                pulled.copy(here, there)
-                folder = there.checkpoint
-            else:
-                folder = model.folder
-    except OSError as error:
-        raise not_writable(here.root, error) from error
+    with writing(here.root), alone(here, f"copying it to {new}"), alone(there, f"copying {model.name}"):
+        if new in store.locations():
+            raise StoreError(f"there is a model called {new!r} already: another process was quicker")
+        shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
+        target.mkdir()
+        lowered = here.folder.is_dir() and not model.export  # what stands for an export names its place
+        for variant in store.read(model.name).variants if lowered else ():
+            with unfinished(target) as made:
+                link_tree(variant.folder, made / "copy", but=PREFIX)
+                (made / "copy").rename(target / variant.folder.name)
+        if here.imported.is_dir():
+            with unfinished(target) as made:
+                link_tree(here.imported, made / "copy")
+                (made / "copy").rename(there.imported)
+            folder = there.imported
+        elif model.folder == here.checkpoint:
+            pulled.copy(here, there)
+            folder = there.checkpoint
+        else:
+            folder = model.folder
     store.register(new, folder)
     return store.get(new)

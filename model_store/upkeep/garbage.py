@@ -4,7 +4,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,10 +46,9 @@ def collect(
         if not root.is_dir():
             continue
         for name in every_name(root):
-            with free(location := Location(root, name)) as mine:
-                if mine:
-                    with telling(warn):
-                        found += sweep(of_model(location, time.time() if now is None else now), dry_run)
+            location = Location(root, name)
+            with suppress(StoreError), alone(location, "collecting garbage"), telling(warn):  # else it is in use
+                found += sweep(of_model(location, time.time() if now is None else now), dry_run)
         if own(root, blobs.FOLDER).is_dir():
             with blobs.alone_with_blobs(root), telling(warn):
                 found += sweep((at(path, "no model has it") for path in blobs.unreferenced(root)), dry_run)
@@ -63,18 +62,6 @@ def telling(warn: Callable[[str], None]) -> Iterator[None]:
         yield
     except StoreError as error:
         warn(str(error))
-
-
-@contextmanager
-def free(location: Location) -> Iterator[bool]:
-    """Be alone with a model if no other process works on it; whether that is so."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(alone(location, "collecting garbage"))
-        except StoreError:
-            yield False
-        else:
-            yield True
 
 
 def every_name(root: Path) -> list[str]:
@@ -119,12 +106,12 @@ def superseded(path: Path) -> str:
     backend = path.name.partition("-")[0]
     if backend not in backends.NAMES or path.is_symlink() or not path.is_dir():
         return ""
-    lowered_for = variants.lowered_for(path)
-    if lowered_for is None:
+    variant = variants.read(path)
+    if variant is None:
         return "it is not whole"
     with suppress(backends.BackendError):  # its runtime is not installed now: who knows
-        if lowered_for != (current_one := backends.get(backend).signature()):
-            return f"it was lowered for {lowered_for}, and here is {current_one}"
+        if variant.signature != (current_one := backends.get(backend).signature()):
+            return f"it was lowered for {variant.signature}, and here is {current_one}"
     return ""
 
 
