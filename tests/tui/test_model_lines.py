@@ -102,11 +102,8 @@ class LinesApp(ThemedApp):
         yield self.offer_line
         yield self.job_line
 
-    def on_offer_line_accepted(self, message: OfferLine.Accepted) -> None:
-        self.heard.append(("accepted", message.offer.names))
-
-    def on_offer_line_hidden(self, message: OfferLine.Hidden) -> None:
-        self.heard.append(("hidden", message.offer.names))
+    def on_offer_line_answered(self, message: OfferLine.Answered) -> None:
+        self.heard.append((message.accepted, message.offer.names))
 
 
 async def test_an_offer_is_taken_or_hidden_once() -> None:
@@ -119,13 +116,13 @@ async def test_an_offer_is_taken_or_hidden_once() -> None:
         shown = app.offer_line.render()
         assert shown.plain == "Want to chat? F8 downloads a (1 GB). F9 dismisses."
         assert app.offer_line.display
-        app.offer_line.accept()
-        app.offer_line.accept()
+        app.offer_line.answer(accepted=True)
+        app.offer_line.answer(accepted=True)
         app.offer_line.offer = offered
         await pilot.pause()
         await pilot.click(OfferLine, offset=(2 + len("Want to chat? F8 downloads a (1 GB). "), 0))
         await pilot.pause()
-        assert app.heard == [("accepted", ("a",)), ("hidden", ("a",))]
+        assert app.heard == [(True, ("a",)), (False, ("a",))]
         assert not app.offer_line.display
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -49,12 +50,11 @@ class Column(Removable, Widget):
     """
     COMPONENT_CLASSES = {"column--thumb"}
 
+    @dataclass
     class Clicked(Message):
         """Its user pointed at this answer."""
 
-        def __init__(self, number: int) -> None:
-            self.number = number
-            super().__init__()
+        number: int
 
     def __init__(self, number: int, heading: str = "") -> None:
         self.painted: LRUCache[tuple[str, bool, int], Strip] = LRUCache(512)

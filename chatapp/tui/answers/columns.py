@@ -297,8 +297,7 @@ class Columns(Widget, can_focus=True):
     def action_heat(self) -> None:
         self.post_message(self.HeatWanted(self.current))
 
-    def action_stop(self) -> None:
-        self.action_leave()
-
     def action_leave(self) -> None:
         self.post_message(self.Left(self.writing))
+
+    action_stop = action_leave

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
@@ -34,7 +34,6 @@ class ChatPage(VerticalScroll):
     """One branch of a conversation; it follows the end when it is already there."""
 
     can_focus = False
-    kind: Literal["chat"] = "chat"
 
     def __init__(self) -> None:
         super().__init__()

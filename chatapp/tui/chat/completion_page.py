@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from textual import events, on, work
 from textual.binding import Binding
@@ -50,7 +50,6 @@ class CompletionPage(AuthoredText):
         Binding("ctrl+up", "walk(-1)", "Older alternative", show=False, id="notebook.older"),
         Binding("ctrl+down", "walk(1)", "Newer alternative", show=False, id="notebook.newer"),
     ]
-    kind: Literal["completion"] = "completion"
 
     class Asked(Event):
         """The model should continue the text."""
@@ -304,7 +303,7 @@ class CompletionPage(AuthoredText):
         elif event.key == "ctrl+f" and self.gaps and not self.text:
             before, after = GAP_EXAMPLE
             self.insert(before + after)
-            self.move_cursor(self.document.get_location_from_index(len(before)))
+            self.move_cursor(self.location(len(before)))
             self.action_fill_gap()
             event.stop()
         elif event.key == "enter" and not self.text.strip():

@@ -114,16 +114,12 @@ class Models:
             else:
                 self.screen.notify(f"{job.name} is here: ^O and enter let it answer.", markup=False, timeout=10)
 
-    def accept(self, taken: Offer) -> None:
-        """Pull what was offered, in the background."""
-        if taken.kind == "chat":
+    def answer_offer(self, offer: Offer, *, accepted: bool) -> None:
+        """Pull what was offered, in the background; or do not offer it again."""
+        if offer.kind == "chat":
             suggestion.remember_answer(self.screen.workspace.home / "offer.json")
-        for name in taken.names:
-            self.wanted.add(self.jobs.add("pull", name).name)
-
-    def decline(self, left: Offer) -> None:
-        """Do not offer this again."""
-        if left.kind == "chat":
-            suggestion.remember_answer(self.screen.workspace.home / "offer.json")
-        else:
+        elif not accepted:
             self.jobs.dismiss()
+        if accepted:
+            for name in offer.names:
+                self.wanted.add(self.jobs.add("pull", name).name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on, work
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -100,18 +100,13 @@ class ChatScreen(Conversations):
             self.app.call_from_thread(setattr, self.offer_line, "offer", found)
 
     def action_accept(self) -> None:
-        self.offer_line.accept()
+        self.offer_line.answer(accepted=True)
 
     def action_hide(self) -> None:
-        self.offer_line.hide()
+        self.offer_line.answer(accepted=False)
 
-    @on(OfferLine.Accepted)
-    def pull_offered(self, message: OfferLine.Accepted) -> None:
-        self.models.accept(message.offer)
-
-    @on(OfferLine.Hidden)
-    def forget_offered(self, message: OfferLine.Hidden) -> None:
-        self.models.decline(message.offer)
+    def on_offer_line_answered(self, message: OfferLine.Answered) -> None:
+        self.models.answer_offer(message.offer, accepted=message.accepted)
 
     # Keys
 

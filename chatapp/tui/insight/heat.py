@@ -121,8 +121,8 @@ class HeatView(Widget):
     class Closed(Message):
         """Its user wants to read the answer as text again."""
 
-    def __init__(self, tokens: Sequence[Token] = (), *, growing: bool = False, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self, tokens: Sequence[Token] = (), *, growing: bool = False) -> None:
+        super().__init__()
         self.growing = growing
         """Whether more tokens come; Escape is then left to whoever stops the model."""
         self.heat, self.panel, self.summary = HeatText(), TokenPanel(), HeatSummary()

@@ -38,16 +38,11 @@ class OfferLine(Widget):
     """
 
     @dataclass
-    class Accepted(Message):
-        """The user wants what is offered."""
+    class Answered(Message):
+        """The user wants what is offered, or does not."""
 
         offer: Offer
-
-    @dataclass
-    class Hidden(Message):
-        """The user does not."""
-
-        offer: Offer
+        accepted: bool
 
     offer: reactive[Offer | None] = reactive(None, layout=True)
 
@@ -65,23 +60,14 @@ class OfferLine(Widget):
         return Content.assemble(*parts)
 
     def on_click(self, event: events.Click) -> None:
-        key = event.style.meta.get("key")
-        if key == ACCEPT:
-            self.accept()
-        elif key == HIDE:
-            self.hide()
+        if key := event.style.meta.get("key"):
+            self.answer(accepted=key == ACCEPT)
 
-    def accept(self) -> None:
-        """Take the offer."""
+    def answer(self, *, accepted: bool) -> None:
+        """Take the offer, or leave it."""
         if offer := self.offer:
             self.offer = None
-            self.post_message(self.Accepted(offer))
-
-    def hide(self) -> None:
-        """Leave it."""
-        if offer := self.offer:
-            self.offer = None
-            self.post_message(self.Hidden(offer))
+            self.post_message(self.Answered(offer, accepted))
 
 
 class JobLine(Widget):

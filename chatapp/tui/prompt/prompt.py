@@ -46,7 +46,6 @@ class Prompt(Box):
 
         text: str
         """All of it: pastes in full, and what is attached below."""
-        attachments: tuple[Attachment, ...] = ()
         draft: str = ""
         """As it was typed; `give_back` takes it."""
         n: int = 1
@@ -71,7 +70,6 @@ class Prompt(Box):
         """The draft takes so many tokens, attachments included; None while nothing counts them."""
 
         tokens: int | None
-        attachments: tuple[Attachment, ...] = ()
 
     @dataclass
     class Warned(Message):
@@ -136,7 +134,7 @@ class Prompt(Box):
             self.sending.append(draft)
             self.deliver(text, draft, dict(self.known), n)
         else:
-            self.post_message(self.Submitted(self.message(text), (), draft, n))
+            self.post_message(self.Submitted(self.message(text), draft, n))
 
     @work(group="deliver")
     async def deliver(self, text: str, draft: str, known: dict[str, Attachment], n: int) -> None:
@@ -152,7 +150,7 @@ class Prompt(Box):
                 if now.path in known and known[now.path].stamp != now.stamp:
                     reason = f"{now.path} has changed since you attached it; it is sent as it is now"
                     self.post_message(self.Warned(reason))
-            self.post_message(self.Submitted(attachments.message(self.message(text), found), found, draft, n))
+            self.post_message(self.Submitted(attachments.message(self.message(text), found), draft, n))
         finally:
             self.sending.remove(draft)
 
@@ -319,7 +317,7 @@ class Prompt(Box):
             self.notify_style_update()
             self.refresh()
         self.popup.tell(printable(attachments.summary(found, tokens)), problem)
-        self.post_message(self.Counted(tokens, found))
+        self.post_message(self.Counted(tokens))
 
     # Keys, focus and looks
 
