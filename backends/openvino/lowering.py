@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Hashable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import openvino
@@ -14,10 +13,7 @@ from openvino import opset15 as op
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.openvino.matrix import matrix, rows
 from backends.openvino.runtime import UNSEEN, Facts
-from backends.openvino.weights_file import WeightsFile
-
-Node = Any
-"""A node or one of its outputs: the types of `openvino` say little."""
+from backends.openvino.weights_file import Node, WeightsFile
 
 
 class Matrices:

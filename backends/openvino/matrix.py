@@ -1,7 +1,6 @@
 """Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import openvino
@@ -10,11 +9,9 @@ from openvino import opset15 as op
 from openvino._offline_transformations import compress_model_transformation
 
 from backends.decoder import Quantized
-from backends.openvino.weights_file import WeightsFile
+from backends.openvino.weights_file import Node, WeightsFile
 from backends.quantize import dequantize
 
-Node = Any
-"""A node: the types of `openvino` say little."""
 EXPONENT = 127
 """What an E8M0 scale of 1 is stored as."""
 

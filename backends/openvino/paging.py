@@ -1,7 +1,6 @@
 """Let a lowered decoder keep its caches in pages, as the plugin's own attention for many requests reads them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import openvino
@@ -9,8 +8,8 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino.op import _PagedAttentionExtension as PagedAttention  # its only name
 
-Node = Any
-"""A node or one of its outputs: the types of `openvino` say little."""
+from backends.openvino.weights_file import Node
+
 COUNTS = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
 """Inputs (n,) that tell where each row's tokens and pages begin."""
 

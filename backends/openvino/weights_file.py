@@ -11,7 +11,7 @@ from openvino import Shape, Tensor, Type
 from openvino.op import Constant
 
 Node = Any
-"""A node: the types of `openvino` say little."""
+"""A node or one of its outputs: the types of `openvino` say little."""
 LEAST = 1 << 12
 """Bytes from which a constant is large."""
 ALIGNED = 64

@@ -166,18 +166,18 @@ class Fetching:
         self.parts[file.name] = part
         try:
             part.begin()
-            self.receive_all(part)
-            if not self.stopped.is_set() and not part.finish():
-                part.restart()
+            for _ in range(2):
                 self.receive_all(part)
-                if not self.stopped.is_set() and not part.finish():
-                    part.restart()
-                    raise StoreError(
-                        f"{file.name} came with other bytes than the Hub announces, twice (its digest should be "
-                        f"{file.digest}); nothing of it was kept, try again later"
-                    )
-            if not self.stopped.is_set():
-                self.done[file.name] = file.size
+                if self.stopped.is_set():
+                    return
+                if part.finish():
+                    self.done[file.name] = file.size
+                    return
+                part.restart()
+            raise StoreError(
+                f"{file.name} came with other bytes than the Hub announces, twice (its digest should be "
+                f"{file.digest}); nothing of it was kept, try again later"
+            )
         finally:
             del self.parts[file.name]
             part.close()
