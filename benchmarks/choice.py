@@ -53,7 +53,7 @@ def compare(arguments: argparse.Namespace, model: str) -> None:
 
     store = Store(settings.home() / "models")
     stored = store.get(str(arguments.folder / model))
-    found, _ = measure_all(store, stored, PlacementOptions(), anew=True)
+    found = measure_all(store, stored, PlacementOptions(), anew=True)
     arguments.model = model
     candidates = [(one.placement.backend, one.placement.device, one.placement.precision) for one in rank(found, "chat")]
     rounds = [{way: again(arguments, *way) for way in candidates} for _ in range(arguments.rounds)]

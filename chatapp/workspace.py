@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
     from chatapp.conversation import Setup
     from chatapp.generation import Engine
     from chatapp.history import History
-    from chatapp.models.jobs.job import Job
-    from chatapp.models.jobs.jobs import Jobs
+    from chatapp.models.jobs import Job, Jobs
     from chatapp.placement.measuring import Measuring
     from chatapp.placement.record import Measurement
     from chatapp.placement.selection import PlacementOptions
@@ -136,7 +135,7 @@ class Workspace:
 
     def open_jobs(self, on_change: Callable[[Job], None]) -> Jobs:
         """What is done with models in processes of their own, and was left undone the last time."""
-        from chatapp.models.jobs.jobs import Jobs
+        from chatapp.models.jobs import Jobs
 
         return Jobs(on_change, path=self.home / "jobs.json")
 

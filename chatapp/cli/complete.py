@@ -18,7 +18,7 @@ from chatapp.cli.arguments import (
     read_placement,
 )
 from chatapp.cli.printing import Form, end_line, note, print_logprobs, print_stats, stoppable, write
-from chatapp.cli.progress import show_steps, warn_of_fallback
+from chatapp.cli.progress import open_model
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
 from chatapp.workspace import Workspace
@@ -88,10 +88,7 @@ def run(given: Namespace) -> int:
     model = given.model or workspace.read_settings().model
 
     def open_engine() -> "Engine":
-        with show_steps(model) as on_progress:
-            placement = read_placement(given)
-            opened = workspace.open_model(model, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
-        return opened.engine
+        return open_model(workspace, read_placement(given), model).engine
 
     return complete(request, open_engine, read_form(given))
 
@@ -113,11 +110,11 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
     return text[:start], text[start:]
 
 
-def complete(request: "Request", open_model: Callable[[], "Engine"], form: Form) -> int:
+def complete(request: "Request", open_engine: Callable[[], "Engine"], form: Form) -> int:
     """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
     from chatapp.completion.offers import needs_model, offers
 
-    engine = open_model() if needs_model(request) else None
+    engine = open_engine() if needs_model(request) else None
     with stoppable() as stop:
         found = offers(engine, request, lambda: not stop.is_set())
     print_offers(found, form)

@@ -13,6 +13,8 @@ from chatapp.text.units import duration, size
 from model_store import Progress
 
 if TYPE_CHECKING:
+    from chatapp.placement.selection import PlacementOptions
+    from chatapp.workspace import Opened, Workspace
     from model_store.hub.transfer import OnTransfer, Transfer
 
 EVERY = 0.5
@@ -137,6 +139,12 @@ def show_bars() -> Iterator["OnTransfer"]:
                 progress.update(tasks[file.name], total=file.size, completed=file.done, text=size(file.size))
 
         yield show
+
+
+def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str) -> "Opened":
+    """Open a model, telling how far it is if that takes long."""
+    with show_steps(name) as on_progress:
+        return workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
 
 
 def warn_of_fallback(reason: str) -> None:

@@ -80,7 +80,7 @@ def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress:
         chosen = selection.choose_on_backend(store, model, placement, placement.backend)
         store.lowered(model, chosen.backend, chosen.precision, on_progress)
         return str(chosen)
-    found, _ = measuring.measure_all(store, model, placement, on_progress=on_progress)
+    found = measuring.measure_all(store, model, placement, on_progress=on_progress)
     ranking = selection.rank(found, placement.objective)
     if not ranking:
         failed = selection.explain_failures(found)

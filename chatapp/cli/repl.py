@@ -103,18 +103,23 @@ class LineView:
         return self.dialogue.continue_text(self.engine, text, self.n)
 
     def answer(self, turn: Turn) -> None:
-        """Print an answer as it comes."""
+        """Print an answer as it comes, and tell how it went."""
         if self.style.labels:
             sys.stdout.write(f"{printable(self.model)}: ")
+        printout = self.print(turn)
+        if turn.left_out:
+            note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
+        if self.style.figures and self.engine.last_usage and not printout.interrupted:
+            note(in_words(self.engine.last_usage, self.engine.context_length))
+
+    def print(self, turn: Turn) -> Printout:
+        """Print the replies of a turn as they come, and what was asked for besides."""
         with Printout(len(turn.replies), self.form) as printout, closing(turn.deltas) as deltas:
             for delta in deltas:
                 if printout.add(delta):
                     break
         printout.finish(self.engine.last_usage)
-        if turn.left_out:
-            note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
-        if self.style.figures and self.engine.last_usage and not printout.interrupted:
-            note(in_words(self.engine.last_usage, self.engine.context_length))
+        return printout
 
     # What slash commands need
 

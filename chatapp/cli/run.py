@@ -4,7 +4,6 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +18,8 @@ from chatapp.cli.arguments import (
     read_options,
     read_placement,
 )
-from chatapp.cli.printing import Printout, note, warn
-from chatapp.cli.progress import show_steps, warn_of_fallback
+from chatapp.cli.printing import note, warn
+from chatapp.cli.progress import open_model
 from chatapp.cli.repl import LineView, loop
 from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.setup import check_thinking
@@ -28,7 +27,7 @@ from chatapp.generation import GenerationError
 from chatapp.history import Conversation, HistoryError, Message
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
-from chatapp.workspace import Opened, Workspace
+from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from chatapp.generation import Engine
@@ -89,7 +88,8 @@ def run(given: Namespace) -> int:
         check_prompt(prompt)
     before = find_past(workspace, given.session, last=given.resume)
     model = given.model or (before.conversation.model if before else "")
-    opened = open_model(workspace, given, model)
+    placement = read_placement(given)
+    opened = open_model(workspace, placement, model)
     engine = opened.engine
     check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
@@ -103,20 +103,13 @@ def run(given: Namespace) -> int:
         engine,
         setup,
         workspace,
-        partial(open_model, workspace, given),
+        partial(open_model, workspace, placement),
         history=open_history(workspace) if keeps else None,
-        placement=read_placement(given),
+        placement=placement,
         n=options.n,
         form=read_form(given),
     )
     return answer(view, prompt, before)
-
-
-def open_model(workspace: Workspace, given: Namespace, name: str) -> Opened:
-    """Open a model where and how the arguments say, telling how far it is if that takes long."""
-    with show_steps(name) as on_progress:
-        placement = read_placement(given)
-        return workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
 
 
 def check_prompt(prompt: str) -> None:
@@ -169,13 +162,7 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None) 
         if past:
             go_on(view, past)
         if prompt is not None:
-            turn = view.ask(prompt)
-            with Printout(view.n, view.form) as printout, closing(turn.deltas) as deltas:
-                for delta in deltas:
-                    if printout.add(delta):
-                        break
-            printout.finish(view.engine.last_usage)
-            return 130 if printout.interrupted else 0
+            return 130 if view.print(view.ask(prompt)).interrupted else 0
         if past and past.messages:
             note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
         return loop(view)

@@ -49,9 +49,8 @@ class Figures:
         cold = f", {milliseconds(self.cold_load)} from the disk" if self.cold_load is not None else ""
         lowered = f", lowered in {milliseconds(self.lowering_seconds)}" if self.lowering_seconds else ""
         return (
-            f"{self.placement.backend} {self.placement.device} {self.placement.precision}: "
-            f"loaded in {milliseconds(self.first_load)}{cold}, {milliseconds(self.warm_load)} once more{lowered}; "
-            f"{size(self.peak_memory)} memory at most"
+            f"{self.placement}: loaded in {milliseconds(self.first_load)}{cold}, "
+            f"{milliseconds(self.warm_load)} once more{lowered}; {size(self.peak_memory)} memory at most"
         )
 
     def describe(self) -> str:
@@ -115,17 +114,14 @@ def measure(
     lengths = [length for length in PROMPTS if length <= session.context_length] or [session.context_length]
     parts = [*lengths, *BATCHES] if tokens else []
 
-    def begun(done: int) -> None:
+    prefill, decode = [], []
+    for done, part in enumerate(parts):
         if on_progress:
             on_progress("timing", done / len(parts))
-
-    prefill, decode = [], []
-    for done, length in enumerate(parts[: len(lengths)]):
-        begun(done)
-        prefill.append(time_prefill(session, length))
-    for done, batch in enumerate(parts[len(lengths) :], len(lengths)):
-        begun(done)
-        decode.append(time_decode(session, batch, tokens))
+        if done < len(lengths):
+            prefill.append(time_prefill(session, part))
+        else:
+            decode.append(time_decode(session, part, tokens))
     return Figures(
         placement,
         lowering_seconds,
@@ -199,6 +195,6 @@ def draw_histogram(latencies: Sequence[float]) -> str:
 
 def compare_speeds(every: Sequence[Figures]) -> str:
     """The speed of each, one row, as bars."""
-    labels = [f"{one.placement.backend} {one.placement.device} {one.placement.precision}" for one in every]
+    labels = [str(one.placement) for one in every]
     speeds = [one.decode[0].tokens_per_second for one in every]
     return bars(labels, speeds, [f"{speed:,.1f}" for speed in speeds])

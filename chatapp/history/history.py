@@ -129,9 +129,7 @@ class History:
     def keep_setup(self, conversation: int, setup: Mapping[str, Any]) -> None:
         """Keep how a conversation is answered."""
         with self._writing():
-            self.connection.execute(
-                "UPDATE conversations SET setup = ? WHERE id = ?", (json.dumps(setup), conversation)
-            )
+            self._set(conversation, setup=json.dumps(setup))
 
     def draft(self, conversation: int) -> str:
         """The draft of a conversation, which the user has not sent yet."""
@@ -142,7 +140,7 @@ class History:
     def keep_draft(self, conversation: int, draft: str) -> None:
         """Keep what the user has not sent yet; no export has it."""
         with self._writing():
-            self.connection.execute("UPDATE conversations SET draft = ? WHERE id = ?", (clean(draft), conversation))
+            self._set(conversation, draft=clean(draft))
 
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation another title."""
@@ -151,7 +149,7 @@ class History:
             raise HistoryError("the title is empty; give some words")
         self.get(conversation)
         with self._writing():
-            self.connection.execute("UPDATE conversations SET title = ? WHERE id = ?", (title, conversation))
+            self._set(conversation, title=title)
 
     def delete(self, *conversations: int) -> None:
         """Delete conversations, all or none; they can be brought back, all together, for a month."""
@@ -160,7 +158,7 @@ class History:
             for conversation in conversations:
                 self.get(conversation)
             for conversation in conversations:
-                self.connection.execute("UPDATE conversations SET deleted = ? WHERE id = ?", (now, conversation))
+                self._set(conversation, deleted=now)
 
     def undelete(self) -> Sequence[Conversation]:
         """Bring back what was deleted last, and tell what that was."""
@@ -168,7 +166,7 @@ class History:
             last = "SELECT max(deleted) FROM conversations"
             back = self._conversations(f"deleted = ({last})")
             for conversation in back:
-                self.connection.execute("UPDATE conversations SET deleted = NULL WHERE id = ?", (conversation.id,))
+                self._set(conversation.id, deleted=None)
         return [self.get(conversation.id) for conversation in back]
 
     def purge(self, older_than: float = KEPT_DELETED) -> int:
@@ -297,8 +295,7 @@ class History:
     def select(self, message: int) -> None:
         """Show the branch that ends with a message."""
         with self._writing():
-            conversation = self._conversation_of(message)
-            self.connection.execute("UPDATE conversations SET leaf = ? WHERE id = ?", (message, conversation))
+            self._set(self._conversation_of(message), leaf=message)
 
     def search(self, text: str, limit: int = 50) -> Sequence[Found]:
         """The conversations and messages that have all these words, the newest first."""
@@ -339,8 +336,12 @@ class History:
         query = """SELECT text FROM messages WHERE conversation = ? AND role = 'user' AND trim(text) <> '' AND
             (SELECT title FROM conversations WHERE id = conversation) = '' ORDER BY id LIMIT 1"""
         if row := self.connection.execute(query, (conversation,)).fetchone():
-            title = first_words(row[0])
-            self.connection.execute("UPDATE conversations SET title = ? WHERE id = ?", (title, conversation))
+            self._set(conversation, title=first_words(row[0]))
+
+    def _set(self, conversation: int, **columns: object) -> None:
+        """Change columns of a conversation, which are named in the code only."""
+        names = ", ".join(f"{name} = ?" for name in columns)
+        self.connection.execute(f"UPDATE conversations SET {names} WHERE id = ?", (*columns.values(), conversation))
 
     def _conversation_of(self, message: int) -> int:
         row = self.connection.execute("SELECT conversation FROM messages WHERE id = ?", (message,)).fetchone()

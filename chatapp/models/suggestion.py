@@ -40,7 +40,7 @@ class Offer:
 
 def suggest(store: "Store", home: Path) -> Offer | None:
     """Offer to go on with pulls that were left, or else a chat model that fits."""
-    from chatapp.models.jobs.jobs import read_waiting
+    from chatapp.models.jobs import read_waiting
 
     left = read_waiting(home / "jobs.json")
     return suggest_unfinished(store, left) or suggest_chat_model(store, home / "offer.json")

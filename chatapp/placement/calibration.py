@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from backends import Placement, Session
@@ -52,37 +53,48 @@ def calibrate(
     request: dict[str, object] = {"roots": roots, "model": model, "placement": asdict(placement)}
     request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
 
-    def answer() -> Measurement:
-        sign = time.monotonic()
-
-        def look() -> str:
-            if stop and stop.is_set():
-                return "stopped"
-            return "hung" if time.monotonic() > sign + patience else ""
-
-        with Child(command, json.dumps(request)) as child, Watch(child.process, look, TICK) as watch:
-            for line in child.lines():
-                sign = time.monotonic()
-                message = parse(line)
-                if "measured" in message:
-                    return read_measurement(message["measured"])
-                if "failure" in message:
-                    return Measurement(placement, failure=message["failure"])
-                if on_progress and "step" in message:
-                    on_progress(f"trying {placement}: {message['step']}", message["share"])
-            if watch.reason == "stopped":
-                raise Stopped
-            if watch.reason:
-                return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
-            return Measurement(placement, failure=explain_ending(child))
-
-    found = answer()
+    ask = partial(hear, placement, command, json.dumps(request), on_progress=on_progress, patience=patience, stop=stop)
+    found = ask()
     if found.lowering and not found.failure:  # the memory that this took must not count as the model's
-        lowering, found = found.lowering, answer()
+        lowering, found = found.lowering, ask()
         if found.lowering and not found.failure:
             return Measurement(placement, failure="another process lowers the model over and over", lowering=lowering)
         found = replace(found, lowering=lowering)
     return found
+
+
+def hear(
+    placement: Placement,
+    command: Sequence[str],
+    request: str,
+    *,
+    on_progress: Progress | None,
+    patience: float,
+    stop: threading.Event | None,
+) -> Measurement:
+    """What a child process says of a placement, or how it ended."""
+    sign = time.monotonic()
+
+    def look() -> str:
+        if stop and stop.is_set():
+            return "stopped"
+        return "hung" if time.monotonic() > sign + patience else ""
+
+    with Child(command, request) as child, Watch(child.process, look, TICK) as watch:
+        for line in child.lines():
+            sign = time.monotonic()
+            message = parse(line)
+            if "measured" in message:
+                return read_measurement(message["measured"])
+            if "failure" in message:
+                return Measurement(placement, failure=message["failure"])
+            if on_progress and "step" in message:
+                on_progress(f"trying {placement}: {message['step']}", message["share"])
+        if watch.reason == "stopped":
+            raise Stopped
+        if watch.reason:
+            return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
+        return Measurement(placement, failure=explain_ending(child))
 
 
 def explain_ending(child: Child) -> str:

@@ -37,8 +37,8 @@ def measure_all(
     anew: bool = False,
     on_progress: Progress | None = None,
     calibrate: Calibrate = calibrate,
-) -> tuple[list[Measurement], float]:
-    """The measurements of the placements that the options leave, and the seconds that lowering took just now.
+) -> list[Measurement]:
+    """The measurements of the placements that the options leave.
 
     What was not measured with these versions on this machine is measured now, and recorded one by one.
     """
@@ -46,7 +46,6 @@ def measure_all(
     if anew:
         record.forget(store, model)
     known = record.read(store.folder(model.name))
-    lowering = 0.0
     fresh: list[Measurement] = []
     judged: list[Measurement] = []
     # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
@@ -60,16 +59,15 @@ def measure_all(
                     report = number_stage(on_progress, number, len(placements))
                     fresh.append(calibrate(store, model.name, placement, reference=reference, on_progress=report))
                     every.append(fresh[-1])
-                    lowering += fresh[-1].lowering
                     if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends
                         record.add(store, model, fresh)
         found = [one for one in every if options.device in (None, one.placement.device)]
         if options.precision:  # who names a precision gets it, right or wrong
-            return found, lowering
+            return found
         judged = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
         if any(not one.failure for one in judged):
             break
-    return judged, lowering
+    return judged
 
 
 def number_stage(on_progress: Progress | None, number: int, count: int) -> Progress | None:
@@ -125,7 +123,7 @@ class Measuring(Thread):
             speed(self.store.root, again=True)
             if list_unmeasured(self.store, model, self.options):
                 stoppable = partial(calibrate, stop=self.stopping)
-                found, _ = measure_all(self.store, model, self.options, calibrate=stoppable)
+                found = measure_all(self.store, model, self.options, calibrate=stoppable)
                 self.on_end(rank(found, self.options.objective))
 
 

@@ -43,8 +43,6 @@ def read(path: Path, actions: Iterable[Action]) -> Keymap:
     """The user's keys; what is wrong in the file is told and left out."""
     try:
         entries = toml_files.read(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return Keymap()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Keymap(complaints=(f"cannot read the keys in {path}: {error}",))
     known = {action.id: action for action in actions}

@@ -77,8 +77,6 @@ def read_own(path: Path) -> dict[str, Preset]:
     """Read the user's presets from the file at `path`; none if there is no file."""
     try:
         found = toml_files.read(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
     kept = [read_preset(path, name, options) for name, options in found.items()]

@@ -67,8 +67,6 @@ def read(path: Path) -> Settings:
     """The settings in a TOML file, and in the environment; the defaults where nothing was set."""
     try:
         found = toml_files.read(path)
-    except (FileNotFoundError, NotADirectoryError):
-        found = {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
     known = [field.name for field in fields(Settings)]

@@ -13,8 +13,11 @@ DEEPEST = 20
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a file; raises OSError, UnicodeDecodeError or TOMLDecodeError where that cannot be told."""
-    return parse(read_text(path).replace("\r\n", "\n"))
+    """Read a file, nothing where there is none; raises OSError, UnicodeDecodeError or TOMLDecodeError otherwise."""
+    try:
+        return parse(read_text(path).replace("\r\n", "\n"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
 
 
 def read_text(path: Path) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from chatapp.text.files import replacing
 
 Way = Literal["clipboard", "tmux", "terminal", "file"]
 
@@ -86,9 +87,8 @@ def to_file(text: str, folder: Path) -> Copied:
     """Write the text to a file that its user alone can read, in place of the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "copied.txt"
-    with tempfile.NamedTemporaryFile("wb", dir=folder, delete=False) as file:  # its mode is 0600
+    with replacing(path, mode=0o600) as file:
         file.write(text.encode())
-    Path(file.name).replace(path)
     return Copied("file", path)
 
 

@@ -3,9 +3,12 @@
 import os
 import shutil
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from chatapp.text.errors import InputError
 
@@ -33,17 +36,24 @@ def find_free(folder: Path, stem: str, ending: str) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put `text` in the place of what `path` held; a failure on the way leaves that as it was.
+    """Put `text` in the place of what `path` held, whole or not at all."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file that takes the place of what `path` held at the end; a failure on the way leaves that as it was.
 
     A link, perhaps into a folder of dotfiles, stays one, and a file stays as private as it was.
     """
     path = Path(os.path.realpath(path))
     temporary = path.parent / f".{path.name}.{os.getpid()}"
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with open(temporary, "wb", opener=partial(os.open, mode=mode)) as file:
             if path.exists():
                 shutil.copymode(path, temporary)
-            file.write(text)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

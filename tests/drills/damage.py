@@ -27,7 +27,7 @@ from chatapp.cli.main import main
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import History
 from chatapp.models import suggestion
-from chatapp.models.jobs.jobs import read_waiting
+from chatapp.models.jobs import read_waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, settings
 from chatapp.text.errors import one_line

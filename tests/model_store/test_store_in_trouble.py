@@ -150,7 +150,7 @@ def test_measuring_and_verifying_work_in_a_store_that_can_only_be_read(
         passed = check(store, model, variant, way.device, reference, lambda step, share: None)
         return Measurement(way, verdict="passed" if passed else "failed")
 
-    found, _ = measuring.measure_all(store, model, PlacementOptions(precision="f32"), calibrate=measure)
+    found = measuring.measure_all(store, model, PlacementOptions(precision="f32"), calibrate=measure)
     assert [one.verdict for one in found] == ["passed"] * len(found) and found
     assert main(["verify", "tiny", "--precision", "f32"]) == 0
     assert "this verdict was not kept: cannot write to the model store" in " ".join(capsys.readouterr().out.split())

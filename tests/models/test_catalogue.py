@@ -14,7 +14,7 @@ import pytest
 
 from backends import Placement
 from backends.decoder import Decoder
-from chatapp.models import catalogue, details, suggestion
+from chatapp.models import catalogue, facts, suggestion
 from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.facts import Fact
 from chatapp.placement import record
@@ -98,7 +98,7 @@ def test_the_badge_tells_what_a_model_was_verified_against(store: Store, checkpo
             "verified on onnx int8 cpu, 2026-01-02, against PyTorch 2.9: the rounding, the runtime and our reading"
             " of config.json",
         )
-        in details.read_details(store, row, machine()).facts
+        in facts.read_details(store, row, machine()).facts
     )
 
 
@@ -112,14 +112,14 @@ def test_what_failed_verification_is_told_and_not_taken_for_the_way_it_runs(
     store.keep_verdict(variant, "cpu", verdict)
     row = row_of(store, model.name)
     assert (row.badge, row.measured) == ("failed", False)
-    facts = details.read_details(store, row, machine()).facts
+    told = facts.read_details(store, row, machine()).facts
     assert (
         Fact(
             "check",
             "FAILED on onnx int8 cpu, 2026-01-02, against PyTorch: the rounding, the runtime and our reading"
             " of config.json; logits differ",
         )
-        in facts
+        in told
     )
 
 
@@ -128,7 +128,7 @@ def test_a_model_that_cannot_be_read_is_listed_with_the_reason(store: Store, che
     (store.folder(name) / "model.json").write_text("{")
     row = row_of(store, name)
     assert row.state == "broken" and "cannot be read" in row.note
-    assert details.read_details(store, row, machine()) == details.Details(())
+    assert facts.read_details(store, row, machine()) == facts.Details(())
 
 
 def test_details_tell_why_a_model_runs_where_it_does(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -136,12 +136,12 @@ def test_details_tell_why_a_model_runs_where_it_does(store: Store, checkpoint: M
     (folder / "README.md").write_text("---\nlicense: mit\n---\n# Tiny\n\nA model for tests.\n\n## More\n\nNo.\n")
     name = store.get(str(folder)).name
     keep_measured(store, name, replace(measured(0.01), failure="it crashed"), measured(0.02))
-    found = details.read_details(store, row_of(store, name), machine())
+    found = facts.read_details(store, row_of(store, name), machine())
     assert [one.failure for one in found.placements] == [None, "it crashed"]
     assert found.card == "A model for tests."
-    facts = {fact.label: fact for fact in found.facts}
-    assert facts["precision"].value == "int8" and facts["precision"].why.startswith("below a billion")
-    assert facts["checkpoint"].value == str(folder)
+    told = {fact.label: fact for fact in found.facts}
+    assert told["precision"].value == "int8" and told["precision"].why.startswith("below a billion")
+    assert told["checkpoint"].value == str(folder)
 
 
 def test_a_thousand_models_are_listed_at_once(store: Store, checkpoint: MakeCheckpoint) -> None:
@@ -205,7 +205,7 @@ def test_a_pull_that_was_stopped_is_listed_with_its_share(stopped: Path) -> None
 def test_what_removing_frees_is_known_before(stopped: Path) -> None:
     store = Store(stopped)
     row = row_of(store, "org--tiny")
-    assert details.count_freed(store, row) == store.remove("org--tiny") > 200_000
+    assert facts.count_freed(store, row) == store.remove("org--tiny") > 200_000
 
 
 @pytest.mark.process
@@ -218,10 +218,10 @@ def test_removing_frees_only_what_no_other_model_has(
         hub.publish("org/tiny", checkpoint("published", chats=True))
         assert chatapp("pull", "org/tiny").returncode == 0
     store = Store(home / "models")
-    alone = details.count_freed(store, row_of(store, "org--tiny"))
+    alone = facts.count_freed(store, row_of(store, "org--tiny"))
     copy(store, "org--tiny", "other")
     for name in ("org--tiny", "other"):
-        foretold = details.count_freed(store, row_of(store, name))
+        foretold = facts.count_freed(store, row_of(store, name))
         assert abs(foretold - store.remove(name)) < 5_000  # small files of the store's own
         assert foretold < alone / 4 if name == "org--tiny" else foretold > alone / 2
 
@@ -241,7 +241,7 @@ def test_removing_frees_only_what_no_other_model_has(
 def test_a_model_that_does_not_fit_says_why_with_numbers(store: Store, this: Machine, fits: str, problem: str) -> None:
     row = row_of(store, "mistral-7b-instruct", this)
     assert (row.fits, row.problem) == (fits, problem)
-    assert Fact("fits", fits, problem) in details.read_details(store, row, this).facts or fits == "well"
+    assert Fact("fits", fits, problem) in facts.read_details(store, row, this).facts or fits == "well"
 
 
 PUBLISHED = json.loads((ROOT / "tests" / "published.json").read_text())

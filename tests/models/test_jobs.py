@@ -9,8 +9,7 @@ from threading import Event
 
 import pytest
 
-from chatapp.models.jobs.job import Job
-from chatapp.models.jobs.jobs import Jobs, read_waiting
+from chatapp.models.jobs import Job, Jobs, read_waiting
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.models.jobs.job import Job
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.jobs import Job, Jobs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 

@@ -3,8 +3,7 @@
 import time
 from pathlib import Path
 
-from chatapp.models.jobs.job import Job, Kind
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.jobs import Job, Jobs, Kind
 from model_store import Store
 from support.checkpoints import MakeCheckpoint, Run
 

@@ -76,11 +76,10 @@ def model(store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPa
 
 def test_a_model_is_measured_once(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations()
-    found, lowering = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    found = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert [str(one) for one in calibrate.asked] == ["onnx cpu int8", "other cpu int8"]
-    assert lowering == 1.0
-    again, lowering = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
-    assert (again, lowering, len(calibrate.asked)) == (found, 0.0, 2)
+    again = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    assert (again, len(calibrate.asked)) == (found, 2)
     measure_all(store, model, PlacementOptions(precision="f32"), calibrate=calibrate)
     assert [one.precision for one in calibrate.asked] == ["int8", "int8", "f32", "f32"]
     measure_all(store, model, PlacementOptions(), anew=True, calibrate=calibrate)
@@ -108,7 +107,7 @@ def test_another_version_of_a_runtime_is_measured_anew(
 
 def test_where_the_usual_precision_fails_everywhere_a_finer_one_is_taken(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations(lambda placement: None if placement.precision == "f32" else "its logits are wrong")
-    found, _ = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    found = measure_all(store, model, PlacementOptions(), calibrate=calibrate)
     assert {one.placement.precision for one in found} == {"f32"}
     record = json.loads((store.root / model.name / "calibration.json").read_text())
     assert {one["placement"]["precision"] for one in record["measured"]} == {"int8", "int8-128", "f32"}
@@ -118,7 +117,7 @@ def test_where_the_usual_precision_fails_everywhere_a_finer_one_is_taken(store: 
 def test_what_fails_everywhere_is_tried_again_next_time(store: Store, model: StoredModel) -> None:
     calibrate = Calibrations(lambda placement: "the disk is full")
     for _ in range(2):
-        found, _ = measure_all(store, model, PlacementOptions(precision="int8"), calibrate=calibrate)
+        found = measure_all(store, model, PlacementOptions(precision="int8"), calibrate=calibrate)
         assert [one.failure for one in found] == ["the disk is full"] * 2
     assert len(calibrate.asked) == 4
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from chatapp.models import catalogue, details
+from chatapp.models import catalogue, facts
 from chatapp.models.catalogue import ListedModel, Machine
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.jobs import Jobs
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
@@ -31,8 +31,8 @@ class ModelsApp(ThemedApp):
         found = Catalogue(
             machine=lambda: THIS,
             rows=lambda: catalogue.list_models(store, THIS),
-            details=lambda row: details.read_details(store, row, THIS),
-            freed=lambda row: details.count_freed(store, row),
+            details=lambda row: facts.read_details(store, row, THIS),
+            freed=lambda row: facts.count_freed(store, row),
             found=catalogue.describe_found,
         )
         self.models = ModelsScreen(found, self.jobs, current=current, offline=offline)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from chatapp.history import Conversation, History, Message
 from chatapp.models import catalogue
-from chatapp.models import details as shelf_details
+from chatapp.models import facts as model_facts
 from chatapp.models.catalogue import ListedModel, Machine
-from chatapp.models.details import Details
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.facts import Details
+from chatapp.models.jobs import Jobs
 from chatapp.models.suggestion import Offer
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.chat.message import Answer, Said
@@ -200,7 +200,7 @@ async def models(driver: Driver) -> None:
     rows = catalogue.list_models(store, THIS)
 
     def details(row: ListedModel) -> Details:
-        found = shelf_details.read_details(store, row, THIS)
+        found = model_facts.read_details(store, row, THIS)
         return replace(found, facts=tuple(fact for fact in found.facts if fact.label != "checkpoint"))  # a path here
 
     shown = Catalogue(

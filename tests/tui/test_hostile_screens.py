@@ -12,7 +12,7 @@ from textual.widgets import Input, OptionList
 
 from chatapp.conversation import Setup
 from chatapp.models import catalogue
-from chatapp.models.jobs.job import Job
+from chatapp.models.jobs import Job
 from chatapp.text.printable import FLOOD, printable
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.chat.message import Answer, Said

@@ -9,7 +9,7 @@ import pytest
 from textual.content import Content
 
 from chatapp.models.catalogue import ListedModel
-from chatapp.models.jobs.job import Job
+from chatapp.models.jobs import Job
 from chatapp.models.suggestion import Offer
 from chatapp.tui.models.columns import COLUMNS, choose_columns, draw_line
 from chatapp.tui.models.lines import JobLine, OfferLine

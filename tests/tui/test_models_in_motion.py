@@ -16,8 +16,8 @@ from textual.pilot import Pilot
 import themes
 from chatapp.models import catalogue
 from chatapp.models.catalogue import ListedModel, Machine
-from chatapp.models.details import Details
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.facts import Details
+from chatapp.models.jobs import Jobs
 from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen

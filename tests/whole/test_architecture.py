@@ -56,7 +56,7 @@ def exiting(*commands: list[str]) -> str:
         "import chatapp.cli.main",
         "import chatapp.settings.settings",
         "import chatapp.generation",
-        "import chatapp.models.jobs.jobs",
+        "import chatapp.models.jobs",
         "import chatapp.models.suggestion",
         "import backends",
         exiting(*([name, "--help"] for name in COMMANDS)),

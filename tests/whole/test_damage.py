@@ -11,7 +11,7 @@ from drills.hostile import drill as hostile_models
 from chatapp.cli.main import main
 from chatapp.history import History
 from chatapp.models import suggestion
-from chatapp.models.jobs.jobs import read_waiting
+from chatapp.models.jobs import read_waiting
 from chatapp.placement import record
 from chatapp.settings import keymap, presets, settings
 from chatapp.workspace import Workspace

@@ -50,7 +50,7 @@ def test_a_runtime_that_is_not_installed_is_told_and_done_without(
     assert "openvino is not installed; run: pip install openvino" in capsys.readouterr().out
     with pytest.raises(BackendError, match="openvino cannot run here: openvino is not installed"):
         open_engine(store, model, PlacementOptions("openvino"))
-    found, _ = measure_all(store, store.get(model), PlacementOptions(precision="f32"))
+    found = measure_all(store, store.get(model), PlacementOptions(precision="f32"))
     assert [one.placement.backend for one in found] == ["onnx"]
     backends.openvino.devices.cache_clear()
 

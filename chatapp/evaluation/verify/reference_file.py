@@ -16,6 +16,7 @@ from backends.decoder import Decoder
 from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts
 from chatapp.evaluation.verify.reference import Logits, Reference, add_numpy, check_finite
+from chatapp.text.files import replacing
 from model_store import Progress, StoredModel, StoreError
 from model_store.checkpoint.checkpoint import DTYPES, Checkpoint, tensors
 from model_store.convert import open_checkpoint
@@ -128,15 +129,11 @@ def write(reference: Reference, model: StoredModel, path: Path) -> None:
         **{f"logits.{name}": one for name, one in reference.rounded.items()},
     }.items():
         arrays |= {part + kind: values for part, values in zip(PARTS, logits, strict=False)}
-    temporary = path.with_name(f".{path.name}")
     try:
-        with temporary.open("wb") as file:
+        with replacing(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
-        temporary.replace(path)
     except OSError as error:
         raise VerifyError(f"cannot write {path} ({error.strerror or error}); choose another place") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def digest(checkpoint: Checkpoint) -> np.ndarray:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from chatapp.models import catalogue, details, suggestion
+from chatapp.models import catalogue, facts, suggestion
 from chatapp.settings import offline
 from chatapp.tui.engines import Choice
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
 
 if TYPE_CHECKING:
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.jobs import Job
     from chatapp.models.suggestion import Offer
     from chatapp.tui.chat.conversations import Conversations
     from chatapp.tui.models.lines import JobLine
@@ -87,8 +87,8 @@ class Models:
         return Catalogue(
             machine=lambda: catalogue.read_machine(store),
             rows=lambda: catalogue.list_models(store, catalogue.read_machine(store)),
-            details=lambda row: details.read_details(store, row, catalogue.read_machine(store)),
-            freed=lambda row: details.count_freed(store, row),
+            details=lambda row: facts.read_details(store, row, catalogue.read_machine(store)),
+            freed=lambda row: facts.count_freed(store, row),
             found=catalogue.describe_found,
         )
 

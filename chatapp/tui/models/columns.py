@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 from textual.content import Content
 
 from chatapp.models.facts import Fact, format_speed, mark_estimate
-from chatapp.models.jobs.job import describe_progress
+from chatapp.models.jobs import describe_progress
 from chatapp.text.printable import printable
 from chatapp.text.units import count, percent, size
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.jobs import Job
 
 Part = tuple[str, str]
 """A text and its style."""

@@ -16,8 +16,8 @@ from chatapp.tui.models.columns import BADGES, FITS, Part, draw_fact
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
-    from chatapp.models.details import Details
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.facts import Details
+    from chatapp.models.jobs import Job
     from chatapp.placement.record import Measurement
 
 STATES = {

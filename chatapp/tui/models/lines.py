@@ -15,7 +15,7 @@ from textual.widget import Widget
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.jobs import Job
     from chatapp.models.suggestion import Offer
 
 ACCEPT, HIDE = "f8", "f9"
@@ -100,7 +100,7 @@ class JobLine(Widget):
 
 def describe(job: Job) -> list[tuple[str, str]]:
     """A job in a few words: ↓ smollm2-360m 64 % 12 MB/s 18 s."""
-    from chatapp.models.jobs.job import describe_progress  # not before there is a job
+    from chatapp.models.jobs import describe_progress  # not before there is a job
 
     mark = "↓" if job.kind == "pull" else "●"
     return [(f"{mark} ", "$accent"), (printable(job.name), "$text"), (f" {describe_progress(job)} ", "$muted")]

@@ -20,7 +20,7 @@ from chatapp.tui.models.columns import Layout, choose_columns, draw_heads, draw_
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.jobs import Job
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from chatapp.models.jobs.job import Job, Kind
-from chatapp.models.jobs.jobs import Jobs
+from chatapp.models.jobs import Job, Jobs, Kind
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
 from chatapp.tui.keys.key_line import Keys
@@ -30,7 +29,7 @@ from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel, Machine
-    from chatapp.models.details import Details
+    from chatapp.models.facts import Details
 
 Found = TypeVar("Found")
 

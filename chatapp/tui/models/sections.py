@@ -13,8 +13,8 @@ from chatapp.tui.models.listing import Section
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel, Machine
-    from chatapp.models.details import Details
-    from chatapp.models.jobs.job import Job
+    from chatapp.models.facts import Details
+    from chatapp.models.jobs import Job
 
 NEEDS = {
     "use": ("here", "absent", "stopped", "elsewhere"),

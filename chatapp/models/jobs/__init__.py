@@ -1,1 +1,0 @@
-"""Jobs in the background: pulls, verifications and timings."""
