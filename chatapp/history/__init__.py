@@ -1,37 +1,105 @@
-"""Conversations, kept on this machine: saved as they grow, found again, exported and imported.
+"""Conversations, kept on this machine: their records, and the errors of the history that keeps them.
+
+HistoryError
+  ConversationNotFound    no conversation or message has this number
+  NotKept                 the database cannot be read or written
+  NotUnderstood           a file to import is not what we know
 
 `History` and what it needs (sqlite3) are imported when first asked for.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from chatapp.history.records import (
-    Conversation,
-    ConversationNotFound,
-    Found,
-    HistoryError,
-    Kind,
-    Message,
-    NotKept,
-    NotUnderstood,
-    Role,
-)
+from backends.errors import UserError
 
 if TYPE_CHECKING:
-    from chatapp.history.history import History
+    from chatapp.history.history import History as History
 
-__all__ = [
-    "Conversation",
-    "ConversationNotFound",
-    "Found",
-    "History",
-    "HistoryError",
-    "Kind",
-    "Message",
-    "NotKept",
-    "NotUnderstood",
-    "Role",
-]
+Kind = Literal["chat", "completion"]
+"""A conversation, or a text that its user and a base model write together."""
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation, without its messages."""
+
+    id: int
+    title: str
+    """The user's, or the first words."""
+    kind: Kind
+    model: str
+    """With which it was begun."""
+    created: float
+    """Seconds since 1970, as all times here."""
+    updated: float
+    """When the last message was added."""
+    messages: int
+    """The number of messages, in all branches."""
+    leaf: int | None
+    """The last message of the branch that is shown."""
+    deleted: float | None = None
+    setup: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
+    """The setup with which it is answered; what a search finds comes without."""
+    damaged: tuple[str, ...] = ()
+    """The columns that hold no such thing, on a disk that failed; they were left out."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; its parent is the one it answers or follows, and messages with one parent are its versions."""
+
+    id: int
+    conversation: int
+    parent: int | None
+    role: Role
+    text: str
+    """In a completion: the part of the text that this side wrote."""
+    created: float
+    finished: bool = True
+    """False while a reply grows, and for ever if chatapp was killed meanwhile."""
+    finish_reason: str | None = None
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON, as all that follows
+    """With which a reply was generated."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    """The summary of a reply's turn, without its latencies, which `History.latencies` gives."""
+    versions: tuple[int, ...] = ()
+    """The messages with the same parent, this one included, oldest first."""
+    summary: str = ""
+    """A summary of all up to this message, where the model had to be told so."""
+    damaged: tuple[str, ...] = ()
+    """The columns that hold no such thing, as of a conversation."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A conversation that a search found."""
+
+    conversation: Conversation
+    message: int | None
+    """Where the words are; None: in the title."""
+    snippet: str
+    marks: tuple[tuple[int, int], ...]
+    """Where the words are in the snippet: start and end of each."""
+
+
+class HistoryError(UserError):
+    """Conversations cannot be kept or found."""
+
+
+class ConversationNotFound(HistoryError):
+    """No conversation or message has this number."""
+
+
+class NotKept(HistoryError):
+    """The database cannot be read or written; what it held before is untouched."""
+
+
+class NotUnderstood(HistoryError):
+    """A file to import is damaged, or none of the formats that are known."""
 
 
 def __getattr__(name: str) -> object:

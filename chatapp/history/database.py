@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from chatapp.history.records import NotKept
+from chatapp.history import NotKept
 
 APPLICATION = 0x63686174
 """`chat`, in the header of the file: this database is ours."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from chatapp.generation import Token
 from chatapp.generation.text.thinking import Parts, split
+from chatapp.history import Conversation, Message
 from chatapp.history.inert import disarm, disarm_line
-from chatapp.history.records import Conversation, Message
 from chatapp.history.rows import as_lists
 from chatapp.text.printable import printable
 

@@ -14,9 +14,8 @@ from threading import RLock
 from typing import Any, Self
 
 from chatapp.generation import Token
-from chatapp.history import rows, search
+from chatapp.history import Conversation, ConversationNotFound, Found, HistoryError, Kind, Message, Role, rows, search
 from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translate_errors
-from chatapp.history.records import Conversation, ConversationNotFound, Found, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean, first_words, has_words, one_line
 
 KEPT_DELETED = 30 * 24 * 3600.0

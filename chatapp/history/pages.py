@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from chatapp.history import Conversation, Message
 from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking
-from chatapp.history.records import Conversation, Message
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from chatapp.generation import Alternative, Token
-from chatapp.history.records import Conversation, Kind, Message, NotUnderstood, Role
+from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.text import clean, one_line
 
 if TYPE_CHECKING:

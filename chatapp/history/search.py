@@ -6,8 +6,7 @@ import sqlite3
 from itertools import chain
 from typing import Any
 
-from chatapp.history import rows
-from chatapp.history.records import Found
+from chatapp.history import Found, rows
 
 AROUND = 60
 """Characters of a snippet before the first word that was found; there are twice as many after it."""

@@ -294,22 +294,17 @@ def stop(child: Child) -> None:
 
 def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
     """Read how far a job is from a line of its process: the fields of the job that change."""
-    if facts.get("event") == "plan":
-        done, size = max(job.done, int(facts["there"])), int(facts["size"])
-        return {"done": done, "size": size, "share": compute_share(done, size), "note": "", "facts": facts}
-    if facts.get("event") == "progress":
-        done, size = max(job.done, int(facts["done"])), int(facts["size"])
-        found = {
-            "phase": "fetching",
-            "done": done,
-            "size": size,
-            "share": compute_share(done, size),
-            "note": facts["note"],
-        }
-        return {**found, "rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
-    if facts.get("event") == "waiting":
+    event = facts.get("event")
+    if event in ("plan", "progress"):
+        done, size = max(job.done, int(facts["there" if event == "plan" else "done"])), int(facts["size"])
+        found = {"done": done, "size": size, "share": compute_share(done, size)}
+        if event == "plan":
+            return {**found, "note": "", "facts": facts}
+        far = {"rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
+        return {**found, **far, "phase": "fetching", "note": facts["note"]}
+    if event == "waiting":
         return {"note": str(facts["note"])}
-    if facts.get("event") == "step":
+    if event == "step":
         before = job.share or 0.0 if job.phase == facts["step"] else 0.0
         phase, share = str(facts["step"]), max(before, min(1.0, float(facts["share"])))
         return {"phase": phase, "share": share, "rate": 0.0, "seconds_left": None, "note": ""}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chatapp.evaluation.measurements import Answer, as_json
-from chatapp.history.records import NotUnderstood
+from chatapp.history import NotUnderstood
 from chatapp.history.rows import of_lists
 
 

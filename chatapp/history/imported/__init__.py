@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from chatapp.generation import Token
+from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.exports import FORMAT, VERSION
-from chatapp.history.records import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.rows import of_lists
 
 KNOWN = "our own export, ChatGPT's conversations.json, and Ollama's messages or Modelfile"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from chatapp.history import Conversation, Message, NotUnderstood
 from chatapp.history.imported import Batch, Imported, shorten, take
-from chatapp.history.records import Conversation, Message, NotUnderstood
 
 NOT_TEXT = {
     "code",

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from chatapp.history import Conversation, Message, NotUnderstood, Role
 from chatapp.history.imported import KNOWN, Batch, Imported, shorten, take
-from chatapp.history.records import Conversation, Message, NotUnderstood, Role
 
 LEFT_OUT = {"ADAPTER", "DRAFT", "LICENSE", "PARAMETER", "PARSER", "RENDERER", "REQUIRES", "TEMPLATE"}
 """What a Modelfile says about the model."""
