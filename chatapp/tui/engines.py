@@ -58,15 +58,13 @@ class Engines:
     def open(self, choice: Choice) -> None:
         """The thread that opens a model, so that nothing of it delays the first frame."""
         tell, screen = self.listener.call_later, self.listener
+        on_fallback = partial(tell, screen.tell_fallback)
 
         def report(step: str, share: float) -> None:
             tell(screen.show_progress, choice, step, share)
 
         try:
-            placement, on_fallback = (
-                self.workspace.choose_placement(choice.backend),
-                partial(tell, screen.tell_fallback),
-            )
+            placement = self.workspace.choose_placement(choice.backend)
             opened = self.workspace.open_model(choice.model, placement, on_progress=report, on_fallback=on_fallback)
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer

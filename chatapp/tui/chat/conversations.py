@@ -66,12 +66,9 @@ class Conversations(Screen[None]):
         """Where the panes are, and what is beside them."""
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.load)
+        self.call_after_refresh(self.in_thread, self.open_history)
 
     # What is opened behind the first frame
-
-    def load(self) -> None:
-        self.in_thread(self.open_history)
 
     def in_thread(self, act: Callable[[], None]) -> None:
         """Let what waits for the disk wait elsewhere."""

@@ -162,11 +162,7 @@ class StatusLine(Widget):
     def validate_hint(self, hint: str) -> str:
         return printable(hint)
 
-    def validate_place(self, place: str) -> str:
-        return printable(place)
-
-    def validate_reason(self, reason: str) -> str:
-        return printable(reason)
+    validate_place = validate_reason = validate_hint
 
     def watch_figures(self, figures: Figures | None) -> None:
         if figures and figures.tokens:

@@ -66,9 +66,6 @@ class Help(EndsOnce, ModalScreen[None]):
     ]
     DEFAULT_CSS = """
     Help {
-        align: center middle;
-        background: $background 60%;
-
         & > Vertical {
             width: 84;
             max-width: 100%;

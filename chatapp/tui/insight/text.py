@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.segment import Segment
 from rich.style import Style
@@ -72,11 +71,8 @@ class HeatText(ScrollView, can_focus=True):
     cursor = reactive(0)
     """The token it is on."""
 
-    @dataclass
     class Moved(Message):
         """The cursor is on another token."""
-
-        token: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +150,7 @@ class HeatText(ScrollView, can_focus=True):
         if self.tokens:
             self.reveal()
             self.refresh()
-            self.post_message(self.Moved(cursor))
+            self.post_message(self.Moved())
 
     def reveal(self) -> None:
         """Scroll to the cursor."""

@@ -35,8 +35,6 @@ class Asking(EndsOnce, ModalScreen[bool]):
     ]
     DEFAULT_CSS = """
     Asking {
-        align: center middle;
-        background: $background 60%;
         Vertical {
             width: 76;
             max-width: 96%;
