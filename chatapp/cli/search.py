@@ -15,6 +15,7 @@ from model_store.errors import HubUnreachable
 from model_store.hub.catalog import catalog
 
 if TYPE_CHECKING:
+    from model_store.hub.catalog import Entry
     from model_store.hub.hub import Found
 
 DETAILS = "Without TEXT: the catalogue, without asking the network. With it, also what the Hub has that runs here."
@@ -29,8 +30,27 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Search, and print what was found."""
-    print_search(given.text, as_json=given.json)
+    """Print the models of the catalogue; with a text, those that match it, and what the Hub has."""
+    text = given.text or ""
+    known = [entry for entry in catalog().values() if text.lower() in f"{entry.name} {entry.repository}".lower()]
+    found, unreached = [], ""
+    try:
+        found = hub_search(text) if text else []
+    except HubUnreachable as error:
+        if not known:
+            raise
+        unreached = f"this is the catalogue alone: {error}"
+    if given.json:
+        entries = [asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known]
+        hub = [asdict(one) | {"memory": memory(one.parameters)} for one in found]
+        print_json({"catalog": entries, "hub": hub, "unreached": unreached or None})
+        return 0
+    listed = {one.repository for one in catalog().values()}
+    tables = print_tables(known, [one for one in found if one.id not in listed])
+    if unreached:
+        print(printable(unreached), file=sys.stderr)
+    if not tables:
+        print(f"nothing that runs here is called {printable(text)!r}", file=sys.stderr)
     return 0
 
 
@@ -43,52 +63,25 @@ def hub_search(text: str) -> "list[Found]":
     return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_wait)
 
 
-def print_search(text: str | None, *, as_json: bool) -> None:
-    """The models of the catalogue; with a text, those that match it, and what the Hub has."""
-    known = [
-        entry for entry in catalog().values() if not text or text.lower() in f"{entry.name} {entry.repository}".lower()
-    ]
-    found, unreached = [], ""
-    try:
-        found = hub_search(text) if text else []
-    except HubUnreachable as error:
-        if not known:
-            raise
-        unreached = f"this is the catalogue alone: {error}"
-    if as_json:
-        facts = {
-            "catalog": [
-                asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known
-            ],
-            "hub": [asdict(one) | {"memory": memory(one.parameters)} for one in found],
-            "unreached": unreached or None,
-        }
-        return print_json(facts)
+def print_tables(known: "list[Entry]", found: "list[Found]") -> int:
+    """Print the models of the catalogue, and below them those of the Hub; how many tables that were."""
     rows = [
         (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
          licence(one.licence, one.gated), one.good_for)
         for one in known
     ]  # fmt: skip
-    if rows:
-        print(table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows))
-    listed = {one.repository for one in catalog().values()}
     others = [
         (one.id, one.family, *parameters_and_memory(one.parameters), f"{one.downloads:,}",
          licence(one.licence, one.gated))
         for one in found
-        if one.id not in listed
     ]  # fmt: skip
-    if others:
-        print(
-            printable(
-                ("\n" if rows else "")
-                + table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)
-            )
-        )
-    if unreached:
-        print(printable(unreached), file=sys.stderr)
-    if not rows and not others:
-        print(f"nothing that runs here is called {printable(text or '')!r}", file=sys.stderr)
+    tables = [table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows)] if rows else []
+    tables += (
+        [table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)] if others else []
+    )
+    if tables:
+        print(printable("\n\n".join(tables)))
+    return len(tables)
 
 
 def memory(parameters: int, cache: int = 0) -> int | None:
