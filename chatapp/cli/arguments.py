@@ -36,14 +36,13 @@ class Parser(argparse.ArgumentParser):
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
     """Add the options of every command that generates, named as those of `Options`; two defaults are told in words."""
+    from chatapp.generation.options import KNOBS
+
     group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
-    group.add_argument("--temperature", metavar="T", type=float, help=f"0 is greedy (default: {temperature})")
-    group.add_argument("--top-k", metavar="K", type=int, help="keep the K likeliest tokens; 0: all (default: 40)")
-    group.add_argument("--top-p", metavar="P", type=float, help="keep the likeliest, up to P in sum (default: 0.95)")
-    group.add_argument("--min-p", metavar="P", type=float, help="drop those below P times the best (default: 0)")
-    group.add_argument("--repetition-penalty", metavar="R", type=float, help="for tokens in prompt or reply; 1: none")
-    group.add_argument("--presence-penalty", metavar="P", type=float, help="for tokens in the reply (default: 0)")
-    group.add_argument("--frequency-penalty", metavar="P", type=float, help="for each time they are (default: 0)")
+    for name, knob in KNOBS.items():
+        default = temperature if name == "temperature" else f"{knob.default:g}"
+        option, kind = "--" + name.replace("_", "-"), type(knob.default)
+        group.add_argument(option, metavar=knob.metavar, type=kind, help=knob.help.format(default=default))
     group.add_argument(
         "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="for one token; repeatable"
     )

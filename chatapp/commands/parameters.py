@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chatapp.commands.commands import SlashError
+from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.suggest import suggest
 
 
@@ -19,8 +20,6 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
     if own not in PARAMETERS:
         hint = suggest(name, [*PARAMETERS, *OLLAMA], f"known are {', '.join(PARAMETERS)}")
         raise SlashError(f"there is no parameter {name!r}; {hint}")
-    from chatapp.generation import OptionError, Options
-
     parameter = PARAMETERS[own]
     try:
         value = parameter.read(given)
@@ -69,13 +68,8 @@ class Parameter:
 
 
 PARAMETERS: Mapping[str, Parameter] = {
-    "temperature": Parameter(float, "0.7", "how daring the choice is; 0 is greedy"),
-    "top_k": Parameter(int, "40", "keep the K likeliest tokens; 0 keeps all"),
-    "top_p": Parameter(float, "0.9", "keep the likeliest tokens, up to this probability in sum"),
-    "min_p": Parameter(float, "0.05", "drop tokens below this times the best"),
-    "repetition_penalty": Parameter(float, "1.1", "against tokens in the prompt or the reply; 1 is off"),
-    "presence_penalty": Parameter(float, "0.5", "against tokens in the reply, once"),
-    "frequency_penalty": Parameter(float, "0.5", "against tokens in the reply, each time"),
+    name: Parameter(type(knob.default), knob.example, knob.does) for name, knob in KNOBS.items()
+} | {
     "logit_bias": Parameter(_biases, "50256=-100", "for or against tokens, by their ids; none ends it"),
     "stop": Parameter(_stops, '"END"', "end before one of these texts; none ends it"),
     "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full"),

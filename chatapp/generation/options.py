@@ -1,15 +1,13 @@
 """The options of one request, checked, and those that a model's publisher recommends."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from backends.errors import UserError
 from chatapp.generation.errors import GenerationError
-
-SAMPLING = ("temperature", "top_k", "top_p", "min_p")
-PENALTIES = ("repetition_penalty",)
 
 
 class OptionError(UserError):
@@ -17,23 +15,72 @@ class OptionError(UserError):
 
 
 @dataclass(frozen=True)
+class Knob:
+    """A number for one function of sampling.py: its values, and how the command line and the screen ask for it."""
+
+    default: float
+    """Whole where every value is."""
+    allowed: str
+    fits: Callable[[float], bool]
+    metavar: str
+    help: str
+    """For the command line; `{default}` stands for the default."""
+    example: str
+    does: str
+    """For `/set parameter`, as the example is."""
+    label: str
+    steps: tuple[float, ...]
+    """The values at which its slider stops."""
+    off: float = 0
+    word: str = "off"
+    """Said for the value with which it does nothing."""
+    penalty: bool = False
+
+
+def list_steps(low: float, high: float, step: float) -> tuple[float, ...]:
+    """The multiples of a step from `low` to `high`."""
+    return tuple(round(low + place * step, 4) for place in range(round((high - low) / step) + 1))
+
+
+def _row(knob: Knob) -> Any:  # Any: what is a field here is a number in Options
+    return field(default=knob.default, metadata={"knob": knob})
+
+
+@dataclass(frozen=True)
 class Options:
     """Sampling options in OpenAI's spelling; the order in which they act is told in sampling.py."""
 
-    temperature: float = 0.8
-    """0 is greedy: always the likeliest token."""
-    top_k: int = 40
-    """0 is off."""
-    top_p: float = 0.95
-    """1 is off."""
-    min_p: float = 0.0
-    """0 is off."""
-    repetition_penalty: float = 1.0
-    """Divides the positive logits, multiplies the negative ones, of every token in prompt or reply; 1 is off."""
-    presence_penalty: float = 0.0
-    """Subtracted from the logit of every token in the reply."""
-    frequency_penalty: float = 0.0
-    """Subtracted once for each time a token is in the reply."""
+    # fmt: off
+    temperature: float = _row(Knob(
+        0.8, "0 (greedy) or from 0.0001 to 100", lambda value: value == 0 or 0.0001 <= value <= 100,
+        "T", "0 is greedy (default: {default})", "0.7", "how daring the choice is; 0 is greedy",
+        "temperature", list_steps(0, 2, 0.1), word="greedy"))
+    top_k: int = _row(Knob(
+        40, "a whole number, 0 (off) or more", lambda value: value >= 0,
+        "K", "keep the K likeliest tokens; 0: all (default: {default})",
+        "40", "keep the K likeliest tokens; 0 keeps all", "top_k",
+        (0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 50, 64, 80, 100, 150, 200, 500, 1000)))
+    top_p: float = _row(Knob(
+        0.95, "above 0 and at most 1", lambda value: 0 < value <= 1,
+        "P", "keep the likeliest, up to P in sum (default: {default})",
+        "0.9", "keep the likeliest tokens, up to this probability in sum", "top_p", list_steps(0.05, 1, 0.05), off=1))
+    min_p: float = _row(Knob(
+        0.0, "0 (off) or more, and below 1", lambda value: 0 <= value < 1,
+        "P", "drop those below P times the best (default: {default})", "0.05", "drop tokens below this times the best",
+        "min_p", (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)))
+    repetition_penalty: float = _row(Knob(
+        1.0, "from 0.01 to 100; 1 is off", lambda value: 0.01 <= value <= 100,
+        "R", "for tokens in prompt or reply; 1: none", "1.1", "against tokens in the prompt or the reply; 1 is off",
+        "repetition", list_steps(0.8, 2, 0.05), off=1, penalty=True))
+    presence_penalty: float = _row(Knob(
+        0.0, "from -100 to 100", lambda value: -100 <= value <= 100,
+        "P", "for tokens in the reply (default: {default})", "0.5", "against tokens in the reply, once",
+        "presence", list_steps(-2, 2, 0.1), penalty=True))
+    frequency_penalty: float = _row(Knob(
+        0.0, "from -100 to 100", lambda value: -100 <= value <= 100,
+        "P", "for each time they are (default: {default})", "0.5", "against tokens in the reply, each time",
+        "frequency", list_steps(-2, 2, 0.1), penalty=True))
+    # fmt: on
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     """Added to the logit of a token; minus infinity forbids it."""
     stop: tuple[str, ...] = ()
@@ -50,23 +97,14 @@ class Options:
     """Whether the model thinks before it answers, where its template has a switch; None: as it does by itself."""
 
     def __post_init__(self) -> None:
-        if self.temperature != 0:
-            _check_number("temperature", self.temperature, 0.0001, 100, "0 (greedy) or from 0.0001 to 100")
-        _check_whole("top_k", self.top_k, 0, None, "0 (off) or more")
-        if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
-            raise _error("top_p", self.top_p, "above 0 and at most 1")
-        if not (_is_number(self.min_p) and 0 <= self.min_p < 1):
-            raise _error("min_p", self.min_p, "0 (off) or more, and below 1")
-        _check_number("repetition_penalty", self.repetition_penalty, 0.01, 100, "from 0.01 to 100; 1 is off")
-        _check_number("presence_penalty", self.presence_penalty, -100, 100, "from -100 to 100")
-        _check_number("frequency_penalty", self.frequency_penalty, -100, 100, "from -100 to 100")
-        if self.max_tokens is not None:
-            _check_whole("max_tokens", self.max_tokens, 1, None, "1 or more")
-        if self.seed is not None:
-            _check_whole("seed", self.seed, 0, 2**64 - 1, "from 0 to 2**64 - 1")
-        _check_whole("n", self.n, 1, 64, "from 1 to 64")
-        if self.logprobs is not None:
-            _check_whole("logprobs", self.logprobs, 0, 20, "from 0 to 20")
+        for name, knob in KNOBS.items():
+            value = getattr(self, name)
+            if not ((_is_whole if type(knob.default) is int else _is_number)(value) and knob.fits(value)):
+                raise _error(name, value, knob.allowed)
+        for name, (least, most, allowed) in WHOLE.items():
+            value = getattr(self, name)
+            if not (_is_whole(value) and least <= value <= most) and (value is not None or name == "n"):
+                raise _error(name, value, f"a whole number, {allowed}")
         if self.think not in (None, True, False):
             raise _error("think", self.think, "true or false")
         self._check_stop()
@@ -85,22 +123,23 @@ class Options:
                 raise _error("logit_bias", bias, "numbers below infinity")
 
 
+KNOBS: Mapping[str, Knob] = {each.name: each.metadata["knob"] for each in fields(Options) if each.metadata}
+"""The numbers that say how a token is chosen, by their names in Options."""
+WHOLE = {
+    "max_tokens": (1, math.inf, "1 or more"),
+    "seed": (0, 2**64 - 1, "from 0 to 2**64 - 1"),
+    "n": (1, 64, "from 1 to 64"),
+    "logprobs": (0, 20, "from 0 to 20"),
+}
+"""The least and the most of the other numbers, and both in words."""
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _check_number(name: str, value: float, low: float, high: float, allowed: str) -> None:
-    if not (_is_number(value) and low <= value <= high):
-        raise _error(name, value, allowed)
-
-
-def _check_whole(name: str, value: int, low: int, high: int | None, allowed: str) -> None:
-    if not (_is_whole(value) and low <= value and (high is None or value <= high)):
-        raise _error(name, value, f"a whole number, {allowed}")
 
 
 def _error(name: str, value: object, allowed: str) -> OptionError:
@@ -118,7 +157,7 @@ def published_options(folder: Path) -> Options:
     path = folder / "generation_config.json"
     config = optional_json(path)
     greedy = config.get("do_sample") is False
-    names = PENALTIES if greedy else SAMPLING + PENALTIES
+    names = [name for name, knob in KNOBS.items() if not (greedy or knob.penalty)] + ["repetition_penalty"]
     values = {name: config[name] for name in names if config.get(name) is not None}
     if stop := config.get("stop_strings"):
         values["stop"] = (stop,) if isinstance(stop, str) else stop

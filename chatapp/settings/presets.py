@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from chatapp.generation.options import PENALTIES, SAMPLING, OptionError, Options
+from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.settings import toml_files
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
@@ -16,8 +16,6 @@ from chatapp.text.suggest import suggest
 LONGEST_NAME = 30
 NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
 """How many replies there are, and what is told of them, is not how they are sampled."""
-REPLACED = frozenset((*SAMPLING, *PENALTIES, "presence_penalty", "frequency_penalty"))
-"""What a preset that does not name it sets back; seed, length and the like stay as they were."""
 
 
 class PresetError(InputError):
@@ -38,8 +36,8 @@ class Preset:
         return bool(self.about)
 
     def over(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """The options to choose when it is applied where `chosen` are."""
-        return {name: value for name, value in chosen.items() if name not in REPLACED} | dict(self.options)
+        """The options to choose where `chosen` are: no sampling but its own; seed, length and the like as they were."""
+        return {name: value for name, value in chosen.items() if name not in KNOBS} | dict(self.options)
 
 
 BUILT_IN = (

@@ -10,7 +10,6 @@ import pytest
 from chatapp.generation.decoding.sampling import (
     Sampler,
     Top,
-    choices,
     draw,
     draw_few,
     largest,
@@ -51,7 +50,7 @@ def reference(logits: np.ndarray, options: Options) -> dict[int, float]:
 
 
 def chosen(logits: np.ndarray, options: Options, top: Top | None = None) -> dict[int, float]:
-    found, weighed = choices(logits, options, top)
+    found, weighed = sampler(options, size=logits.size).choices(logits, top)
     weights = np.array(weighed)
     places = np.arange(logits.size) if found is None else found[: weights.size]
     total = weights.sum(dtype=np.float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chatapp.generation.decoding.sampling import Sampler, check_peak, choices, greedy, largest, weigh
+from chatapp.generation.decoding.sampling import Sampler, check_peak, greedy, largest, weigh
 from chatapp.generation.options import Options
 
 SHOWN = 10
@@ -73,7 +73,7 @@ class Distribution:
                 sampler.seen.add(token)
         logits = sampler.adjusted(self.logits) if sampler.buffer.size else self.logits
         if options.temperature:
-            ids, found = choices(logits, options)
+            ids, found = sampler.choices(logits)
             weights = np.asarray(found, np.float64 if isinstance(found, list) else None)
         else:
             ids, weights = np.array([greedy(logits, None)]), np.ones(1)

@@ -6,7 +6,7 @@ settled in favour of the lower token id, so the candidates are always an exact, 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from math import exp, inf, isfinite, log
 from random import Random
@@ -14,10 +14,14 @@ from random import Random
 import numpy as np
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.options import OptionError, Options
+from chatapp.generation.options import KNOBS, OptionError, Options
 
 Top = tuple[np.ndarray, np.ndarray]
 """Ids and logits of the largest logits, largest first, lower id first among equals."""
+Ids = np.ndarray | None
+Weights = np.ndarray | list[float]
+Choices = tuple[Ids, Weights]
+"""The tokens that may be drawn (None: all; as many as have weights), with weights relative to the likeliest's 1."""
 BLOCK = 256
 LOWEST = np.finfo(np.float32).min
 
@@ -33,7 +37,10 @@ class Sampler:
     def __init__(self, options: Options, *, seed: int, index: int, prompt: Iterable[int], vocab_size: int):
         self.options = options
         self.random = Random(f"{seed} {index}")  # of the standard library: numpy's takes 3 MB to import
-        self.penalised = any((options.repetition_penalty != 1, options.presence_penalty, options.frequency_penalty))
+        on = [name for name, knob in KNOBS.items() if getattr(options, name) != knob.off]
+        self.penalties = [(act, np.float32(getattr(options, name))) for name, act in PENALTIES.items() if name in on]
+        self.filters = [act for name, act in FILTERS.items() if name in on]
+        self.penalised = bool(self.penalties)
         self.seen = Seen(prompt if self.penalised else ())
         self.bias_ids = np.array(list(options.logit_bias), np.int64)
         self.biases = np.array(list(options.logit_bias.values()), np.float32)
@@ -46,7 +53,10 @@ class Sampler:
         if self.buffer.size:
             logits, top = self.adjusted(logits), None
         if self.options.temperature:
-            token = draw_one(logits, self.options, self.random.random(), top)
+            ids, weights = self.choices(logits, top)
+            chance = self.random.random()
+            place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
+            token = place if ids is None else int(ids[place])
         else:
             token = greedy(logits, top)
         if self.penalised:
@@ -58,8 +68,32 @@ class Sampler:
         np.copyto(self.buffer, logits)
         self.buffer[self.bias_ids] += self.biases
         if self.penalised:
-            penalise(self.buffer, self.seen.ids, self.seen.counts, self.options)
+            values, counts = self.buffer[self.seen.ids], self.seen.counts
+            for penalise, by in self.penalties:
+                values = penalise(values, counts, by)
+            self.buffer[self.seen.ids] = values
         return self.buffer
+
+    def choices(self, logits: np.ndarray, top: Top | None = None) -> Choices:
+        """The tokens that may be drawn; after top_k plain numbers, which are quicker for a few dozen than arrays."""
+        options = self.options
+        ids: Ids = None
+        weights: Weights
+        if 0 < options.top_k < logits.size:
+            if not top or top[0].size < options.top_k:
+                check_peak(logits.max())
+                ids = largest(logits, options.top_k)
+                top = ids, logits[ids]
+            ids, logits = top[0], top[1][: options.top_k]
+            values = logits.tolist()
+            check_peak(peak := values[0] if values else -inf)
+            weights = [exp((logit - peak) / options.temperature) for logit in values]
+        else:
+            check_peak(peak := logits.max())
+            weights = weigh(logits, peak, options.temperature)
+        for act in self.filters:
+            ids, weights = act(ids, weights, logits, options)
+        return ids, weights
 
 
 class Seen:
@@ -90,14 +124,12 @@ class Seen:
         self._counts[place] += 1
 
 
-def penalise(logits: np.ndarray, ids: np.ndarray, counts: np.ndarray, options: Options) -> None:
-    """Lower, in place, the logits of the tokens seen; `counts` is how often each is in the reply."""
-    values = logits[ids]
-    if options.repetition_penalty != 1:
-        penalty = np.float32(options.repetition_penalty)
-        values = np.where(values > 0, values / penalty, values * penalty)
-    values = values - np.float32(options.presence_penalty) * (counts > 0)
-    logits[ids] = values - np.float32(options.frequency_penalty) * counts
+PENALTIES: Mapping[str, Callable[[np.ndarray, np.ndarray, np.float32], np.ndarray]] = {
+    "repetition_penalty": lambda values, counts, by: np.where(values > 0, values / by, values * by),
+    "presence_penalty": lambda values, counts, by: values - by * (counts > 0),
+    "frequency_penalty": lambda values, counts, by: values - by * counts,
+}
+"""What is done, in this order, to the logits of the tokens seen; `counts` is how often each is in the reply."""
 
 
 def greedy(logits: np.ndarray, top: Top | None) -> int:
@@ -107,67 +139,34 @@ def greedy(logits: np.ndarray, top: Top | None) -> int:
     return token
 
 
-def draw_one(logits: np.ndarray, options: Options, chance: float, top: Top | None) -> int:
-    """One of the candidates, each as often as its weight says; `chance` is from [0, 1)."""
-    ids, weights = choices(logits, options, top)
-    place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
-    return place if ids is None else int(ids[place])
-
-
-def choices(
-    logits: np.ndarray, options: Options, top: Top | None = None
-) -> tuple[np.ndarray | None, np.ndarray | list[float]]:
-    """The tokens that may be drawn (None: all; as many as have weights), with weights relative to the likeliest's 1."""
-    if 0 < options.top_k < logits.size:
-        ids, values = likeliest(logits, options.top_k, top)
-        return ids, few(values.tolist(), options)
-    return candidates(logits, options)
-
-
-def likeliest(logits: np.ndarray, count: int, top: Top | None) -> Top:
-    """The `count` largest logits; those that are known save looking for them."""
-    if top and top[0].size >= count:
-        return top[0], top[1][:count]
-    check_peak(logits.max())
-    ids = largest(logits, count)
-    return ids, logits[ids]
-
-
-def few(logits: list[float], options: Options) -> list[float]:
-    """Weights, relative to the first one's 1, of those descending logits that top_p and min_p leave.
-
-    Plain numbers: for a few dozen they are several times quicker than arrays.
-    """
-    peak, temperature = logits[0] if logits else -inf, options.temperature
-    check_peak(peak)
-    weights = [exp((logit - peak) / temperature) for logit in logits]
-    if options.top_p < 1:
+def keep_top_p(ids: Ids, weights: Weights, logits: np.ndarray, options: Options) -> Choices:
+    """Keep the fewest tokens that hold `top_p` of all weight."""
+    if isinstance(weights, list):
         ends = list(accumulate(weights))
-        weights = weights[: bisect_left(ends, options.top_p * ends[-1]) + 1]
-    if options.min_p:
-        weights = [weight for weight in weights if weight >= options.min_p]
-    return weights
+        return ids, weights[: bisect_left(ends, options.top_p * ends[-1]) + 1]
+    return keep(ids, weights, nucleus(logits if ids is None else logits[ids], weights, options))
+
+
+def keep_min_p(ids: Ids, weights: Weights, logits: np.ndarray, options: Options) -> Choices:
+    """Keep the tokens with at least `min_p` of the likeliest's weight."""
+    if isinstance(weights, list):
+        return ids, [weight for weight in weights if weight >= options.min_p]
+    return keep(ids, weights, (weights >= options.min_p).nonzero()[0])
+
+
+def keep(ids: Ids, weights: np.ndarray, places: np.ndarray) -> Choices:
+    """Keep the tokens at some places."""
+    return (places if ids is None else ids[places]), weights[places]
+
+
+FILTERS = {"top_p": keep_top_p, "min_p": keep_min_p}
+"""What leaves some tokens out, in this order, when top_k has: each takes and gives choices."""
 
 
 def draw_few(weights: list[float], chance: float) -> int:
     """The same as `draw`, of plain numbers."""
     ends = list(accumulate(weights))
     return min(bisect_right(ends, chance * ends[-1]), bisect_left(ends, ends[-1]))
-
-
-def candidates(logits: np.ndarray, options: Options) -> tuple[np.ndarray | None, np.ndarray]:
-    """The tokens of the whole vocabulary that may be drawn (None: all), with weights relative to the likeliest's 1."""
-    peak = logits.max()
-    check_peak(peak)
-    ids: np.ndarray | None = None
-    weights = weigh(logits, peak, options.temperature)
-    if options.top_p < 1:
-        ids = nucleus(logits, weights, options)
-        weights = weights[ids]
-    if options.min_p:
-        kept = (weights >= options.min_p).nonzero()[0]
-        ids, weights = kept if ids is None else ids[kept], weights[kept]
-    return ids, weights
 
 
 def check_peak(peak: float | np.floating) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
 
-from chatapp.generation import OptionError
+from chatapp.generation.options import KNOBS, OptionError
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 LABEL, VALUE = 13, 8
 """Columns of the label, with the cursor before it, and of the value."""
 Kind = Literal["number", "seed", "lines", "choice"]
-
-
-def list_steps(low: float, high: float, step: float) -> tuple[float, ...]:
-    """The multiples of a step from `low` to `high`."""
-    return tuple(round(low + place * step, 4) for place in range(round((high - low) / step) + 1))
 
 
 @dataclass(frozen=True)
@@ -157,26 +152,11 @@ def bias_from_lines(lines: str) -> dict[int, float]:
 
 
 FIELDS = (
-    Field("temperature", "temperature", ladder=list_steps(0, 2, 0.1), off=0, word="greedy"),
-    Field(
-        "top_k",
-        "top_k",
-        ladder=(0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 50, 64, 80, 100, 150, 200, 500, 1000),
-        fine=1,
-        off=0,
+    *(
+        Field(name, knob.label, "number", knob.steps, 1 if type(knob.default) is int else 0.01, knob.off, knob.word)
+        for name, knob in KNOBS.items()
     ),
-    Field("top_p", "top_p", ladder=list_steps(0.05, 1, 0.05), off=1),
-    Field("min_p", "min_p", ladder=(0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5), off=0),
-    Field("repetition_penalty", "repetition", ladder=list_steps(0.8, 2, 0.05), off=1),
-    Field("presence_penalty", "presence", ladder=list_steps(-2, 2, 0.1), off=0),
-    Field("frequency_penalty", "frequency", ladder=list_steps(-2, 2, 0.1), off=0),
-    Field(
-        "max_tokens",
-        "max_tokens",
-        ladder=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192),
-        fine=1,
-        word="no limit",
-    ),
+    Field("max_tokens", "max_tokens", ladder=tuple(2**power for power in range(4, 14)), fine=1, word="no limit"),
     Field("seed", "seed", "seed", fine=1, word="random"),
     Field("stop", "stop", "lines", off=(), word="none"),
     Field("logit_bias", "logit_bias", "lines", off={}, word="none"),
