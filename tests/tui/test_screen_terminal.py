@@ -31,11 +31,11 @@ def test_the_first_frame_waits_for_nothing_heavy() -> None:
         from chatapp.workspace import Workspace
         from chatapp.tui.chat import screen
 
-        def first_frame(self):
+        def first_frame(self, act):
             print(*sys.modules)
             self.app.exit()
 
-        screen.ChatScreen.load = first_frame
+        screen.ChatScreen.in_thread = first_frame  # what comes after it
         app.ChatApp(Workspace()).run(headless=True, size=(80, 24))
     """
     command = [sys.executable, "-c", textwrap.dedent(probe)]
