@@ -14,7 +14,18 @@ from threading import RLock
 from typing import Any, Self
 
 from chatapp.generation import Token
-from chatapp.history import Conversation, ConversationNotFound, Found, HistoryError, Kind, Message, Role, rows, search
+from chatapp.history import (
+    Conversation,
+    ConversationNotFound,
+    Found,
+    HistoryError,
+    Kind,
+    Message,
+    NotKept,
+    Role,
+    rows,
+    search,
+)
 from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translate_errors
 from chatapp.history.text import clean, first_words, has_words, one_line
 
@@ -33,6 +44,7 @@ class History:
         self._damage: dict[str, bool] = {}
         """The damaged rows that were read, a line each, and whether `new_damage` has told of it."""
         self._lock = RLock()
+        self._closed = False
 
     def wait_at_most(self, seconds: float) -> None:
         """Be told sooner, or later, that another program holds the conversations."""
@@ -48,8 +60,9 @@ class History:
             self.wait_at_most(self.patience)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database; who still asks, in a thread, is told so."""
         with self._lock:
+            self._closed = True
             self.connection.close()
 
     def __enter__(self) -> Self:
@@ -370,12 +383,14 @@ class History:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translate_errors(self.path):
+            if self._closed:
+                raise NotKept("the conversations have been closed; start chatapp again")
             yield self.connection
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translate_errors(self.path), transaction(self.connection):
-            yield self.connection
+        with self._reading() as connection, transaction(connection):
+            yield connection
 
 
 def name_fork(title: str, titles: set[str]) -> str:

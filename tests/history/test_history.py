@@ -297,3 +297,12 @@ def test_what_is_erased_is_in_no_file_any_more(path: Path) -> None:
     content = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"something else" in content
     assert b"ingredient" not in content and b"cardamom" not in content
+
+
+def test_what_is_asked_of_a_closed_history_is_refused_in_words(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.db")
+    history.close()
+    with pytest.raises(HistoryError, match="have been closed"):
+        history.prompts()
+    with pytest.raises(HistoryError, match="have been closed"):
+        history.rename(1, "another title")

@@ -86,6 +86,7 @@ async def test_what_is_typed_after_a_fork_is_typed_there(tmp_path: Path) -> None
     async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
         await begin(driver, "one")
         before = driver.pane
+        await driver.until(lambda: len(before.chat_page.branch) == 2)
         driver.pane.chat_page.focus_on(before.chat_page.branch[1].id)
         await driver.until(lambda: not driver.pane.prompt.has_focus)
         await at_once(driver, "f", "fork it")
