@@ -24,7 +24,7 @@ from chatapp.text.files import read_input
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from chatapp.completion.offers import Offer, Request
+    from chatapp.completion.request import Request, Suggestion
     from chatapp.generation import Engine
 
 DETAILS = """\
@@ -71,7 +71,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 def run(given: Namespace) -> int:
     """Print what the file itself has, and what the model says."""
-    from chatapp.completion.offers import Request
+    from chatapp.completion.request import Request
 
     chosen = read_options(given)
     name = "standard input" if given.file == "-" else given.file
@@ -112,7 +112,7 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
 
 def complete(request: "Request", open_engine: Callable[[], "Engine"], form: Form) -> int:
     """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
-    from chatapp.completion.offers import needs_model, offers
+    from chatapp.completion.request import needs_model, offers
 
     engine = open_engine() if needs_model(request) else None
     with stoppable() as stop:
@@ -129,7 +129,7 @@ def complete(request: "Request", open_engine: Callable[[], "Engine"], form: Form
     return 130 if stop.is_set() else 0
 
 
-def print_offers(found: Sequence["Offer"], form: Form) -> None:
+def print_offers(found: Sequence["Suggestion"], form: Form) -> None:
     """Print every offer: one line of JSON each, or the texts, with a heading where they have many lines."""
     headed = any("\n" in offer.text for offer in found) and len(found) > 1
     for place, offer in enumerate(found, 1):

@@ -1,1 +1,1 @@
-"""Code completion: lines from the file and from the model."""
+"""Code completion: what may stand at a place, found in files and said by a model, with its probability."""

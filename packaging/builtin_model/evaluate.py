@@ -26,7 +26,7 @@ from tokenizer import FILE_SEP, SPECIAL
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from chatapp.completion.offers import LONG_MATCH, SURE
+from chatapp.completion.request import LONG_MATCH, SURE
 from chatapp.generation import Options
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions

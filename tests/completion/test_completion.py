@@ -7,7 +7,7 @@ import pytest
 
 from chatapp.cli.complete import complete
 from chatapp.cli.printing import Form
-from chatapp.completion.offers import Request, from_file
+from chatapp.completion.request import Request, from_file
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, saying, write_tokenizer

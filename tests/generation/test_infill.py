@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.completion.offers import recall
+from chatapp.completion.request import recall
 from chatapp.generation import Options
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.infill import find, line_behind

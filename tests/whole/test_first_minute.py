@@ -9,7 +9,7 @@ import pytest
 from textual.color import Color
 
 from chatapp.cli import main
-from chatapp.completion.offers import Request, from_model
+from chatapp.completion.request import Request, from_model
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.engine import Engine
 from chatapp.models.suggestion import Offer

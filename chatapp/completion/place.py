@@ -1,0 +1,50 @@
+"""A place in code at which something may be offered, and what can be seen from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Occurrence(NamedTuple):
+    """A place where a text ends as the text before the cursor does."""
+
+    length: int
+    """As many characters before it are the same."""
+    line: str
+    """What follows it, up to the line's end."""
+    path: Path | None
+    """The file it is in."""
+
+
+class Folder(Protocol):
+    """The files around the one that is edited, to be asked without waiting."""
+
+    def occurrences(self, tail: str, path: Path | None) -> Sequence[Occurrence]:
+        """Where the longest ends of `tail` stand in other files than `path`, the longest first; few where many are."""
+
+    def knows(self, name: str) -> bool:
+        """Whether a name stands in any of the files."""
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """Another text that is open in the editor."""
+
+    path: Path | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file: the text before it and after it, and what else there is to look at."""
+
+    prefix: str
+    suffix: str = ""
+    path: Path | None = None
+    """The file's, where it has one."""
+    open_files: Sequence[OpenFile] = ()
+    """Without this one, the one looked at last first."""
+    folder: Folder | None = None
