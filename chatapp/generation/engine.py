@@ -9,7 +9,7 @@ from time import perf_counter
 from backends import Placement, Session
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, split_prompt
 from chatapp.generation.decoding.preview import Distribution
-from chatapp.generation.decoding.row import Row
+from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
@@ -292,13 +292,13 @@ class Engine:
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
         with self._lock:
             turn.watch.resume()
-            batch = list(turn.rows)
+            decoding = Rows(turn.rows)
             intact = False
             try:
                 turn.cached_tokens = self._reuse(turn)
                 unread = turn.prompt[turn.cached_tokens :]
-                for growth in generate(self.session, unread, batch, turn.watch, turn.hold):
-                    for delta in self._deltas(turn, growth):
+                for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
+                    for delta in self._deltas(turn, growth, decoding.rows):
                         yield delta
                         turn.watch.resume()
                 intact = True
@@ -310,7 +310,7 @@ class Engine:
                     row.take_back()
                 self._cached = []  # what the cache holds after an error is not known
                 if intact:
-                    self._keep(turn.prompt + batch[0].tokens)
+                    self._keep(turn.prompt + decoding.rows[0].tokens)
                 self.last_usage = turn.usage or self._usage(turn)
 
     def _reuse(self, turn: Turn) -> int:
@@ -332,13 +332,13 @@ class Engine:
             self.session.reorder([0])
         self._cached = history[: self.session.length]
 
-    def _deltas(self, turn: Turn, growth: Growth) -> Iterator[Delta]:
-        """A delta for each row that has grown, or one for a part of the prompt."""
+    def _deltas(self, turn: Turn, growth: Growth, rows: Sequence[Row]) -> Iterator[Delta]:
+        """A delta for each of the rows if they have grown, or one for a part of the prompt."""
         prefill, decode, sampling = growth.prefill, growth.decode, growth.sampling
         turn.prefill_seconds += prefill
-        if not growth.rows:
+        if not growth.totals:
             yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None)
-        for row in growth.rows:
+        for row in rows if growth.totals else ():
             begins = not row.seconds
             tokens, text, finish_reason = row.tell(growth.totals)
             timings = Timings(prefill, decode, sampling, turn.watch.lap())

@@ -8,7 +8,7 @@ import pytest
 
 from backends import ContextExceeded
 from chatapp.generation.decoding.generate import PREFILL, Stopwatch, generate
-from chatapp.generation.decoding.row import Row
+from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.options import Options
@@ -42,7 +42,7 @@ def make_rows(
 
 
 def run(session: ScriptedSession, rows: list[Row], prompt: list[int] = PROMPT) -> list[list[int]]:
-    for _ in generate(session, prompt, list(rows), Stopwatch(perf_counter())):
+    for _ in generate(session, prompt, Rows(rows), Stopwatch(perf_counter())):
         pass
     return [row.tokens for row in rows]
 
@@ -90,14 +90,6 @@ def test_finished_rows_leave_the_batch_and_the_others_go_on_undisturbed(tokenize
     assert batches == [sum(length > step for length in lengths) for step in range(1, max(lengths))]
 
 
-def test_the_reader_may_finish_a_row(tokenizer: Tokenizer) -> None:
-    rows = make_rows(tokenizer, Options(n=2, seed=1))
-    for _ in generate(ScriptedSession(hashed, vocab_size=SIZE), PROMPT, list(rows), Stopwatch(0)):
-        if len(rows[0].tokens) == 3:
-            rows[0].finish_reason = "stop"
-    assert [len(row.tokens) for row in rows] == [3, 8]
-
-
 def test_an_end_token_stops_and_the_limit_is_a_length(tokenizer: Tokenizer) -> None:
     def finish(limit: int) -> tuple[list[int], str | None]:
         rows = make_rows(tokenizer, Options(temperature=0), end=frozenset([0]), limit=limit)
@@ -112,8 +104,8 @@ def test_an_end_token_stops_and_the_limit_is_a_length(tokenizer: Tokenizer) -> N
 def test_a_long_prompt_is_read_in_parts_between_which_one_can_stop(tokenizer: Tokenizer) -> None:
     prompt = [i % SIZE for i in range(PREFILL * 2 + 5)]
     session = ScriptedSession(hashed, vocab_size=SIZE, context_length=2000)
-    steps = generate(session, prompt, make_rows(tokenizer, Options()), Stopwatch(0))
-    assert [len(next(steps).rows) for _ in range(3)] == [0, 0, 1]
+    steps = generate(session, prompt, Rows(make_rows(tokenizer, Options())), Stopwatch(0))
+    assert [len(next(steps).totals) for _ in range(3)] == [0, 0, 1]
     assert session.calls == [(1, PREFILL), (1, PREFILL), (1, 5)]
 
 

@@ -1,20 +1,38 @@
-"""Prompt tokens in, tokens out: prefill, sample, stop."""
+"""Prompt tokens in, tokens out: prefill, then what a decoding chooses, step by step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from backends import Session
+from backends import Session, Top
 from backends.rereading import Foreseeing
-from chatapp.generation.decoding.row import Row
 
 PREFILL = 512
 """Tokens of a prompt read at a time: between two parts a long prefill can be cancelled."""
 HOLD = 0.01
 """Seconds for which tokens may be held back, to be told together; a frame of a screen takes longer. A step and what
 surrounds it drive each other out of the caches: 4 % of the built-in model's speed, if each token is told by itself."""
+
+
+class Step(NamedTuple):
+    """What the session goes on with; no tokens at the end."""
+
+    tokens: Sequence[int]
+    """The next one of each of its rows."""
+    parents: Sequence[int]
+    """The row that each of these continues."""
+    urgent: bool
+    """Whether there is more to tell than that rows have grown."""
+
+
+class Decoding(Protocol):
+    """What chooses tokens: rows drawn side by side, or a search for the likeliest text."""
+
+    def step(self, logits: np.ndarray, top: Top | None) -> Step:
+        """Choose from logits (batch, 1, vocab) of the session's rows, a view; `top` are the largest, if known."""
 
 
 class Stopwatch:
@@ -39,15 +57,13 @@ class Stopwatch:
 
 @dataclass(slots=True)
 class Growth:
-    """What the rows have grown by, or another part of the prompt, and the seconds it took."""
+    """Steps that the decoding has taken, or another part of the prompt, and the seconds it took."""
 
-    rows: Sequence[Row] = ()
-    """To be told of their new tokens; none if a part of the prompt was read."""
     prefill: float = 0.0
     decode: float = 0.0
     sampling: float = 0.0
     totals: list[float] = field(default_factory=list)
-    """The turn's time when each token was drawn, from every row at once."""
+    """The turn's time after each step; none if a part of the prompt was read."""
 
 
 def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
@@ -60,44 +76,32 @@ def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
 
 
 def generate(
-    session: Session, prompt: list[int], batch: list[Row], watch: Stopwatch, hold: float = 0.0
+    session: Session, prompt: list[int], decoding: Decoding, watch: Stopwatch, hold: float = 0.0
 ) -> Iterator[Growth]:
-    """Yield what there is to tell: parts of a long prompt, the first token, and what was drawn in `hold` seconds.
-
-    The reader may finish a row too. Finished rows leave `batch`, which always tells, place by place,
-    whose tokens the session's rows hold; the very last ones stay.
-    """
+    """Yield what there is to tell: parts of a long prompt, the first step, and what was chosen in `hold` seconds."""
     growth = Growth()
     for place, part in enumerate(split_prompt(session, prompt)):
         if place:
             yield growth
         logits = session.forward(part)
         growth = Growth(prefill=watch.lap())
-    places = [0] * len(batch)  # every row continues the one that read the prompt
-    step = due = 0.0
+    spent = due = 0.0
     while True:
-        top = session.top
-        for row, place in zip(batch, places, strict=True):
-            row.sample(logits[place, -1], (top.tokens[place, -1], top.logits[place, -1]) if top else None)
+        tokens, parents, urgent = decoding.step(logits, session.top)
         growth.sampling += watch.lap()
         growth.totals.append(watch.total)
-        growth.rows = batch
-        if watch.last + step >= due or any(row.finish_reason for row in batch):
+        if urgent or watch.last + spent >= due:
             yield growth
             growth, due = Growth(), watch.last + hold
-            going = [(row, place) for row, place in zip(batch, places, strict=True) if not row.finish_reason]
-            if not going:
-                return
-            places = [place for _, place in going]
-            if len(places) != session.batch:
-                session.reorder(places)
-            batch[:] = [row for row, _ in going]
-            places = list(range(len(batch)))
+        if not tokens:
+            return
+        if list(parents) != list(range(session.batch)):
+            session.reorder(parents)
         try:
-            logits = session.forward(np.array([row.tokens[-1:] for row in batch], np.int64))
+            logits = session.forward(np.array(tokens, np.int64)[:, None])
         except Exception:
-            if growth.rows:  # what was drawn before it failed
+            if growth.totals:  # what was chosen before it failed
                 yield growth
             raise
-        step = watch.lap()
-        growth.decode += step
+        spent = watch.lap()
+        growth.decode += spent

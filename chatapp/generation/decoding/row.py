@@ -1,4 +1,4 @@
-"""One of n completions as it grows: its tokens, and the text they make."""
+"""The n completions as they grow: their tokens, and the text they make."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import backends
+from chatapp.generation.decoding.generate import Step
 from chatapp.generation.decoding.sampling import Sampler, Top, log_probability
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Alternative, FinishReason, Token
@@ -113,3 +115,25 @@ class Row:
             del self.tokens[-count:]
             self.drawn.clear()
             self.untold.clear()
+
+
+class Rows:
+    """The decoding that draws completions side by side, each for itself.
+
+    Finished rows leave, but for the very last: `rows` are, place by place, those whose tokens the session's rows hold.
+    """
+
+    def __init__(self, rows: Sequence[Row]):
+        self.rows = self._going = list(rows)
+        self._parents = [0] * len(self.rows)  # each continues the one row that read the prompt
+
+    def step(self, logits: np.ndarray, top: backends.Top | None) -> Step:
+        """Draw a token for each row."""
+        self.rows, parents = self._going, self._parents
+        for row, parent in zip(self.rows, parents, strict=True):
+            row.sample(logits[parent, -1], (top.tokens[parent, -1], top.logits[parent, -1]) if top else None)
+        going = [(row, parent) for row, parent in zip(self.rows, parents, strict=True) if not row.finish_reason]
+        self._going, self._parents = [row for row, _ in going], list(range(len(going)))
+        return Step(
+            [row.tokens[-1] for row in self._going], [parent for _, parent in going], len(going) < len(self.rows)
+        )
