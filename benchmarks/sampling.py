@@ -7,7 +7,8 @@ import time
 import numpy as np
 
 from chatapp.generation import Options
-from chatapp.generation.decoding.sampling import Sampler, largest, log_probability
+from chatapp.generation.decoding.candidates import largest
+from chatapp.generation.decoding.sampling import Sampler, log_probability
 
 VOCABULARIES = 50257, 151936
 OPTIONS = {

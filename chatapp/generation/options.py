@@ -16,7 +16,7 @@ class OptionError(UserError):
 
 @dataclass(frozen=True)
 class Knob:
-    """A number for one function of sampling.py: its values, and how the command line and the screen ask for it."""
+    """A number for one small function of decoding/: its values, and how the command line and the screen ask for it."""
 
     default: float
     """Whole where every value is."""
@@ -48,7 +48,7 @@ def _row(knob: Knob) -> Any:  # Any: what is a field here is a number in Options
 
 @dataclass(frozen=True)
 class Options:
-    """Sampling options in OpenAI's spelling; the order in which they act is told in sampling.py."""
+    """Sampling options in OpenAI's spelling; the order in which they act is told in decoding/sampling.py."""
 
     # fmt: off
     temperature: float = _row(Knob(

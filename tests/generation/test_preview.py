@@ -45,8 +45,8 @@ def distribution(logits: np.ndarray, prompt: tuple[int, ...] = ()) -> Distributi
 def drawn_first(logits: np.ndarray, options: Options, seed: int) -> int:
     """The token that a fresh Sampler, told of the reply so far, draws next."""
     sampler = Sampler(options, seed=seed, index=0, prompt=PROMPT, vocab_size=logits.size)
-    for token in REPLY if sampler.penalised else ():
-        sampler.seen.add(token)
+    for token in REPLY:
+        sampler.add(token)
     return sampler.sample(logits)
 
 

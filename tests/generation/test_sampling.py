@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chatapp.generation.decoding.sampling import (
-    Sampler,
-    Top,
-    draw,
-    draw_few,
-    largest,
-    log_probability,
-)
+from chatapp.generation.decoding.candidates import Top, draw, draw_few, largest
+from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import OptionError, Options
 
@@ -50,9 +44,9 @@ def reference(logits: np.ndarray, options: Options) -> dict[int, float]:
 
 
 def chosen(logits: np.ndarray, options: Options, top: Top | None = None) -> dict[int, float]:
-    found, weighed = sampler(options, size=logits.size).choices(logits, top)
-    weights = np.array(weighed)
-    places = np.arange(logits.size) if found is None else found[: weights.size]
+    candidates = sampler(options, size=logits.size).choose(logits, top)
+    weights = np.array(candidates.weights)
+    places = np.arange(logits.size) if candidates.ids is None else candidates.ids[: weights.size]
     total = weights.sum(dtype=np.float64)
     return {int(i): float(w / total) for i, w in zip(places, weights, strict=True) if w > 0}
 
@@ -209,9 +203,9 @@ def test_penalties_and_bias_are_those_of_their_formulas() -> None:
     source = sampler(options, prompt=(0, 3, 3))
     logits = np.array([2, -2, 4, -1, 0, 1, 9, 3], np.float32)
     for token in (2, 2, 5):
-        source.seen.add(token)
+        source.add(token)
     expected = [2 / 1.5, 0, 4 / 1.5 - 0.25 - 2 * 0.5, -1 * 1.5, 0, 1 / 1.5 - 0.25 - 0.5, -math.inf, 3]
-    np.testing.assert_allclose(source.adjusted(logits), expected, rtol=1e-6)
+    np.testing.assert_allclose(source.process(logits), expected, rtol=1e-6)
 
 
 def test_sampled_tokens_are_penalised_from_then_on() -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chatapp.generation.decoding.sampling import Sampler, check_peak, greedy, largest, weigh
+from chatapp.generation.decoding.candidates import check_peak, greedy, largest, weigh
+from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.options import Options
 
 SHOWN = 10
@@ -68,12 +69,13 @@ class Distribution:
         """What a Sampler with these options draws from, when the reply so far has the tokens `reply`."""
         size = self.logits.size
         sampler = Sampler(options, seed=0, index=0, prompt=self.prompt, vocab_size=size)
-        if sampler.penalised:
-            for token in reply:
-                sampler.seen.add(token)
-        logits = sampler.adjusted(self.logits) if sampler.buffer.size else self.logits
+        for token in reply:
+            sampler.add(token)
+        logits = sampler.process(self.logits)
+        ids: np.ndarray | None
         if options.temperature:
-            ids, found = sampler.choices(logits)
+            candidates = sampler.choose(logits)
+            ids, found = candidates.ids, candidates.weights
             weights = np.asarray(found, np.float64 if isinstance(found, list) else None)
         else:
             ids, weights = np.array([greedy(logits, None)]), np.ones(1)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 import backends
+from chatapp.generation.decoding.candidates import Top
 from chatapp.generation.decoding.generate import Step
-from chatapp.generation.decoding.sampling import Sampler, Top, log_probability
+from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Alternative, FinishReason, Token
 from chatapp.generation.text.tokenizer import Detokenizer
@@ -56,8 +57,7 @@ class Row:
         """The reply has begun with these tokens, which are told already."""
         for token in begun:
             self.detokenizer.add(token)
-            if self.sampler.penalised:
-                self.sampler.seen.add(token)
+            self.sampler.add(token)
 
     def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
         """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
