@@ -115,6 +115,8 @@ def complete(request: "Request", open_engine: Callable[[], "Engine"], form: Form
     from chatapp.completion.request import needs_model, offers
 
     engine = open_engine() if needs_model(request) else None
+    if engine and not engine.can_infill:
+        note("This model was not taught to fill gaps: it goes on from the place, and does not see what stands behind.")
     with stoppable() as stop:
         found = offers(engine, request, lambda: not stop.is_set())
     print_offers(found, form)

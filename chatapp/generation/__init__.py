@@ -6,11 +6,13 @@ from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.reply import Reply
 from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Excerpt, Surroundings
 
 __all__ = [
     "Alternative",
     "Delta",
     "Engine",
+    "Excerpt",
     "FinishReason",
     "GenerationError",
     "Message",
@@ -18,6 +20,7 @@ __all__ = [
     "Options",
     "PromptTooLong",
     "Reply",
+    "Surroundings",
     "Timings",
     "Token",
     "Usage",

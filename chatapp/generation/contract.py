@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.options import Options
 from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from backends import Placement
@@ -41,5 +42,7 @@ class Engine(Protocol):
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
     ) -> Generator[Delta, None, None]: ...
     def complete(self, text: str, options: Options) -> Generator[Delta, None, None]: ...
-    def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]: ...
+    def infill(
+        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
+    ) -> Generator[Delta, None, None]: ...
     def next_token(self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = ...) -> Distribution | None: ...

@@ -19,6 +19,7 @@ from chatapp.generation.options import Options
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import Channel, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
 
@@ -101,7 +102,8 @@ class Engine:
 
     @property
     def can_infill(self) -> bool:
-        return self._infill is not None
+        """Whether the model sees what stands behind a gap."""
+        return self._infill is not None and self._infill.sees_suffix
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is."""
@@ -181,24 +183,27 @@ class Engine:
             raise GenerationError("the prompt is empty; write something for the model to continue")
         return self.tokenizer.encode_whole(text) if self.session.whole_prompts else self.tokenizer.encode_prompt(text)
 
-    def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta, None, None]:
+    def infill(
+        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
+    ) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
         Of texts that do not fit the context, what is farthest from the gap is left out. Where the model comes to write
-        the line behind the gap, the gap is filled.
+        the line behind the gap, the gap is filled. A model that was not taught to fill gaps goes on with the prefix.
         """
         started = perf_counter()
         if self._infill is None:
             raise GenerationError(
-                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as "
-                + ("<extra_id_0>" if self.session.whole_prompts else "<fim_prefix>")
+                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <extra_id_0>"
             )
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
         reserved = min(options.max_tokens or 0, self.context_length // 2)
-        prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved)
+        prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved, around)
         first = self._infill.first(self.tokenizer, prompt)
-        return self._stream(self._turn(prompt, options, self._infill.end, started, first=first, at_once=True))
+        context = () if self.session.whole_prompts else prompt
+        turn = self._turn(prompt, options, self._infill.end, started, context=context, first=first, at_once=True)
+        return self._stream(turn)
 
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True

@@ -18,6 +18,7 @@ from chatapp.generation import (
     Message,
     Options,
     PromptTooLong,
+    Surroundings,
     Timings,
     Token,
     Usage,
@@ -138,7 +139,9 @@ class ScriptedEngine:
     def complete(self, text: str, options: Options) -> Generator[Delta]:
         return self.write(text, options, self.check(self.count_tokens(text)))
 
-    def infill(self, prefix: str, suffix: str, options: Options) -> Generator[Delta]:
+    def infill(
+        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
+    ) -> Generator[Delta]:
         prompt = f"{prefix}<gap>{suffix}"
         return self.write(prompt, options, self.check(self.count_tokens(prompt)))
 

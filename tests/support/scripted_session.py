@@ -123,10 +123,15 @@ def write_tokenizer(folder: Path, **config: object) -> Path:
 
 
 def make_engine(
-    tokenizer: Tokenizer, logits: Logits = hashed, context_length: int = 256, *, hold: float = 0.0
+    tokenizer: Tokenizer,
+    logits: Logits = hashed,
+    context_length: int = 256,
+    *,
+    hold: float = 0.0,
+    vocab_size: int = 400,
 ) -> tuple[Engine, ScriptedSession]:
     """An engine and the session it runs; each token is told by itself, unless they may be held back."""
-    session = ScriptedSession(logits, vocab_size=400, context_length=context_length)
+    session = ScriptedSession(logits, vocab_size=vocab_size, context_length=context_length)
     return Engine(session, tokenizer, load_seconds=1.5, lowering_seconds=2.5, hold=hold), session
 
 

@@ -178,8 +178,9 @@ def test_an_older_vocabulary_is_enough_and_refused_by_its_file_where_it_is_damag
     assert_refused(chatapp("run", str(folder), "x"), 1, "merges.txt", "'never'")
 
 
-def test_a_model_without_infilling_says_so(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+def test_a_model_without_infilling_goes_on_from_the_place_and_says_so(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
     folder = checkpoint()
     path = folder / "tokenizer.json"
     path.write_text(path.read_text().replace("<fim_", "<gap_"))
-    assert_refused(chatapp("complete", str(folder), "-", stdin="x"), 1, "cannot fill gaps")
+    done = chatapp("complete", str(folder), "-", "--max-tokens", "3", "--backend", "onnx", stdin="x")
+    assert done.returncode == 0 and "not taught to fill gaps" in done.stderr

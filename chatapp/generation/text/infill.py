@@ -1,65 +1,156 @@
-"""Prefix and suffix in, fill-in-the-middle prompt out."""
+"""Prefix and suffix in, fill-in-the-middle prompt out, in the form that a model was taught."""
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import groupby
 
 from chatapp.generation.errors import GenerationError
+from chatapp.generation.text.surroundings import Excerpt, Surroundings
 from chatapp.generation.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 64
 """How much is filled in when the options do not say."""
-SPELLINGS = (
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
-)
-"""StarCoder, SantaCoder, Qwen, CodeLlama, DeepSeek."""
 ENDS = (
     "<|endoftext|>",
     "<fim_pad>",
     "<fim-pad>",
     "<|fim_pad|>",
     "<file_sep>",
-    "<|file_sep|>",
-    "<|repo_name|>",
+    "<reponame>",
+    "<|reponame|>",
+    "<|filename|>",
     "▁<EOT>",
+    "[MIDDLE]",
 )
-"""Other tokens after which nothing belongs to the middle."""
+"""Tokens, besides those of the forms, after which nothing belongs to the middle."""
 SHORTEST = 4
 """Characters of a line that are no mere bracket: what stands behind the gap and may as well stand in it."""
 SENTINELS = 100
 """Gaps that T5 tells apart."""
 CHARACTERS_PER_TOKEN = 8
 """More than a token of code spells on average: what is farther away cannot fit the context."""
+Encode = Callable[[str], list[int]]
+PART = re.compile(r"(▁?<[^<>{}]+>|\[[A-Z]+\]|\{[a-z]+\})")
+"""A token or a slot of a form; what stands between them is text."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How some models were taught to fill gaps; what is spelled <so> or [SO] are tokens, what {so} is filled in."""
+
+    gap: str
+    """The file alone."""
+    placed: str = ""
+    """The same where its path is known; empty where the models never saw paths."""
+    file: str = ""
+    """Each other file, in {files}; empty where they never saw several."""
+
+    def marks(self) -> set[str]:
+        """The tokens that are spelled in it."""
+        parts = PART.split(self.gap + self.placed + self.file)
+        return {part for part in parts[1::2] if not part.startswith("{")}
+
+
+STARCODER = "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>"
+PIPED = "<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>"
+MELLUM = Form(
+    # https://huggingface.co/JetBrains/Mellum-4b-base, "Fill-in-the-middle with additional files as context"
+    "<fim_suffix>{suffix}<fim_prefix>{prefix}<fim_middle>",
+    "{files}<filename>{path}\n<fim_suffix>{suffix}<fim_prefix>{prefix}<fim_middle>",
+    "<filename>{path}\n{text}\n",
+)
+FORMS = (
+    # Qwen2.5-Coder: github.com/QwenLM/Qwen2.5-Coder, examples/Qwen2.5-Coder-repolevel-fim.py
+    Form(
+        PIPED,
+        "<|repo_name|>{repository}\n{files}<|file_sep|>{path}\n" + PIPED,
+        "<|file_sep|>{path}\n{text}\n",
+    ),
+    # CodeGemma: arXiv 2406.11409, figure 2 and table 1
+    Form(PIPED, "{files}{path}\n" + PIPED, "{path}\n{text}\n<|file_separator|>"),
+    # StarCoder 2: arXiv 2402.19173, section 5.1
+    Form(
+        "<file_sep>" + STARCODER,
+        "<repo_name>{repository}{files}<file_sep><fim_prefix>{path}\n{prefix}<fim_suffix>{suffix}<fim_middle>",
+        "<file_sep>{path}\n{text}\n",
+    ),
+    # StarCoder, Granite Code: huggingface.co/spaces/bigcode/bigcode-playground, static/formats.md
+    Form(STARCODER, "<fim_prefix><filename>{path}\n{prefix}<fim_suffix>{suffix}<fim_middle>"),
+    # DeepSeek-Coder: github.com/deepseek-ai/DeepSeek-Coder, README.md, "Repository Level Code Completion"
+    Form(
+        "<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
+        "<｜fim▁begin｜>{files}#{path}\n{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
+        "#{path}\n{text}\n",
+    ),
+    # Codestral: github.com/mistralai/mistral-common, InstructTokenizerV2.encode_fim; with other files as in
+    # github.com/continuedev/continue, core/autocomplete/templating
+    Form(
+        "[SUFFIX]{suffix}[PREFIX]{prefix}",
+        "[SUFFIX]{suffix}[PREFIX]{files}+++++ {path}\n{prefix}",
+        "+++++ {path}\n{text}\n\n",
+    ),
+    # CodeLlama: github.com/meta-llama/codellama, llama/generation.py, infilling_prompt_tokens
+    Form("▁<PRE>{prefix}▁<SUF>{suffix}▁<MID>"),
+    # SantaCoder, Granite 4, and others of these spellings
+    Form("<fim-prefix>{prefix}<fim-suffix>{suffix}<fim-middle>"),
+    Form(STARCODER),
+    Form(PIPED),
+)
+"""The first one counts whose tokens a vocabulary has."""
+LEFT_TO_RIGHT = Form("{prefix}")
+"""Of models that were never taught to fill gaps."""
 
 
 @dataclass(frozen=True)
 class Infill:
     """How a model wants a gap to be presented."""
 
-    prefix: int
-    suffix: int
-    middle: int
-    order: Literal["psm", "spm"]
-    """What comes first: prefix, suffix, middle; or suffix, prefix, middle."""
+    form: Form
     end: frozenset[int]
     """Tokens that end the middle."""
 
-    def prompt(self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int) -> list[int]:
-        """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out."""
-        before, after = trim(tokenizer, prefix, suffix, room - len(tokenizer.start) - 3)
-        if self.order == "spm":
-            return [*tokenizer.start, self.prefix, self.suffix, *after, self.middle, *before]
-        return [*tokenizer.start, self.prefix, *before, self.suffix, *after, self.middle]
+    @property
+    def sees_suffix(self) -> bool:
+        """Whether what stands behind the gap counts at all."""
+        return self.form != LEFT_TO_RIGHT
+
+    def prompt(
+        self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int, around: Surroundings | None = None
+    ) -> list[int]:
+        """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out.
+
+        Excerpts of other files stand first and have a quarter of it; of the rest, the prefix has three quarters or
+        more.
+        """
+        template, values = self.form.gap, dict[str, str | list[int]](prefix=[], suffix=[])
+        if around and self.form.placed:
+            template = self.form.placed
+            values |= {"repository": around.repository, "path": around.path}
+            values["files"] = self._excerpts(tokenizer, around.excerpts, room // 4)
+        room -= len(tokenizer.start) + len(fill(tokenizer, template, values))
+        behind_text = re.search(r"[^>\]]\{prefix\}", template)
+        encoders = tokenizer.encode_behind if behind_text else tokenizer.encode, tokenizer.encode_behind
+        before, after = trim(tokenizer, prefix, suffix if self.sees_suffix else "", room, encoders)
+        return [*tokenizer.start, *fill(tokenizer, template, values | {"prefix": before, "suffix": after})]
+
+    def _excerpts(self, tokenizer: Tokenizer, excerpts: Sequence[Excerpt], room: int) -> list[int]:
+        """Those that fit, what matters most last: next to the gap."""
+        chosen = list[list[int]]()
+        for excerpt in excerpts if self.form.file else ():
+            tokens = fill(tokenizer, self.form.file, {"path": excerpt.path, "text": excerpt.text.rstrip("\r\n")})
+            if len(tokens) <= room:
+                chosen.insert(0, tokens)
+                room -= len(tokens)
+        return [token for tokens in chosen for token in tokens]
 
     def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
         """What may take the place of the prompt's last token; nothing where it stays.
 
         A prefix that ends within a word ends with tokens that are rare there: the last one is chosen again.
         """
-        return tokenizer.beginning_with(prompt[-1]) if self.order == "spm" else []
+        healed = self.form.gap.endswith("{prefix}") and len(prompt) > 1
+        return tokenizer.beginning_with(prompt[-1]) if healed else []
 
 
 @dataclass(frozen=True)
@@ -70,9 +161,14 @@ class Gap:
     end: frozenset[int]
     """Tokens that end the middle: the next gap's, which is not there, among them."""
 
-    def prompt(self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int) -> list[int]:
+    sees_suffix = True
+
+    def prompt(
+        self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int, around: Surroundings | None = None
+    ) -> list[int]:
         """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out."""
-        before, after = trim(tokenizer, prefix, suffix, room - len(tokenizer.start) - len(tokenizer.finish) - 1)
+        room -= len(tokenizer.start) + len(tokenizer.finish) + 1
+        before, after = trim(tokenizer, prefix, suffix, room, (tokenizer.encode, tokenizer.encode))
         return [*tokenizer.start, *before, self.sentinel, *after, *tokenizer.finish]
 
     def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
@@ -87,19 +183,36 @@ def line_behind(suffix: str) -> list[str]:
     return [f"\n{line}"] if not rest.strip() and len(line.strip()) >= SHORTEST else []
 
 
-def find(tokenizer: Tokenizer) -> Infill | None:
-    """How this tokenizer's model infills; None if it cannot."""
-    for spelling in SPELLINGS:
-        prefix, suffix, middle = map(tokenizer.token_id, spelling)
-        if prefix is not None and suffix is not None and middle is not None:
-            break
-    else:
-        return None
+def find(tokenizer: Tokenizer) -> Infill:
+    """How this tokenizer's model infills, or goes on with the prefix if it cannot."""
+    form = _find_form(tokenizer)
+    marks = set(ENDS).union(*(other.marks() for other in (MELLUM, *FORMS)))
+    ends = {token for mark in marks if (token := tokenizer.token_id(mark)) is not None}
+    return Infill(form, tokenizer.eos | ends)
+
+
+def _find_form(tokenizer: Tokenizer) -> Form:
+    form = next((form for form in FORMS if _has(tokenizer, form)), LEFT_TO_RIGHT)
     order = tokenizer.config.get("fim_order", "psm")
     if order not in ("psm", "spm"):
         raise GenerationError(f"tokenizer_config.json says fim_order {order!r}; known are psm and spm")
-    ends = {token for text in ENDS if (token := tokenizer.token_id(text)) is not None}
-    return Infill(prefix, suffix, middle, order, tokenizer.eos | ends | {prefix, suffix, middle})
+    if order == "spm":
+        swapped = re.fullmatch(r"(<[^>]+>)\{prefix\}(<[^>]+>)\{suffix\}(<[^>]+>)", form.gap)
+        return Form("{}{}{{suffix}}{}{{prefix}}".format(*swapped.groups())) if swapped else form
+    return MELLUM if _is_mellum(tokenizer) else form
+
+
+def _has(tokenizer: Tokenizer, form: Form) -> bool:
+    return all(tokenizer.token_id(mark) is not None for mark in form.marks())
+
+
+def _is_mellum(tokenizer: Tokenizer) -> bool:
+    """Whether this is Mellum's vocabulary, which has the tokens of StarCoder's, for another order.
+
+    Both begin with them, where models that got them later have them at the end; only StarCoder's divides numbers.
+    """
+    first = tokenizer.token_id("<fim_prefix>")
+    return _has(tokenizer, MELLUM) and first is not None and first < 256 and not tokenizer.divides_numbers
 
 
 def find_gap(tokenizer: Tokenizer) -> Gap | None:
@@ -108,16 +221,63 @@ def find_gap(tokenizer: Tokenizer) -> Gap | None:
     return Gap(sentinels[0], tokenizer.eos.union(sentinels[1:])) if len(sentinels) > 1 else None
 
 
-def trim(tokenizer: Tokenizer, prefix: str, suffix: str, room: int) -> tuple[list[int], list[int]]:
-    """Tokens of both texts that fit: about three quarters for the prefix, which then begins with a whole line."""
+def fill(tokenizer: Tokenizer, template: str, values: Mapping[str, str | list[int]]) -> list[int]:
+    """A template as tokens, its slots filled with texts or tokens; no text becomes a control token."""
+
+    def piece(part: str) -> str | list[int]:
+        if part.startswith("{"):
+            return values[part[1:-1]]
+        token = tokenizer.token_id(part) if PART.fullmatch(part) else None
+        return part if token is None else [token]
+
+    tokens = list[int]()
+    for is_text, pieces in groupby(
+        map(piece, filter(None, PART.split(template))), lambda piece: isinstance(piece, str)
+    ):
+        if is_text:
+            tokens += tokenizer.encode_behind("".join(map(str, pieces)))
+        else:
+            tokens += [int(token) for ids in pieces for token in ids]
+    return tokens
+
+
+def trim(
+    tokenizer: Tokenizer, prefix: str, suffix: str, room: int, encoders: tuple[Encode, Encode]
+) -> tuple[list[int], list[int]]:
+    """Tokens of both texts that fit: about three quarters for the prefix, which then begins with a whole line.
+
+    While a line is typed, neither the beginning of the prefix nor the end of the suffix moves with every character,
+    but in steps of some lines: what was read of them serves again.
+    """
     if room < 2:
         raise GenerationError("this model's context is too short to infill")
-    near = room * CHARACTERS_PER_TOKEN
-    shortened = prefix[-near:]
-    before, after = tokenizer.encode(shortened), tokenizer.encode(suffix[:near])
+    encode_prefix, encode_suffix = encoders
+    after = encode_suffix(suffix[: room * CHARACTERS_PER_TOKEN])
     share = max(room * 3 // 4, room - len(after))
-    if len(before) > share or shortened != prefix:
-        kept = shortened[-len(tokenizer.decode(before[-share:])) :]
-        line = kept.find("\n") + 1
-        before = tokenizer.encode(kept[line:] or kept)[-share:]
-    return before, after[: room - len(before)]
+    short = len(prefix) <= share * CHARACTERS_PER_TOKEN
+    before = encode_prefix(prefix) if short else []
+    if not short or len(before) > share:
+        before = encode_prefix(prefix[_beginning(tokenizer, prefix, share) :])[-share:]
+        return before, after[: room - share]
+    return before, after[: room - min(share, up(len(before), room // 8))]
+
+
+def up(number: int, step: int) -> int:
+    """The next multiple of a step."""
+    return -(-number // max(1, step)) * max(1, step)
+
+
+def _beginning(tokenizer: Tokenizer, prefix: str, share: int) -> int:
+    """Where what is kept of a prefix begins: with a line that follows a multiple of some characters.
+
+    Counted is what stands before the line that is typed, for which a sixteenth of the share is set aside, or more.
+    """
+    line = prefix.rfind("\n") + 1
+    near = prefix[line:][-share * CHARACTERS_PER_TOKEN :]
+    room = share - up(len(tokenizer.encode_behind(near)) + 1, share // 16)
+    if room <= 0 or not line:
+        return len(prefix) - len(near)
+    near = prefix[max(0, line - room * CHARACTERS_PER_TOKEN) : line]
+    kept = tokenizer.decode(tokenizer.encode_behind(near)[-room:])
+    start = up(line - len(kept), share // 4)
+    return prefix.find("\n", max(0, start - 1), line - 1) + 1 or line

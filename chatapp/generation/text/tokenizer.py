@@ -27,6 +27,8 @@ CONTROL = re.compile(r"\s*(<.+>|\[.+\])\s*")
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 MARK = "\ufdd0"
 """Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
+LEAD = "☺"
+"""Put before a text, and taken away again: a letter that nothing is merged with (CodeLlama, Mistral)."""
 ENCODING = "the model's tokenizer cannot encode this text"
 FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
 """Of the pre-tokenizer that puts a space before a text: not before its parts."""
@@ -69,6 +71,12 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Tokens of a user's text, in which a control token's spelling is only letters."""
         return self._encode_part(text)
+
+    def encode_behind(self, text: str) -> list[int]:
+        """Tokens of a user's text that stands behind other tokens: without the space that some put before a text."""
+        if self.byte_level:
+            return self.encode(text)
+        return self.encode(LEAD + text)[len(self.encode(LEAD)) :]
 
     def encode_prompt(self, text: str) -> list[int]:
         """Tokens of a user's text to be continued, with those that the tokenizer puts before every text."""
@@ -189,6 +197,12 @@ class Tokenizer:
         with self._lock, _narrowed(ENCODING):
             self.vocabulary.encode_special_tokens = False
             return self.vocabulary.encode(text, add_special_tokens=False)
+
+    @cached_property
+    def divides_numbers(self) -> bool:
+        """Whether each digit is a token of its own, by rule."""
+        words = self.vocabulary.pre_tokenizer
+        return words is not None and b'"individual_digits":true' in words.__getstate__()
 
     @cached_property
     def _harmless(self) -> tokenizers.Tokenizer:
