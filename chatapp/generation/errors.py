@@ -19,5 +19,6 @@ class PromptTooLong(GenerationError):
         many, how = tokens - context_length, "more than " if and_more else ""
         super().__init__(
             f"the prompt is too long by {how}{many:,} token{'s' * (many != 1)} ({how}{tokens:,} of {context_length:,})"
+            "; shorten it, or choose a model with a longer context"
         )
         self.tokens, self.context_length = tokens, context_length

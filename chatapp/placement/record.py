@@ -46,8 +46,10 @@ class Measurement:
 
 def read_measurement(facts: dict[str, Any]) -> Measurement:  # Any: parsed JSON
     """The measurement that `asdict` took apart; raises KeyError or TypeError when it is something else."""
+    facts = dict(facts)
+    placement = facts.pop("candidate", None) or facts["placement"]  # as the first versions called it
     pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
-    found = Measurement(**{**facts, "placement": Placement(**facts["placement"]), "first_token": pairs})
+    found = Measurement(**{**facts, "placement": Placement(**placement), "first_token": pairs})
     for field in fields(Measurement):
         kind = (int, float) if isinstance(field.default, int | float) else type(field.default)
         if field.name not in ("placement", "failure") and not isinstance(getattr(found, field.name), kind):

@@ -1,5 +1,7 @@
 """Errors as one line for the user, instead of a traceback."""
 
+import re
+
 from backends.errors import UserError as UserError
 
 
@@ -15,3 +17,15 @@ def one_line(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return "this machine has not enough free memory; try a smaller model or --precision int4"
     return " ".join(str(error).split()) if isinstance(error, UserError) else None
+
+
+def begin_sentence(text: str) -> str:
+    """An error as a sentence of its own; one that begins with a name begins as that is written."""
+    return text[:1].upper() + text[1:] if BEGINNING.match(text) else text
+
+
+BEGINNING = re.compile(
+    "(?:the|this|that|there|these|no|none|nothing|cannot|it|its|only|a|an|one|another|conversations?|unknown|say|which"
+    r"|what|write|choose|you|your|not|answers|models) "
+)
+"""The words that errors begin with, where they begin with no name."""

@@ -19,6 +19,7 @@ from textual.notifications import Notify
 from textual.screen import Screen
 
 import themes
+from chatapp.text.errors import begin_sentence
 from chatapp.text.printable import printable
 from chatapp.tui.chat.screen import ChatScreen
 from chatapp.tui.errors import telling
@@ -128,6 +129,8 @@ class ChatApp(App[None]):
         """
         if len(message) > LONGEST_WORD:
             message = f"{message[:LONGEST_WORD]}…"
+        if severity != "information":
+            message = begin_sentence(message)
         timeout = min(timeout or self.NOTIFICATION_TIMEOUT, 2 + len(message) / READ)
         super().notify(printable(message), title=title, severity=severity, timeout=timeout, markup=markup)
 

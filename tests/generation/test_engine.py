@@ -87,7 +87,10 @@ def test_a_prompt_longer_than_the_context_is_refused_before_anything_is_computed
     assert count > 1024
     with pytest.raises(PromptTooLong) as caught:
         engine.complete(prompt, GREEDY)
-    assert str(caught.value) == (f"the prompt is too long by {count - 1024:,} tokens ({count:,} of 1,024)")
+    assert str(caught.value) == (
+        f"the prompt is too long by {count - 1024:,} tokens ({count:,} of 1,024); "
+        "shorten it, or choose a model with a longer context"
+    )
     assert session.calls == []
 
 

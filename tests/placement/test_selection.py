@@ -95,6 +95,15 @@ def test_a_damaged_or_foreign_record_is_measured_anew(store: Store, model: Store
     assert len(calibrate.asked) == 2
 
 
+def test_a_record_in_the_words_of_the_first_versions_is_read(store: Store, model: StoredModel) -> None:
+    found = measure_all(store, model, PlacementOptions(), calibrate=Calibrations())
+    path = store.root / model.name / "calibration.json"
+    path.write_text(path.read_text().replace('"placement"', '"candidate"'))
+    calibrate = Calibrations()
+    assert measure_all(store, model, PlacementOptions(), calibrate=calibrate) == found
+    assert not calibrate.asked
+
+
 def test_another_version_of_a_runtime_is_measured_anew(
     store: Store, model: StoredModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

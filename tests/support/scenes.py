@@ -229,6 +229,11 @@ async def keys(driver: Driver) -> None:
     await driver.until(lambda: len(driver.app.screen_stack) > 1)
 
 
+async def palette(driver: Driver) -> None:
+    await driver.press("ctrl+p", *"conv")
+    await driver.until(lambda: "New conversation" in driver.picture)
+
+
 async def colours(driver: Driver) -> None:
     await driver.press("f2")
     await driver.until(lambda: len(driver.app.screen_stack) > 1)
@@ -297,6 +302,7 @@ SCENES = {
     "plan": Scene(plan),
     "removal": Scene(removal),
     "help": Scene(keys),
+    "palette": Scene(palette),
     "theme": Scene(colours),
     "comparison": Scene(compare_form),
     "compared": Scene(compared),

@@ -3,11 +3,14 @@
 from textual.app import App
 
 import themes
+from chatapp.tui.app import ChatApp
 from chatapp.tui.theme import palette
 
 
 class ThemedApp(App[None]):
-    """An app in our colours."""
+    """An app in our colours and shapes."""
+
+    CSS_PATH = ChatApp.CSS_PATH
 
     def __init__(self, theme: str = "midnight") -> None:
         super().__init__()

@@ -84,6 +84,14 @@ async def test_an_answer_without_a_token_has_no_heat() -> None:
         assert "a-model-with-a-long-name-1 has written nothing yet." in driver.toasts
 
 
+async def test_what_a_model_thinks_is_no_part_of_its_answer() -> None:
+    thoughtful = ScriptedEngine("<think>\nTwo or three?\n</think>\n\nThree.", can_chat=True)
+    async with comparing(thoughtful, ScriptedEngine("one", can_chat=True)) as (driver, screen):
+        columns = await ended(driver, screen)
+        assert columns.columns[0].reply.text.strip() == "Three."
+        assert "Two or three" not in driver.picture
+
+
 async def test_every_model_has_a_tab_on_a_narrow_screen() -> None:
     async with comparing(*(ScriptedEngine("one two") for _ in range(4)), size=(40, 24)) as (driver, screen):
         columns = await ended(driver, screen)

@@ -133,7 +133,7 @@ async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> N
 
     async with started(beginning(open_engine, "gpt5")) as driver:
         await driver.until(lambda: driver.toasts)
-        assert driver.toasts == ["there is no model called [b]gpt5[/b]; chatapp list shows what there is"]
+        assert driver.toasts == ["There is no model called [b]gpt5[/b]; chatapp list shows what there is"]
         assert driver.state == "✗ no model"
         [first] = driver.app._notifications
         await driver.type("hello")
@@ -166,7 +166,8 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
         await driver.until(lambda: driver.toasts and not driver.pane.reply)
-        assert driver.toasts == ["the prompt is too long by 11 tokens (14 of 3)"]
+        [toast] = driver.toasts
+        assert toast.startswith("The prompt is too long by 11 tokens (14 of 3); shorten it")
         assert driver.text == EXAMPLE
         assert driver.state == "✗ failed"
         driver.app.clear_notifications()

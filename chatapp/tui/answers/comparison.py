@@ -245,7 +245,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
     def show_written(self, columns: Columns, written: dict[int, list[Delta]]) -> None:
         """Add deltas to the columns of those that wrote them."""
         for index, deltas in written.items():
-            text = "".join(delta.text for delta in deltas)
+            text = "".join(delta.text for delta in deltas if delta.channel == "text")
             tokens = [token for delta in deltas for token in delta.tokens]
             if text or tokens:
                 columns.grow(index, text, tokens)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from chatapp.history import Role
 
 EXAMPLE = "class Account:\n    def __init__(self, name, balance):"
+"""What the built-in model goes on with rightly, whichever way its tokens fall."""
 GAP_EXAMPLE = (
     "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",
     "\n\n    def pop(self):\n        return self.items.pop()\n",
 )
 """What stands before a gap and behind it, which the built-in model fills rightly."""
-"""What the built-in model goes on with rightly, whichever way its tokens fall."""
 COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
 """A text that is meant for the application rather than for the model, as long as it is the only line."""
 SURE = "ctrl+t: how sure the model was of each token"
@@ -90,8 +90,8 @@ class CompletionPage(AuthoredText):
         """Whether the model can write between two texts."""
         self.gap = False
         """Whether that was asked for last."""
-        self.inside = False
-        """Whether there is text behind the cursor."""
+        self.offering = True
+        """Whether the keys were shown with the one that fills a gap."""
 
     # The conversation
 
@@ -300,12 +300,6 @@ class CompletionPage(AuthoredText):
         elif event.key == "tab" and not self.text:
             self.insert(EXAMPLE)
             event.stop()
-        elif event.key == "ctrl+f" and self.gaps and not self.text:
-            before, after = GAP_EXAMPLE
-            self.insert(before + after)
-            self.move_cursor(self.location(len(before)))
-            self.action_fill_gap()
-            event.stop()
         elif event.key == "enter" and not self.text.strip():
             self.post_message(self.HelpWanted())
             event.stop()
@@ -340,15 +334,25 @@ class CompletionPage(AuthoredText):
         self.post_message(self.Asked())
 
     def action_fill_gap(self) -> None:
+        """Let the model fill the gap at the cursor; in an empty text, that of an example."""
+        if not self.text:
+            before, after = GAP_EXAMPLE
+            self.insert(before + after)
+            self.move_cursor(self.location(len(before)))
         self.gap = True
         self.post_message(self.Asked())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "fill_gap":
-            return self.gaps and not self.growing and self.cursor_location != self.document.end
+            return self.gaps and not self.growing and self.has_gap
         return not (self.growing and action in ("go_on", "undo", "undo_token", "redo"))
 
     def on_text_area_selection_changed(self) -> None:
-        if self.gaps and self.inside != (inside := self.cursor_location != self.document.end):
-            self.inside = inside
+        if self.gaps and self.offering != self.has_gap:
+            self.offering = self.has_gap
             self.refresh_bindings()
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether there is text behind the cursor, or none at all: then there is an example."""
+        return not self.text or self.cursor_location != self.document.end

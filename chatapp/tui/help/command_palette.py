@@ -46,39 +46,11 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
         Binding("pagedown", "walk('page_down')", show=False),
         Binding("pageup", "walk('page_up')", show=False),
     ]
-    DEFAULT_CSS = """
+    CSS = """
     CommandPalette {
         align: center top;
-
-        & > Vertical {
-            width: 88;
-            max-width: 100%;
-            height: auto;
-            max-height: 90%;
-            margin: 1 0 0 0;
-            background: $surface;
-            border: round $accent;
-            padding: 0 1;
-        }
-        Input, Input:focus {
-            border: none;
-            height: 1;
-            padding: 0;
-            margin: 0 0 1 0;
-            background: $surface;
-            color: $text;
-        }
-        OptionList {
-            height: auto;
-            max-height: 24;
-            border: none;
-            padding: 0;
-            background: $surface;
-            color: $text;
-            scrollbar-size-vertical: 1;
-            text-wrap: nowrap;
-            text-overflow: ellipsis;
-        }
+        .window { width: 88; max-width: 100%; margin: 1 0 0 0; padding: 0 1; }
+        .window Input { margin: 0 0 1 0; background: $surface; }
     }
     """
 
@@ -87,15 +59,17 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
         self.commands = self.found = commands
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(classes="window") as box:
             box.border_title, box.border_subtitle = "Commands", "enter runs it, esc goes back"
-            yield Input(placeholder="type what you want to do", select_on_focus=False)
+            yield Input(placeholder="type what you want to do", compact=True, select_on_focus=False)
             self.rows = OptionList(compact=True)
             self.rows.can_focus = False
             yield self.rows
 
-    def on_resize(self) -> None:
+    def on_mount(self) -> None:
         self.show_rows()
+
+    on_resize = on_mount
 
     @on(Input.Changed)
     def find(self, message: Input.Changed) -> None:
@@ -106,7 +80,7 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
 
     def show_rows(self) -> None:
         """Show the commands that were found, the likeliest under the cursor."""
-        width = min(88, self.size.width) - 5  # the border, the padding and the scroll bar
+        width = min(88, self.app.size.width) - 5  # the border, the padding and the scroll bar
         none = Option(Content.styled("No command is called so.", "$muted"), disabled=True)
         self.rows.set_options([Option(row(command, width)) for command in self.found] or [none])
         self.rows.highlighted = 0 if self.found else None

@@ -64,31 +64,10 @@ class Help(EndsOnce, ModalScreen[None]):
         Binding("pageup", "scroll(-12)", show=False),
         Binding("pagedown", "scroll(12)", show=False),
     ]
-    DEFAULT_CSS = """
+    CSS = """
     Help {
-        & > Vertical {
-            width: 84;
-            max-width: 100%;
-            height: 90%;
-            background: $surface;
-            border: round $accent;
-            padding: 0 1;
-        }
-        Input, Input:focus {
-            border: none;
-            height: 1;
-            padding: 0;
-            background: $panel;
-            color: $text;
-        }
-        VerticalScroll {
-            background: $surface;
-            scrollbar-size-vertical: 1;
-        }
-        Static {
-            color: $text;
-            background: $surface;
-        }
+        .window { width: 84; max-width: 100%; height: 90%; padding: 0 1; }
+        .window Input { margin: 0; background: $panel; }
     }
     """
 
@@ -97,9 +76,9 @@ class Help(EndsOnce, ModalScreen[None]):
         self.sections, self.keys_file = sections, keys_file
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(classes="window") as box:
             box.border_title, box.border_subtitle = "Help", "esc goes back"
-            yield Input(placeholder="type to find a key or a command", select_on_focus=False)
+            yield Input(placeholder="type to find a key or a command", compact=True, select_on_focus=False)
             with VerticalScroll(can_focus=False):
                 yield Static(self.lines(""))
 

@@ -25,33 +25,12 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
     """Gives the name of the theme that was taken; escape gives None and the theme from before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave_it", "Back", id="themes.back")]
-    DEFAULT_CSS = """
+    CSS = """
     ThemePicker {
         align: right top;
         background: transparent;
-
-        & > Vertical {
-            width: 40;
-            height: auto;
-            max-height: 100%;
-            background: $panel;
-            border: round $accent;
-            padding: 0 1;
-        }
-        OptionList, OptionList:focus {
-            height: auto;
-            max-height: 100%;
-            border: none;
-            background: $panel;
-            background-tint: transparent;
-            color: $text;
-            padding: 0;
-            scrollbar-size-vertical: 1;
-        }
-        Static {
-            color: $muted;
-            background: $panel;
-        }
+        .window, .window OptionList { max-height: 100%; }
+        .window { width: 40; padding: 0 1; }
     }
     """
 
@@ -64,12 +43,12 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         self.before = self.app.theme
         names = [theme.name for theme in self.choice]
-        with Vertical() as box:
+        with Vertical(classes="window") as box:
             box.border_title = "Theme"
-            options = OptionList(*(Option(row(theme), theme.name) for theme in self.choice))
+            options = OptionList(*(Option(row(theme), theme.name) for theme in self.choice), compact=True)
             options.highlighted = names.index(self.before) if self.before in names else 0
             yield options
-            yield Static("enter keeps it, esc goes back", markup=False)
+            yield Static("enter keeps it, esc goes back", markup=False, classes="note")
 
     @on(OptionList.OptionHighlighted)
     def preview(self, message: OptionList.OptionHighlighted) -> None:

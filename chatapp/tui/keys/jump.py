@@ -20,7 +20,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class Jump(EndsOnce, ModalScreen[Widget | None]):
     """Gives the widget that was chosen; any key that is no letter of these gives None."""
 
-    DEFAULT_CSS = """
+    CSS = """
     Jump {
         background: transparent;
 

@@ -33,26 +33,10 @@ class Asking(EndsOnce, ModalScreen[bool]):
         Binding("y,enter", "dismiss(True)", "Yes"),
         Binding("n,escape,ctrl+c", "dismiss(False)", "No"),
     ]
-    DEFAULT_CSS = """
+    CSS = """
     Asking {
-        Vertical {
-            width: 76;
-            max-width: 96%;
-            height: auto;
-            padding: 1 2;
-            background: $surface;
-            border: round $accent;
-        }
-        VerticalScroll {
-            height: auto;
-            background: $surface;
-            scrollbar-size-vertical: 1;
-        }
-        Static {
-            height: auto;
-            background: $surface;
-            color: $text;
-        }
+        .window { width: 76; max-width: 96%; }
+        VerticalScroll { height: auto; }
     }
     """
 
@@ -64,7 +48,7 @@ class Asking(EndsOnce, ModalScreen[bool]):
         keys = Content.assemble(
             "\n", (" y ", "bold $background on $accent"), f" {self.yes}   ", (" n ", "bold on $panel"), " no"
         )
-        with Vertical():
+        with Vertical(classes="window"):
             with VerticalScroll():
                 yield Static(self.question, markup=False)
             yield Static(keys, markup=False)
