@@ -1,32 +1,73 @@
-"""Completes code at a place: gathers candidates, ranks them, and says which are worth showing."""
+"""Completes code at a place: gathers candidates, ranks them, and says which are worth showing unasked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from chatapp.completion.offers import Offer, Source
+from chatapp.completion.block import Block
+from chatapp.completion.candidates import Candidate, find_candidates
+from chatapp.completion.offers import Offer
 from chatapp.completion.place import Place
-from chatapp.completion.request import Request, Suggestion, offers
+from chatapp.completion.ranker import rank, read_weights
 from chatapp.generation import Engine
 
 THRESHOLD = 0.3
 """The probability from which an offer is shown unasked."""
+SENSIBLE = 0.1
+"""The probability from which a block that is asked for goes on with another line."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was last offered, and for what."""
+
+    place: Place
+    n: int
+    invoked: bool
+    lines: int | None
+    offers: Sequence[Offer]
+    none: float
+    """The probability that none of what was found is right."""
+
+    def answers(self, place: Place, n: int, invoked: bool, lines: int | None) -> bool:
+        """Whether it is the same question, but for what was typed since."""
+        mine, theirs = (self.invoked, self.lines, self.place.path), (invoked, lines, place.path)
+        same_file = self.place.suffix == place.suffix and place.prefix.startswith(self.place.prefix)
+        return mine == theirs and n <= self.n and same_file
+
+    def go_on(self, place: Place) -> list[Offer]:
+        """The rest of what was offered, where the best of it is being typed."""
+        typed = place.prefix[len(self.place.prefix) :]
+        if not typed:
+            return list(self.offers)
+        if not self.offers or not self.offers[0].begins_with(typed):
+            return []
+        left = [offer for offer in self.offers if offer.begins_with(typed)]
+        total = sum(offer.probability for offer in left) + self.none
+        return [replace(offer, text=offer.text[len(typed) :], probability=offer.probability / total) for offer in left]
 
 
 class Completer:
     """Offers for one place after another; `open` loads the model, and until then files alone have offers."""
 
-    def __init__(self, engine: Engine | Callable[[], Engine] | None, *, threshold: float = THRESHOLD):
-        """`engine` may be one that is loaded, something that loads one, or nothing: then files alone have offers."""
-        self.threshold = threshold
+    def __init__(
+        self, engine: Engine | Callable[[], Engine] | None, *, threshold: float = THRESHOLD, matching: bool = True
+    ):
+        """`engine` may be one that is loaded, something that loads one, or nothing: then files alone have offers.
+
+        Without `matching`, lines of files are not looked for.
+        """
+        self.threshold, self.matching = threshold, matching
         self.engine: Engine | None = None if callable(engine) else engine
         self._open = engine if callable(engine) else None
+        self._last: Answer | None = None
 
     def open(self) -> None:
         """Load the model, if that is not done yet; meanwhile another thread may ask for offers."""
         if self._open and not self.engine:
-            self.engine, self._open = self._open(), None
+            self.engine = self._open()
+            self._open = self._last = None
 
     def offers(
         self,
@@ -39,16 +80,47 @@ class Completer:
     ) -> list[Offer]:
         """At most n different offers for a place, the best first: only what is worth showing unasked, unless `invoked`.
 
-        They have at most so many lines; None: as many as the block asks for. `wanted` is asked again and again, and
-        where it says no nothing is offered.
+        They have at most so many lines; None: as many as the block has. `wanted` is asked again and again, and where it
+        says no nothing is offered.
         """
-        request = Request(place.prefix, place.suffix, {"n": n}, lines=lines)
-        found = [self._offer(suggestion) for suggestion in offers(self.engine, request, wanted)]
-        return [offer for offer in found if invoked or not offer.withheld] if wanted() else []
+        last = self._last
+        if last and last.answers(place, n, invoked, lines) and (left := last.go_on(place)):
+            return left[:n]
+        found, none = self._find(place, wanted)
+        given = [offer for offer in found if invoked or not offer.withheld][:n]
+        if lines != 1:
+            given = [self._extend(place, offer, lines, invoked, wanted) for offer in given]
+        if not wanted():
+            return []
+        self._last = Answer(place, n, invoked, lines, given, none)
+        return given
 
-    def _offer(self, suggestion: Suggestion) -> Offer:
-        source: Source = "file" if suggestion.source == "file" else "model"
-        probability = {("file", True): 0.67, ("file", False): 0.07, ("model", True): 0.23, ("model", False): 0.04}
-        offer = Offer(suggestion.text, source, probability[source, suggestion.sure], suggestion.reply)
-        unsure = offer.probability < self.threshold
-        return replace(offer, withheld=f"its probability is {offer.probability:.2f}") if unsure else offer
+    def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:
+        """Offers of one line, the best first, and the probability that none of them is right."""
+        candidates = find_candidates(self.engine, place, wanted, matching=self.matching)
+        ranked = rank(candidates, read_weights("model" if self.engine else "files"))
+        offers = [self._offer(place, each, probability) for probability, each in ranked if each.text]
+        return offers, 1.0 - sum(offer.probability for offer in offers)
+
+    def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:
+        source, other = candidate.find_source(place), candidate.other
+        path = other.path if other and source in ("open file", "folder") else None
+        return Offer(candidate.text, source, probability, candidate.reply, self._withhold(probability), path, candidate)
+
+    def _withhold(self, probability: float) -> str:
+        return f"less likely than {self.threshold:.2f}" if probability < self.threshold else ""
+
+    def _extend(
+        self, place: Place, offer: Offer, lines: int | None, invoked: bool, wanted: Callable[[], bool]
+    ) -> Offer:
+        """The offer with the lines that follow it in its block, each found as the first one was."""
+        block = Block.around(place, lines)
+        while block.goes_on(offer.text) and wanted():
+            further, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), wanted)
+            likely = further[0].probability if further else 0.0
+            least = SENSIBLE if invoked else self.threshold / offer.probability
+            if likely < least or not block.holds(further[0].text):
+                break
+            text, probability = f"{offer.text}\n{further[0].text}", offer.probability * likely
+            offer = replace(offer, text=text, probability=probability, withheld=self._withhold(probability))
+        return offer

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from chatapp.completion.candidates import Candidate, Source
 from chatapp.generation.reply import Reply
-
-Source = Literal["file", "open file", "folder", "model"]
 
 
 @dataclass(frozen=True)
@@ -26,3 +24,9 @@ class Offer:
     """Why it is shown only when asked for; empty where it is shown unasked."""
     path: Path | None = None
     """The other file it was found in."""
+    candidate: Candidate | None = None
+    """What spoke for it."""
+
+    def begins_with(self, typed: str) -> bool:
+        """Whether what was typed is its beginning, and not all of it."""
+        return self.text.startswith(typed) and len(self.text) > len(typed)

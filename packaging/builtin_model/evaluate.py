@@ -1,337 +1,224 @@
-"""Measures completers on the held-out files: bits per byte and exact completions of 300 lines.
+"""Measures completion on held-out lines, as `chatapp complete` and the editors' server offer it, and bits per byte.
 
-Without --model it measures the baselines and writes baselines.json; with one, evaluation.json.
+With --model it writes evaluation.json: the model alone, with the file, and with the other files of its package; without
+one baselines.json. Uncertainty is the middle 95 % of a bootstrap over the cases, of differences over pairs of them.
 """
 
-# torch has no types as this project checks it.
-# mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False, warn-return-any=False
-
 import argparse
-import difflib
 import json
-import math
-import random
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import torch
 from baselines import InFile, NextLine, NGram, ngram_bits
-from model import Config, Model
-from safetensors.torch import load_file
-from samples import spm
-from tokenizer import FILE_SEP, SPECIAL
+from bits import bits_per_byte, model_bits
+from corpus import shingles
+from lines import SETS, Case, OtherFiles, draw_cases, packages_of, read_documents
+from model import read_model
 from tokenizers import Tokenizer
-from torch import Tensor
 
-from chatapp.completion.request import LONG_MATCH, SURE
-from chatapp.generation import Options
+from chatapp.completion.completer import Completer
+from chatapp.completion.place import Place
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store
 
-Completer = Callable[[str, str], tuple[str, float]]
+Json = dict[str, object]
+Baseline = Callable[[str, str], tuple[str, float]]
 """Takes the text before and after the cursor; returns the rest of the line and a confidence."""
 
-SETS = ("heldout_package", "heldout_file")
-SUFFIX_TOKENS, MIDDLE_TOKENS = 300, 48
+RANKER = Path(__file__).resolve().parents[2] / "chatapp" / "completion" / "ranker.json"
+RESAMPLES = 2000
+THRESHOLDS = (0.3, 0.5, 0.7)
 SHOWN = 20
 """Unpicked examples in the report."""
 
 
 @dataclass(frozen=True)
-class Case:
-    """A held-out line with what stands before and after it, and where it is cut."""
-
-    source: str
-    before: str
-    line: str
-    after: str
-    cut: int
-
-    def at(self, task: str) -> tuple[str, str, str]:
-        """Returns prefix, suffix and the wanted text for `rest_of_line` or `whole_line`."""
-        cut = self.cut if task == "rest_of_line" else len(self.line) - len(self.line.lstrip())
-        return self.before + self.line[:cut], self.after, self.line[cut:].strip()
-
-
-TASKS = ("rest_of_line", "whole_line")
-
-
-def read_set(work: Path, name: str) -> list[dict[str, str]]:
-    """Reads one of the held-out sets."""
-    with open(work / f"{name}.jsonl", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
-
-
-def is_code(text: str) -> bool:
-    """Says whether a line is a statement worth completing: no import, comment, string or prose."""
-    if not 12 <= len(text) <= 90 or not re.match(r"[\w(\[{@*-]", text) or not re.search(r"[=(.:]", text):
-        return False
-    prose = re.match(r"[A-Z][a-z]+ [a-z]+ |([a-z]+ ){3}[a-z]+", text) and "=" not in text
-    return not prose and not re.match(r"(from|import) ", text)
-
-
-def draw_cases(work: Path, count: int, seed: int) -> list[Case]:
-    """Draws lines from held-out packages and held-out files in turn."""
-    chance = random.Random(seed)
-    sets = [read_set(work, name) for name in SETS]
-    cases: list[Case] = []
-    while len(cases) < count:
-        document = chance.choice(sets[len(cases) % 2])
-        lines = document["text"].split("\n")
-        if len(lines) < 30:
-            continue
-        number = chance.randrange(8, len(lines) - 4)
-        line = lines[number]
-        if is_code(line.strip()):
-            cut = len(line) - len(line.lstrip()) + chance.randrange(2, len(line.strip()) - 3)
-            before, after = "\n".join(lines[:number]) + "\n", "\n" + "\n".join(lines[number + 1 :])
-            cases.append(Case(f"{document['package']} {document['path']}", before, line, after, cut))
-    return cases
-
-
-class TorchModel:
-    """Completes with the exported model in torch; confidence is the mean probability of its tokens."""
-
-    def __init__(self, folder: Path, *, take_back: bool) -> None:
-        """With `take_back`, the prefix's last token is chosen again among those that begin with its text."""
-        self.model, self.tokenizer, self.take_back = read_model(folder), tokenizer_of(folder), take_back
-        size = self.tokenizer.get_vocab_size()
-        self.texts = [self.tokenizer.decode([i], skip_special_tokens=False) for i in range(size)]
-
-    def __call__(self, prefix: str, suffix: str) -> tuple[str, float]:
-        """Completes the line greedily."""
-        suffix_ids = self.tokenizer.encode(suffix[:4000]).ids[:SUFFIX_TOKENS]
-        room = self.model.config.context - len(suffix_ids) - MIDDLE_TOKENS - 8
-        prefix_ids = self.tokenizer.encode(prefix[-8000:]).ids[-room:]
-        part = self.tokenizer.decode(prefix_ids[-1:]) if self.take_back else ""
-        if part:
-            prefix_ids = prefix_ids[:-1]
-        text, confidence = self.generate(spm(suffix_ids, prefix_ids, []), part)
-        return text[len(part) :].split("\n")[0], confidence
-
-    @torch.no_grad()
-    def generate(self, ids: list[int], part: str) -> tuple[str, float]:
-        """Generates to the end of the line; the first token begins with `part`."""
-        caches: list[list[Tensor]] = [[] for _ in self.model.layers]
-        hidden = self.model.hidden(torch.tensor([ids]), caches)
-        made: list[int] = []
-        chances: list[float] = []
-        while len(made) < MIDDLE_TOKENS:
-            scores = self.model.logits(hidden[0, -1]).log_softmax(-1)
-            if part and not made:
-                scores[torch.tensor([not text.startswith(part) for text in self.texts])] = -math.inf
-                scores = scores.log_softmax(-1)
-            best = int(scores.argmax())
-            chances.append(float(scores[best]))
-            if best < len(SPECIAL):
-                break
-            made.append(best)
-            if "\n" in self.tokenizer.decode(made)[len(part) :]:
-                break
-            hidden = self.model.hidden(torch.tensor([[best]]), caches, len(ids) + len(made) - 1)
-        return self.tokenizer.decode(made), math.exp(sum(chances) / len(chances))
-
-
-class Product:
-    """Completes as `chatapp complete` does, at the precision it chooses; confidence is the mean probability."""
-
-    def __init__(self, folder: Path, store: Path) -> None:
-        self.engine = open_engine(Store(store), str(folder), PlacementOptions("onnx"))
-
-    def __call__(self, prefix: str, suffix: str) -> tuple[str, float]:
-        """Completes the line greedily."""
-        options = Options(temperature=0.0, max_tokens=MIDDLE_TOKENS, stop=("\n",), logprobs=0)
-        deltas = list(self.engine.infill(prefix, suffix, options))
-        logprobs = [token.logprob or 0.0 for delta in deltas for token in delta.tokens]
-        return "".join(delta.text for delta in deltas), math.exp(sum(logprobs) / max(1, len(logprobs)))
-
-
-def together(model: Completer) -> Completer:
-    """Takes the file's own text where the match is long or the model unsure, as `chatapp complete` does."""
-    matcher = InFile()
-
-    def complete(prefix: str, suffix: str) -> tuple[str, float]:
-        matched, length = matcher(prefix, suffix)
-        if length >= LONG_MATCH:
-            return matched, 1.0
-        made, confidence = model(prefix, suffix)
-        return (made, confidence) if confidence >= SURE or not matched else (matched, 0.0)
-
-    return complete
-
-
-def read_model(folder: Path) -> Model:
-    """Reads an exported model."""
-    stated = json.loads((folder / "config.json").read_text())
-    model = Model(
-        Config(
-            dim=stated["hidden_size"],
-            layers=stated["num_hidden_layers"],
-            heads=stated["num_attention_heads"],
-            kv_heads=stated["num_key_value_heads"],
-            ffn=stated["intermediate_size"],
-            vocabulary=stated["vocab_size"],
-            context=stated["max_position_embeddings"],
-        )
-    )
-    weights = load_file(folder / "model.safetensors")
-    model.load_state_dict({name.removeprefix("model."): weight.float() for name, weight in weights.items()})
-    return model.eval()
-
-
-def tokenizer_of(folder: Path) -> Tokenizer:
-    """Reads the tokenizer beside a model or a corpus."""
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-
-@dataclass(frozen=True)
 class Result:
-    """What a completer made of a case."""
+    """What was offered first for a case."""
 
     case: Case
-    wanted: str
     text: str
-    confidence: float
+    probability: float = 0.0
+    source: str = ""
+    seconds: float = 0.0
+    """Of the processor."""
 
     @property
     def exact(self) -> bool:
         """Says whether nothing but outer spaces differs."""
-        return self.text.strip() == self.wanted
+        return self.text.strip() == self.case.wanted.strip()
 
 
-def run(completer: Completer, cases: list[Case], task: str) -> list[Result]:
-    """Lets a completer work on all cases."""
-    results = []
-    for case in cases:
-        prefix, suffix, wanted = case.at(task)
-        text, confidence = completer(prefix, suffix)
-        results.append(Result(case, wanted, text, round(confidence, 3)))
-    return results
+def complete(completer: Completer, case: Case, packages: dict[str, OtherFiles] | None = None) -> Result:
+    """Asks for what would be shown; with `packages`, in a project."""
+    folder = packages[case.package] if packages else None
+    place = Place(case.prefix, case.suffix, Path(case.path), folder=folder)
+    started = process_time()
+    offers = completer.offers(place)
+    seconds = process_time() - started
+    first = offers[0] if offers else None
+    return Result(case, first.text, first.probability, first.source, seconds) if first else Result(case, "")
 
 
-def figures(results: list[Result]) -> dict[str, float]:
-    """Sums results up, in per cent; cases of held-out packages and held-out files stand in turn."""
-    surest = sorted(results, key=lambda r: -r.confidence)[: len(results) // 4]
-    groups = {"exact": results, "packages": results[0::2], "files": results[1::2], "surest_quarter": surest}
-    shares = {name: round(100 * sum(r.exact for r in group) / len(group), 1) for name, group in groups.items()}
-    likeness = [difflib.SequenceMatcher(None, r.text.strip(), r.wanted).ratio() for r in results]
-    return {**shares, "likeness": round(sum(likeness) / len(likeness), 3)}
+def measure_product(work: Path, model: str, cases: Sequence[Case]) -> Json:
+    """Completes every case alone, with the file and, where the package was set aside, in its project."""
+    engine = open_engine(Store(work / "store"), model, PlacementOptions("onnx"))
+    packages = packages_of(read_documents(work / f"{SETS[0]}.jsonl"))
+    alone, full = Completer(engine, threshold=0.0, matching=False), Completer(engine, threshold=0.0)
+    ways: dict[str, Callable[[Case], Result | None]] = {
+        "alone": lambda case: complete(alone, case),
+        "file": lambda case: complete(full, case),
+        "project": lambda case: complete(full, case, packages) if case.project else None,
+        "file_without_model": lambda case: complete(Completer(None, threshold=0.0), case),
+    }
+    results: dict[str, list[Result]] = {name: [] for name in ways}
+    for done, case in enumerate(cases, 1):
+        for name, way in ways.items():
+            if result := way(case):
+                results[name].append(result)
+        if done % 100 == 0 or done == len(cases):
+            print(done, {name: share([each.exact for each in given]) for name, given in results.items()}, flush=True)
+    file_of_packages = [each for each in results["file"] if each.case.project]
+    return {
+        **{name: figures(given) for name, given in results.items()},
+        "file_minus_alone": difference(results["file"], results["alone"]),
+        "project_minus_file": difference(results["project"], file_of_packages),
+    }
 
 
-def offered(results: list[Result]) -> dict[str, float]:
-    """Says in per cent how often a completion would be shown at the confidence asked for, and is then exact."""
-    shown = [r for r in results if r.confidence >= SURE and r.text.strip()]
-    exact = sum(r.exact for r in shown) / max(1, len(shown))
-    return {"offered": round(100 * len(shown) / len(results), 1), "exact_of_offered": round(100 * exact, 1)}
+def figures(results: Sequence[Result]) -> Json:
+    """Sums results up, in per cent."""
+    exact = [each.exact for each in results]
+    packages = [each.exact for each in results if each.case.project]
+    files = [each.exact for each in results if not each.case.project]
+    return {
+        "cases": len(results),
+        "exact": share(exact),
+        "packages": share(packages),
+        "files": share(files) if files else None,
+        "at": {str(threshold): shown(results, threshold) for threshold in THRESHOLDS},
+        "reliability": reliability(results),
+        "seconds": {str(q): round(float(np.percentile([r.seconds for r in results], q)), 4) for q in (50, 95)},
+        "examples": [example(each) for each in results[:SHOWN]],
+    }
 
 
-def examples(results: list[Result], count: int) -> list[dict[str, object]]:
-    """Lists the first cases as they came, unpicked."""
-    return [
-        {
-            "source": result.case.source,
-            "given": result.case.line.strip().removesuffix(result.wanted),
-            "wanted": result.wanted,
-            "completed": result.text.strip(),
-            "exact": result.exact,
-            "confidence": result.confidence,
-        }
-        for result in results[:count]
+def share(values: Sequence[bool]) -> dict[str, float]:
+    """A share in per cent, with the interval that 95 % of the resamples fall into."""
+    chosen = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    return interval(np.array(values, float)[chosen].mean(1), float(np.mean(values)))
+
+
+def difference(ours: Sequence[Result], theirs: Sequence[Result]) -> dict[str, float]:
+    """How much more often ours are exact, of the same cases, in per cent of them."""
+    pairs = np.array([[a.exact, b.exact] for a, b in zip(ours, theirs, strict=True)], float)
+    gained = pairs[:, 0] - pairs[:, 1]
+    chosen = np.random.default_rng(0).integers(len(gained), size=(RESAMPLES, len(gained)))
+    return interval(gained[chosen].mean(1), float(gained.mean()))
+
+
+def interval(resampled: np.ndarray, value: float) -> dict[str, float]:
+    """A value and the middle 95 % of its resamples, in per cent."""
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return {"value": round(100 * value, 1), "low": round(100 * float(low), 1), "high": round(100 * float(high), 1)}
+
+
+def shown(results: Sequence[Result], threshold: float) -> Json:
+    """How often something would be shown, and how often that is right."""
+    given = [each for each in results if each.text and each.probability >= threshold]
+    right = share([each.exact for each in given]) if given else None
+    return {"shown": share([each.probability >= threshold and bool(each.text) for each in results]), "right": right}
+
+
+def reliability(results: Sequence[Result]) -> list[dict[str, float]]:
+    """How often what is said to be right with a probability is."""
+    rows = []
+    for low in np.arange(10) / 10:
+        group = [each for each in results if each.text and low <= each.probability < low + 0.1]
+        if group:
+            said, true = np.mean([[each.probability, each.exact] for each in group], 0).tolist()
+            rows.append({"said": round(said, 3), "true": round(true, 3), "count": len(group)})
+    return rows
+
+
+def example(result: Result) -> Json:
+    """One case as it came."""
+    return {
+        "source": result.case.source,
+        "given": result.case.given.strip(),
+        "wanted": result.case.wanted,
+        "completed": result.text,
+        "exact": result.exact,
+        "probability": round(result.probability, 3),
+    }
+
+
+def measure_baselines(work: Path, cases: Sequence[Case]) -> Json:
+    """Completes every case without a trained model."""
+    baselines: dict[str, Baseline] = {
+        "in_file": InFile(),
+        "ngram": NGram(work),
+        "next_line": NextLine(work, [case.prefix for case in cases]),
+    }
+    return {
+        name: figures([Result(case, baseline(case.prefix, case.suffix)[0].rstrip()) for case in cases])
+        for name, baseline in baselines.items()
+    }
+
+
+def refuse_seen(work: Path, cases: Sequence[Case]) -> None:
+    """Refuses cases that the ranker was fitted on, or whose lines stand together in what the model was trained on."""
+    if known := {case.package for case in cases} & set(
+        json.loads(RANKER.read_text(encoding="utf-8"))["fitted on"]["packages"]
+    ):
+        raise SystemExit(f"the ranker was fitted on {', '.join(sorted(known))}; fit it on other packages")
+    wanted = {run: case for case in cases for run in case.surroundings()}
+    seen = [
+        (wanted[run], document)
+        for document in read_documents(work / "train.jsonl")
+        for run in shingles(document["text"]) & wanted.keys()
     ]
-
-
-def windows(work: Path, name: str, context: int, count: int) -> tuple[list[tuple[list[int], int]], int]:
-    """Draws held-out windows, each with the position it is scored from, and counts the bytes scored."""
-    chance = random.Random(0)
-    tokenizer = tokenizer_of(work)
-    drawn: list[tuple[list[int], int]] = []
-    size = 0
-    documents = read_set(work, name)
-    chance.shuffle(documents)
-    for document in documents[:count]:
-        ids = tokenizer.encode(document["text"]).ids
-        start = chance.randrange(0, max(1, len(ids) - 64), context // 2)
-        window = ids[start : start + context]
-        # At a file's start everything counts, elsewhere what has half a window before it.
-        scored = 0 if start == 0 else min(context // 2, len(window) // 2)
-        drawn.append((window, scored))
-        size += len(tokenizer.decode(window[scored:]).encode())
-    return drawn, size
-
-
-@torch.no_grad()
-def model_bits(model: Model, drawn: list[tuple[list[int], int]]) -> float:
-    """Counts the bits the model needs for each window from its scored position on."""
-    bits = 0.0
-    for ids, scored in drawn:
-        scores = model.logits(model.hidden(torch.tensor([[FILE_SEP, *ids[:-1]]])))[0].log_softmax(-1)
-        bits -= float(scores.gather(1, torch.tensor(ids)[:, None])[scored:].sum()) / math.log(2)
-    return bits
-
-
-def bits_per_byte(work: Path, bits: Callable[[list[tuple[list[int], int]]], float], context: int) -> dict[str, float]:
-    """Measures both held-out sets."""
-    result = {}
-    for name in SETS:
-        drawn, size = windows(work, name, context, 120)
-        result[name] = round(bits(drawn) / size, 4)
-    return result
-
-
-def measure(completers: dict[str, Completer], cases: list[Case]) -> dict[str, object]:
-    """Runs each completer on both tasks."""
-    report: dict[str, object] = {}
-    for name, completer in completers.items():
-        results = {task: run(completer, cases, task) for task in TASKS}
-        # A baseline's confidence is a count or a length, so what it would offer cannot be said.
-        summaries = {task: figures(r) | (offered(r) if "model" in name else {}) for task, r in results.items()}
-        print(name, json.dumps(summaries), flush=True)
-        report[name] = {task: {**summaries[task], "examples": examples(results[task], SHOWN)} for task in TASKS}
-    return report
+    for case, document in seen:
+        print(f"seen: {case.source} in {document['package']} {document['path']}: {case.given}{case.wanted}")
+    share_seen = len({case.source + case.prefix for case, _ in seen}) / len(cases)
+    if share_seen > 0.01:
+        raise SystemExit(f"{100 * share_seen:.1f} % of the cases stand in what the model was trained on")
 
 
 def main() -> None:
     """Parses the command line, measures and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--model", type=Path, help="an exported model; without it the baselines are measured")
-    parser.add_argument("--torch", action="store_true", help="also complete in float32 with PyTorch")
-    parser.add_argument("--cases", type=int, default=300)
+    parser.add_argument("--model", help="an exported model, or builtin; without it the baselines are measured")
+    parser.add_argument("--cases", type=int, default=1200)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--check", action="store_true", help="refuse cases that model or ranker have seen")
     parser.add_argument("--out", type=Path, help="report file")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    work: Path = arguments.work
-    cases = draw_cases(work, arguments.cases, arguments.seed)
-    completers: dict[str, Completer]
-    if arguments.model:
-        product = Product(arguments.model, work / "store")
-        completers = {"product_model": product, "product_model_and_matcher": together(product)}
-        if arguments.torch:
-            healed = TorchModel(arguments.model, take_back=True)
-            completers |= {
-                "model": TorchModel(arguments.model, take_back=False),
-                "model_last_token_taken_back": healed,
-                "model_last_token_taken_back_and_matcher": together(healed),
-            }
-        model = read_model(arguments.model)
-        bits = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    work: Path = given.work
+    cases = draw_cases(work, given.cases, given.seed)
+    if given.check:
+        refuse_seen(work, cases)
+    report: Json = {"cases": len(cases), "seed": given.seed}
+    if given.model:
+        report |= measure_product(work, given.model, cases)
+        if Path(given.model).is_dir():
+            model = read_model(Path(given.model))
+            report["bits_per_byte"] = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)
     else:
-        next_line = NextLine(work, [case.before for case in cases])
-        completers = {"in_file": InFile(), "ngram": NGram(work), "next_line": next_line}
         tokens = np.load(work / "train.npy")
-        size = tokenizer_of(work).get_vocab_size()
-        bits = bits_per_byte(work, lambda drawn: ngram_bits(tokens, drawn, vocabulary=size), 1024)
-    print("bits per byte", bits, flush=True)
-    report = {"cases": len(cases), "seed": arguments.seed, "bits_per_byte": bits}
-    report |= measure(completers, cases)
-    out = arguments.out or work / ("evaluation.json" if arguments.model else "baselines.json")
-    out.write_text(json.dumps(report, indent=1) + "\n")
+        size = Tokenizer.from_file(str(work / "tokenizer.json")).get_vocab_size()
+        report["bits_per_byte"] = bits_per_byte(work, lambda drawn: ngram_bits(tokens, drawn, vocabulary=size), 1024)
+        report |= measure_baselines(work, cases)
+    out = given.out or work / ("evaluation.json" if given.model else "baselines.json")
+    out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

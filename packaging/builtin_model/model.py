@@ -7,12 +7,15 @@ Weight names are Hugging Face's, without the leading `model.`.
 # mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False, warn-return-any=False
 
 import functools
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 
@@ -215,3 +218,22 @@ def initial_deviation(name: str, weight: Tensor, config: Config) -> float:
         return 0.02
     residual = name.endswith(("o_proj.weight", "down_proj.weight"))
     return float(0.5 * weight.shape[1] ** -0.5 / (math.sqrt(2 * config.layers) if residual else 1))
+
+
+def read_model(folder: Path) -> Model:
+    """Reads an exported model."""
+    stated = json.loads((folder / "config.json").read_text())
+    model = Model(
+        Config(
+            dim=stated["hidden_size"],
+            layers=stated["num_hidden_layers"],
+            heads=stated["num_attention_heads"],
+            kv_heads=stated["num_key_value_heads"],
+            ffn=stated["intermediate_size"],
+            vocabulary=stated["vocab_size"],
+            context=stated["max_position_embeddings"],
+        )
+    )
+    weights = load_file(folder / "model.safetensors")
+    model.load_state_dict({name.removeprefix("model."): weight.float() for name, weight in weights.items()})
+    return model.eval()

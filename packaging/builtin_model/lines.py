@@ -1,0 +1,164 @@
+"""Lines of code to be completed: drawn from files that were set aside, or from wheels that no model here has seen."""
+
+import email
+import json
+import random
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpus import SKIPPED_PATH, Document, cleaned, permissive_licence, shingles
+
+from chatapp.completion.matches import OCCURRENCES, find_occurrences
+from chatapp.completion.place import Occurrence
+
+SETS = ("heldout_package", "heldout_file")
+NEAR = 3
+"""Lines on either side of a case that are looked for in what was trained on."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A place in a file, and what stands there."""
+
+    package: str
+    path: str
+    prefix: str
+    suffix: str
+    wanted: str
+    """The rest of the line, without white space at its end."""
+    project: bool = False
+    """Whether the package was set aside as a whole: then its other files may be looked at."""
+
+    @property
+    def source(self) -> str:
+        """The package and the file's path."""
+        return f"{self.package} {self.path}"
+
+    @property
+    def given(self) -> str:
+        """What the line has already."""
+        return self.prefix.rpartition("\n")[2]
+
+    def surroundings(self) -> set[int]:
+        """Hashes of the runs of lines around the place."""
+        before, after = self.prefix.split("\n"), self.suffix.split("\n")
+        line = before[-1] + self.wanted
+        return shingles("\n".join([*before[-NEAR - 1 : -1], line, *after[1 : NEAR + 1]]))
+
+
+def read_documents(path: Path) -> list[Document]:
+    """Reads the files of one set."""
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def is_code(text: str) -> bool:
+    """Says whether a line is a statement worth completing: no import, comment, string or prose."""
+    if not 12 <= len(text) <= 90 or not re.match(r"[\w(\[{@*-]", text) or not re.search(r"[=(.:]", text):
+        return False
+    prose = re.match(r"[A-Z][a-z]+ [a-z]+ |([a-z]+ ){3}[a-z]+", text) and "=" not in text
+    return not prose and not re.match(r"(from|import) ", text)
+
+
+def cut(document: Document, number: int, column: int, *, project: bool) -> Case:
+    """Cuts a file in one of its lines."""
+    lines = document["text"].split("\n")
+    prefix = "\n".join([*lines[:number], lines[number][:column]])
+    suffix = "\n" + "\n".join(lines[number + 1 :])
+    wanted = lines[number][column:].rstrip()
+    return Case(document["package"], document["path"], prefix, suffix, wanted, project)
+
+
+def draw_cases(work: Path, count: int, seed: int) -> list[Case]:
+    """Draws statements cut in their middle, from held-out packages and held-out files in turn."""
+    chance = random.Random(seed)
+    sets = [read_documents(work / f"{name}.jsonl") for name in SETS]
+    cases: list[Case] = []
+    while len(cases) < count:
+        of_package = len(cases) % 2 == 0
+        document = chance.choice(sets[len(cases) % 2])
+        lines = document["text"].split("\n")
+        if len(lines) < 30:
+            continue
+        number = chance.randrange(8, len(lines) - 4)
+        line = lines[number]
+        if is_code(line.strip()):
+            column = len(line) - len(line.lstrip()) + chance.randrange(2, len(line.strip()) - 3)
+            cases.append(cut(document, number, column, project=of_package))
+    return cases
+
+
+def draw_places(documents: list[Document], count: int, seed: int) -> list[Case]:
+    """Draws places as they are typed at: of any line, but mostly of code; in its middle, before it and at its end."""
+    chance = random.Random(seed)
+    packages: dict[str, list[Document]] = {}
+    for document in documents:
+        if document["text"].count("\n") > 30:
+            packages.setdefault(document["package"], []).append(document)
+    names = [name for name, files in packages.items() if len(files) > 2]
+    cases: list[Case] = []
+    while len(cases) < count:
+        document = chance.choice(packages[chance.choice(names)])
+        lines = document["text"].split("\n")
+        number = chance.randrange(8, len(lines) - 4)
+        line, text = lines[number], lines[number].strip()
+        if len(text) < 6 or (chance.random() < 0.75 and not is_code(text)):
+            continue
+        kind, indentation = chance.random(), len(line) - len(line.lstrip())
+        inside = indentation + chance.randrange(2, len(text) - 3)
+        column = inside if kind < 0.75 else len(line) if kind < 0.8 else indentation if kind < 0.92 else 0
+        cases.append(cut(document, number, column, project=True))
+    return cases
+
+
+def read_wheels(folder: Path) -> Iterator[Document]:
+    """Reads the Python files of the permissively licensed wheels in a folder, each text once."""
+    seen: set[int] = set()
+    for path in sorted(folder.glob("*.whl")):
+        with zipfile.ZipFile(path) as wheel:
+            names = sorted(wheel.namelist())
+            stated = wheel.read(next(name for name in names if name.endswith(".dist-info/METADATA")))
+            metadata = email.message_from_bytes(stated)
+            permissive, licence = permissive_licence(metadata)
+            package = re.sub(r"[-_.]+", "-", metadata["Name"]).lower()
+            if not permissive:
+                print(f"left out: {package} ({licence})")
+                continue
+            for name in names:
+                text = cleaned(wheel.read(name))[0] if name.endswith(".py") and not SKIPPED_PATH.search(name) else ""
+                runs = shingles(text)
+                if text and len(runs & seen) <= 0.15 * len(runs):
+                    seen |= runs
+                    yield {"package": package, "path": name, "text": text}
+
+
+@dataclass(frozen=True)
+class OtherFiles:
+    """The other files of a package, looked through as an index would."""
+
+    documents: list[Document]
+
+    def occurrences(self, tail: str, path: Path | None) -> list[Occurrence]:
+        """Where the longest ends of `tail` stand in them, the longest first."""
+        found = [
+            each._replace(path=Path(document["path"]))
+            for document in self.documents
+            if path != Path(document["path"])
+            for each in find_occurrences(document["text"], tail)
+        ]
+        return sorted(found, key=lambda each: -each.length)[:OCCURRENCES]
+
+    def knows(self, name: str) -> bool:
+        """Whether a name stands in any of them."""
+        return any(re.search(rf"\b{re.escape(name)}\b", document["text"]) for document in self.documents)
+
+
+def packages_of(documents: list[Document]) -> dict[str, OtherFiles]:
+    """The files of each package."""
+    found: dict[str, list[Document]] = {}
+    for document in documents:
+        found.setdefault(document["package"], []).append(document)
+    return {name: OtherFiles(files) for name, files in found.items()}

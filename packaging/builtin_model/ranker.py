@@ -1,0 +1,168 @@
+"""Fits the weights with which completion ranks candidates, on lines of packages that no model here was trained on.
+
+    pip download --no-deps --only-binary :all: -d W/wheels arrow falcon luigi ...
+    python packaging/builtin_model/ranker.py --wheels W/wheels
+
+A softmax over the candidates of a place and "none of them", L2 regularised; each line counts with the project's other
+files and without. It is measured on packages that the weights were not fitted on; then they are fitted on all.
+"""
+
+# torch has no types as this project checks it.
+# mypy: disallow-untyped-calls=False
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from lines import Case, draw_places, packages_of, read_wheels
+
+from chatapp.completion.candidates import Candidate, find_candidates
+from chatapp.completion.place import Place
+from chatapp.completion.ranker import FEATURES
+from chatapp.placement.opening import open_engine
+from chatapp.placement.selection import PlacementOptions
+from model_store import Store
+
+OUT = Path(__file__).resolve().parents[2] / "chatapp" / "completion" / "ranker.json"
+FOLDS = 5
+L2 = 0.003
+KINDS: dict[str, Callable[[Candidate], Candidate | None]] = {
+    "model": lambda it: it,
+    "files": lambda it: Candidate(it.text, file=it.file, other=it.other) if it.file or it.other else None,
+}
+"""What is left of a candidate where a model was asked, and where none was."""
+UNUSED = {
+    "files": {
+        name for name in FEATURES if name in ("logprob", "greedy", "likeliest", "said", "greedy and first in file")
+    }
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """The candidates of a place as numbers, and which of them is right."""
+
+    package: str
+    features: np.ndarray  # (candidates, features)
+    right: int
+    """-1: none."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Weights by feature, and that of none."""
+
+    weights: np.ndarray  # (features,)
+    none: float
+
+    def probabilities(self, features: np.ndarray) -> np.ndarray:
+        """The probability of each candidate: (candidates,)."""
+        scores = np.concatenate([features @ self.weights, [self.none]])
+        shares = np.exp(scores - scores.max())
+        return np.asarray(shares / shares.sum())[:-1]
+
+
+def fit(examples: Sequence[Example]) -> Fit:
+    """Fits by L-BFGS; features are scaled by their deviation, so that each is regularised alike."""
+    scale = np.concatenate([example.features for example in examples]).std(0) + 1e-3
+    most = max(len(example.features) for example in examples)
+    features = torch.zeros(len(examples), most, len(scale))
+    absent = torch.ones(len(examples), most, dtype=torch.bool)
+    for place, example in enumerate(examples):
+        count = len(example.features)
+        features[place, :count] = torch.tensor(example.features / scale)
+        absent[place, :count] = False
+    right = torch.tensor([example.right if example.right >= 0 else most for example in examples])
+    weights, none = torch.zeros(len(scale), requires_grad=True), torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights, none], max_iter=300, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        scores = (features @ weights).masked_fill(absent, -1e9)
+        scores = torch.cat([scores, none.expand(len(examples), 1)], 1)
+        value = torch.nn.functional.cross_entropy(scores, right) + L2 * (weights**2).sum()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    return Fit(weights.detach().numpy() / scale, float(none.detach()))
+
+
+def examples_of(found: Sequence[tuple[Case, Sequence[Candidate]]], kind: str, names: Sequence[str]) -> list[Example]:
+    """Each case with the other files of its package, and without."""
+    examples = []
+    for case, candidates in found:
+        alone = [replace(each, other=None) for each in candidates if each.beam is not None or each.file]
+        for seen in (candidates, alone):
+            left = [kept for each in seen if (kept := KINDS[kind](each))]
+            right = next((place for place, each in enumerate(left) if each.text == case.wanted), -1)
+            numbers = [[FEATURES[name](each) for name in names] for each in left]
+            examples.append(Example(case.package, np.array(numbers, float).reshape(-1, len(names)), right))
+    return examples
+
+
+def measure(examples: Sequence[Example]) -> dict[str, object]:
+    """Fits on all packages but a fifth, and says how the probabilities of the others' best candidates come true."""
+    chances: list[tuple[float, bool]] = []
+    for fold in range(FOLDS):
+        others = fit([example for example in examples if fold_of(example) != fold])
+        for example in examples:
+            if fold_of(example) == fold and len(example.features):
+                shares = others.probabilities(example.features)
+                best = int(shares.argmax())
+                chances.append((float(shares[best]), best == example.right))
+    said, true = np.array([p for p, _ in chances]), np.array([right for _, right in chances])
+    bins = [(said >= low) & (said < low + 0.1) for low in np.arange(10) / 10]
+    table = [
+        {"said": round(float(said[i].mean()), 3), "true": round(float(true[i].mean()), 3), "count": int(i.sum())}
+        for i in bins
+        if i.any()
+    ]
+    error = sum(row["count"] * abs(row["said"] - row["true"]) for row in table) / len(said)
+    return {"reliability": table, "calibration_error": round(error, 4)}
+
+
+def fold_of(example: Example) -> int:
+    """The part of the data that a package falls into."""
+    return hashlib.md5(example.package.encode()).digest()[0] % FOLDS
+
+
+def main() -> None:
+    """Parses the command line, asks for candidates, fits and writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheels", type=Path, required=True, help="a folder of wheels")
+    parser.add_argument("--store", type=Path, required=True, help="a folder for the lowered model")
+    parser.add_argument("--model", default="builtin")
+    parser.add_argument("--lines", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    documents = list(read_wheels(given.wheels))
+    packages, engine = packages_of(documents), open_engine(Store(given.store), given.model, PlacementOptions("onnx"))
+    found = []
+    for case in draw_places(documents, given.lines, given.seed):
+        place = Place(case.prefix, case.suffix, Path(case.path), folder=packages[case.package])
+        found.append((case, find_candidates(engine, place)))
+        if len(found) % 100 == 0:
+            print(f"{len(found)} of {given.lines} lines", flush=True)
+    stated: dict[str, object] = {
+        "fitted on": {"model": given.model, "lines": given.lines, "seed": given.seed, "packages": sorted(packages)}
+    }
+    for kind in KINDS:
+        names = [name for name in FEATURES if name not in UNUSED.get(kind, set())]
+        examples = examples_of(found, kind, names)
+        fitted, measured = fit(examples), measure(examples)
+        print(kind, json.dumps(measured))
+        weights = {name: round(float(value), 4) for name, value in zip(names, fitted.weights, strict=True)}
+        stated[kind] = {"features": weights, "none": round(fitted.none, 4), **measured}
+    given.out.write_text(json.dumps(stated, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The completer: which offers a place has, what is shown unasked, and what is not computed again."""
+
+from pathlib import Path
+
+import pytest
+
+from chatapp.completion.completer import Completer
+from chatapp.completion.place import OpenFile, Place
+from chatapp.generation.engine import Engine
+from chatapp.generation.text.tokenizer import Tokenizer
+from support.scripted_session import ScriptedSession, hashed, make_engine, saying, write_tokenizer
+
+LINE = "    parser.add_argument('--verbose', help='more')\n"
+LONG = Place(LINE * 2 + LINE[:36], "\n")
+SHORT = Place("total = first\nvalue = ", "\n")
+"""The end of its last line stood before, but is short."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer(write_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+def open_engine(tokenizer: Tokenizer, reply: str = "") -> tuple[Engine, ScriptedSession]:
+    """An engine that is sure of its reply, or without one, of nothing."""
+    end = tokenizer.token_id("<|endoftext|>")
+    assert end is not None
+    return make_engine(tokenizer, saying(tokenizer.encode(reply), end) if reply else hashed)
+
+
+def test_a_long_match_is_shown_unasked_without_a_model() -> None:
+    offers = Completer(None).offers(LONG)
+    assert [(offer.text, offer.source) for offer in offers] == [(" help='more')", "file")]
+    assert offers[0].probability > 0.5
+
+
+def test_a_short_match_is_shown_only_when_asked_for() -> None:
+    completer = Completer(None)
+    assert completer.offers(SHORT) == []
+    asked = completer.offers(SHORT, n=3, invoked=True)
+    assert [offer.text for offer in asked] == ["first"] and "0.30" in asked[0].withheld
+
+
+def test_the_threshold_decides() -> None:
+    assert [offer.text for offer in Completer(None, threshold=0.0).offers(SHORT)] == ["first"]
+    assert Completer(None, threshold=0.999).offers(LONG) == []
+
+
+def test_the_sources_are_told_and_the_nearest_counts() -> None:
+    other = OpenFile(Path("other.py"), "settings = read_settings(home)\n" * 3)
+    place = Place("settings = read_settings(", "\n", Path("here.py"), (other,))
+    (offer,) = Completer(None, threshold=0.0).offers(place)
+    assert (offer.text, offer.source, offer.path) == ("home)", "open file", Path("other.py"))
+    (nearer,) = Completer(None, threshold=0.0).offers(
+        Place(other.text + place.prefix, "\n", place.path, place.open_files)
+    )
+    assert (nearer.source, nearer.path) == ("file", None)
+
+
+def test_without_matching_only_the_model_has_offers(tokenizer: Tokenizer) -> None:
+    engine, _ = open_engine(tokenizer, "42")
+    assert Completer(None, matching=False).offers(LONG, invoked=True) == []
+    offers = Completer(engine, matching=False).offers(LONG, n=5, invoked=True)
+    assert {offer.source for offer in offers} == {"model"} and offers[0].reply
+
+
+def test_the_model_is_asked_from_when_it_is_open(tokenizer: Tokenizer) -> None:
+    engine, session = open_engine(tokenizer, "42")
+    completer = Completer(lambda: engine, threshold=0.0)
+    assert [offer.source for offer in completer.offers(SHORT)] == ["file"] and not session.calls
+    completer.open()
+    assert "42" in [offer.text for offer in completer.offers(SHORT, n=5, invoked=True)] and session.calls
+
+
+def test_what_was_shown_and_is_typed_on_is_not_computed_again(tokenizer: Tokenizer) -> None:
+    engine, session = open_engine(tokenizer, "42 + first")
+    completer = Completer(engine, threshold=0.0, matching=False)
+    (shown,) = completer.offers(SHORT)
+    computed = len(session.calls)
+    (typed_on,) = completer.offers(Place(SHORT.prefix + shown.text[:3], SHORT.suffix))
+    assert typed_on.text == shown.text[3:] and typed_on.probability >= shown.probability
+    assert completer.offers(SHORT) == [shown]
+    assert len(session.calls) == computed
+    completer.offers(Place(SHORT.prefix + "z", SHORT.suffix))
+    assert len(session.calls) > computed
+
+
+@pytest.mark.parametrize("place", [Place(LONG.prefix, "\n\n"), Place(LONG.prefix, "\n", Path("b.py"))])
+def test_what_is_known_of_another_place_is_not_offered(place: Place) -> None:
+    completer = Completer(None)
+    first = completer.offers(LONG)
+    assert completer.offers(place) == first
+    assert completer.offers(place) is not first
+
+
+def test_nothing_is_offered_and_nothing_kept_when_it_is_not_wanted_any_more(tokenizer: Tokenizer) -> None:
+    engine, session = open_engine(tokenizer, "42 + first")
+    completer = Completer(engine)
+    assert completer.offers(LONG, invoked=True, wanted=lambda: False) == []
+    assert len(session.calls) <= 1
+    assert completer.offers(LONG, invoked=True)
+
+
+def test_a_block_is_offered_to_its_end_and_no_further() -> None:
+    block = "for name in names:\n    if name:\n        show(name)\n        count(name)\nprint(total)\n"
+    begun = block * 3 + "\nfor name in names:\n    if name:\n        "
+    completer = Completer(None, threshold=0.05)
+    (offer,) = completer.offers(Place(begun, "\n"), lines=None)
+    assert offer.text == "show(name)\n        count(name)"
+    assert completer.offers(Place(begun, "\n"))[0].text == "show(name)"
+    (two,) = completer.offers(Place(block * 3 + "\nfor name in na", "\n"), lines=2)
+    assert two.text == "mes:\n    if name:"
+
+
+def test_no_second_line_is_offered_where_the_line_goes_on_behind_the_cursor() -> None:
+    text = "run(first(\n    second\n" * 3
+    (offer,) = Completer(None, threshold=0.0).offers(Place(text + "run(fir", "\n"), lines=None)
+    assert offer.text.startswith("st(\n")
+    assert [
+        each.text for each in Completer(None, threshold=0.0).offers(Place(text + "run(fir", "st(\n"), lines=None)
+    ] == []
