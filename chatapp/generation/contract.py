@@ -12,6 +12,7 @@ from chatapp.generation.text.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from backends import Placement
+    from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
 
 
@@ -45,4 +46,23 @@ class Engine(Protocol):
     def infill(
         self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
     ) -> Generator[Delta, None, None]: ...
+    def find_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        around: Surroundings | None = None,
+        *,
+        width: int = ...,
+        count: int = ...,
+        wanted: Callable[[], bool] = ...,
+    ) -> list[Line] | None: ...
+    def score_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        texts: Sequence[str],
+        around: Surroundings | None = None,
+        *,
+        wanted: Callable[[], bool] = ...,
+    ) -> list[float] | None: ...
     def next_token(self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = ...) -> Distribution | None: ...

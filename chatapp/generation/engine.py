@@ -3,11 +3,18 @@
 import secrets
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
 from time import perf_counter
 
+import numpy as np
+
 from backends import Placement, Session
+from chatapp.generation.decoding.constraint import Typed
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, split_prompt
+from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, batches, pad, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
@@ -18,6 +25,7 @@ from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.infill import Gap, Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import Channel, Channels, split
@@ -192,18 +200,101 @@ class Engine:
         the line behind the gap, the gap is filled. A model that was not taught to fill gaps goes on with the prefix.
         """
         started = perf_counter()
+        gap = self._check_infill()
+        stop = (*options.stop, *infill.line_behind(suffix))
+        options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
+        prompt, taken = self._gap_prompt(prefix, suffix, around, options.max_tokens or 0)
+        context = () if self.session.whole_prompts else prompt
+        return self._stream(self._turn(prompt, options, gap.end, started, context=context, taken=taken, at_once=True))
+
+    def find_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        around: Surroundings | None = None,
+        *,
+        width: int = 4,
+        count: int = 4,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[Line] | None:
+        """The likeliest rests of the line between two texts, of those that a beam search meets, at most `count`.
+
+        With a width of 1 it is the greedy one. Between two steps `wanted` is asked; None, where it says no. The cache
+        keeps the prompt.
+        """
+        prompt, taken = self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
+        limit = min(infill.MAX_TOKENS, self.context_length - len(prompt))
+        search = LineSearch(self._line_ends, self._typed(taken), width=width, count=count, limit=limit)
+        with self._lock, self._branching(prompt) as unread:
+            for _ in generate(self.session, unread, search, Stopwatch(perf_counter())):
+                if not wanted():
+                    return None
+        return search.lines
+
+    def score_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        texts: Sequence[str],
+        around: Surroundings | None = None,
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[float] | None:
+        """The log-probability of each text as the rest of the line between two texts, the line's end included.
+
+        Of its spellings two count: in one with the word that is being typed, and apart from it. Minus infinity, where
+        the context has no room for it. Between two batches `wanted` is asked; None, where it says no. The cache keeps
+        the prompt.
+        """
+        gap, (prompt, taken) = self._check_infill(), self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
+        typed, ends, room = self._typed(taken), self._line_ends, self.context_length - len(prompt)
+        spellings = [
+            (index, (*gap.opening, *spelling))
+            for index, text in enumerate(texts)
+            for spelling in spell(self.tokenizer, taken, text)
+            if len(gap.opening) + len(spelling) <= room
+        ]
+        scores = [-inf] * len(texts)
+        with self._lock, self._branching(prompt) as unread:
+            if (logits := self._read(unread, wanted)) is None:
+                return None
+            first = logits[0, -1:].copy()  # (1, vocab)
+            for batch in batches([spelling for _, spelling in spellings], self.session.vocab_size):
+                if not wanted():
+                    return None
+                self.session.reorder([0] * len(batch))
+                tokens = pad([spellings[place][1] for place in batch])
+                after = self.session.forward(tokens, tokens.shape[1])
+                for row, place in enumerate(batch):
+                    index, spelling = spellings[place]
+                    found = score(spelling, [*first, *after[row]], ends, typed)
+                    scores[index] = float(np.logaddexp(scores[index], found))
+                self.session.rewind(len(prompt))
+        return scores
+
+    def _check_infill(self) -> Infill | Gap:
+        """How the model infills; refuse one that cannot."""
         if self._infill is None:
             raise GenerationError(
                 "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <extra_id_0>"
             )
-        stop = (*options.stop, *infill.line_behind(suffix))
-        options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
-        reserved = min(options.max_tokens or 0, self.context_length // 2)
-        prompt = self._infill.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved, around)
-        first = self._infill.first(self.tokenizer, prompt)
-        context = () if self.session.whole_prompts else prompt
-        turn = self._turn(prompt, options, self._infill.end, started, context=context, first=first, at_once=True)
-        return self._stream(turn)
+        return self._infill
+
+    def _gap_prompt(
+        self, prefix: str, suffix: str, around: Surroundings | None, max_tokens: int
+    ) -> tuple[list[int], list[int]]:
+        """The prompt for a gap to be filled by so many tokens, and the tokens taken from its end."""
+        gap, reserved = self._check_infill(), min(max_tokens, self.context_length // 2)
+        prompt = gap.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved, around)
+        self._check_prompt(prompt)
+        return gap.heal(self.tokenizer, prompt, prefix)
+
+    def _typed(self, taken: Sequence[int]) -> Typed | None:
+        return Typed(self.tokenizer, taken) if taken else None
+
+    @cached_property
+    def _line_ends(self) -> LineEnds:
+        return LineEnds(self.tokenizer, self._check_infill().end)
 
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True
@@ -218,22 +309,34 @@ class Engine:
         turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
         if (known := self._next) and known[0] == tokens:
             return known[1]
-        with self._lock:
-            try:
-                read = tokens[: self._reuse(turn)]
-            finally:
-                self._cached = []  # what the cache holds after an error is not known
-            for part in split_prompt(self.session, tokens[len(read) :]):
-                if not wanted():
-                    self._keep(read)
-                    return None
-                logits = self.session.forward(part)
-                read += part[0].tolist()
-            self._keep(read)
+        with self._lock, self._branching(tokens) as unread:
+            if (logits := self._read(unread, wanted)) is None:
+                return None
             written = [] if self.session.whole_prompts else tokens
             found = Distribution(logits[0, -1], written, turn.rows[0].detokenizer.describe)
             self._next = tokens, found
             return found
+
+    @contextmanager
+    def _branching(self, prompt: list[int]) -> Iterator[list[int]]:
+        """Inside, rows go on from a prompt, of which these tokens are still to be read; then they are forgotten."""
+        try:
+            unread = prompt[self._reuse(prompt) :]
+        finally:
+            self._cached = []  # what the cache holds after an error is not known
+        yield unread
+        if self.session.length > len(prompt):
+            self.session.rewind(len(prompt))
+        self._keep(prompt)
+
+    def _read(self, unread: list[int], wanted: Callable[[], bool]) -> np.ndarray | None:
+        """The logits (1, 1, vocab) after the unread tokens of a prompt; None where `wanted` says no before a part."""
+        logits = None
+        for part in split_prompt(self.session, unread):
+            if not wanted():
+                return None
+            logits = self.session.forward(part)
+        return logits
 
     def _turn(
         self,
@@ -243,14 +346,14 @@ class Engine:
         started: float,
         *,
         context: Sequence[int] = (),
-        first: Sequence[int] = (),
+        taken: Sequence[int] = (),
         begun: Sequence[int] = (),
         at_once: bool = False,
         going_on: bool = False,
     ) -> Turn:
         """A request, checked and ready, before anything is computed.
 
-        The first token is one of `first`, if there are any, and takes the place of the prompt's last one.
+        The reply spells first what the tokens `taken` do, which are the end of the text that it goes on with.
         The tokens `begun` are the reply's, which the model has to go on with.
         Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
         empty lines, which are no stop strings.
@@ -260,8 +363,7 @@ class Engine:
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         prompt = [*prompt, *begun]
         self._check_prompt(prompt)
-        given = len(self.tokenizer.bytes_of(prompt[-1]) or b"") if first else 0
-        prompt, written = (prompt[:-1], written[:-1]) if first else (prompt, written)
+        typed = self._typed(taken)
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
         vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
@@ -269,12 +371,12 @@ class Engine:
             Row(
                 index,
                 Sampler(options, seed=seed, index=index, prompt=written, vocab_size=vocab_size),
-                self.tokenizer.detokenizer(context, given),
+                self.tokenizer.detokenizer(context, len(typed.text) if typed else 0),
                 StopStrings(options.stop, going_on=going_on),
                 options.logprobs,
                 end,
                 limit,
-                list(first),
+                typed,
             )
             for index in range(options.n)
         ]
@@ -300,7 +402,7 @@ class Engine:
             decoding = Rows(turn.rows)
             intact = False
             try:
-                turn.cached_tokens = self._reuse(turn)
+                turn.cached_tokens = self._reuse(turn.prompt, reproducible=turn.reproducible)
                 unread = turn.prompt[turn.cached_tokens :]
                 for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
                     for delta in self._deltas(turn, growth, decoding.rows):
@@ -318,15 +420,15 @@ class Engine:
                     self._keep(turn.prompt + decoding.rows[0].tokens)
                 self.last_usage = turn.usage or self._usage(turn)
 
-    def _reuse(self, turn: Turn) -> int:
+    def _reuse(self, prompt: list[int], *, reproducible: bool = False) -> int:
         """Rewind to what the cache shares with the prompt, and say how much; the last token is always read anew.
 
-        Nothing is shared when the caller chose the seed: a prompt read in other parts gives logits that
-        differ a little, and the same seed is to give the same text. Nor with what an encoder has read.
+        Nothing is shared where it is to be `reproducible`: a prompt read in other parts gives logits that differ a
+        little, and the same seed is to give the same text. Nor with what an encoder has read.
         """
-        cached = [] if turn.reproducible or self.session.whole_prompts else self._cached
-        pairs = enumerate(zip(cached, turn.prompt, strict=False))
-        shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(turn.prompt) - 1))
+        cached = [] if reproducible or self.session.whole_prompts else self._cached
+        pairs = enumerate(zip(cached, prompt, strict=False))
+        shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(prompt) - 1))
         if shared != self.session.length or not shared:
             self.session.rewind(shared)
         return shared

@@ -60,7 +60,9 @@ def test_a_model_without_such_tokens_goes_on_with_the_prefix(tmp_path: Path) -> 
     infill = find(tokenizer)
     assert not infill.sees_suffix
     assert infill.prompt(tokenizer, "x = re", "y", 100) == tokenizer.encode("x = re")
-    assert infill.first(tokenizer, tokenizer.encode("x = re")) == tokenizer.beginning_with(tokenizer.encode("re")[-1])
+    prompt = tokenizer.encode("x = re")
+    kept, taken = infill.heal(tokenizer, prompt, "x = re")
+    assert kept + taken == prompt and tokenizer.decode(taken) == " re"
     assert len(infill.prompt(tokenizer, PREFIX, SUFFIX, 100)) <= 100
 
 
@@ -313,30 +315,58 @@ def test_recall_handles_a_long_file_of_one_letter() -> None:
 # A prefix that ends within a word
 
 
-def test_the_tokens_that_begin_with_another_are_found(tmp_path: Path) -> None:
-    tokenizer = open_tokenizer(tmp_path)
-    token = tokenizer.encode("re")[-1]
-    found = tokenizer.beginning_with(token)
-    expected = [
-        other
-        for other in range(tokenizer.vocabulary.get_vocab_size())
-        if other not in tokenizer.control
-        and (tokenizer.bytes_of(other) or b"").startswith(tokenizer.bytes_of(token) or b"?")
+def plain_agreeing(tokenizer: Tokenizer, text: bytes) -> list[int]:
+    contents = [tokenizer.content(token) for token in range(tokenizer.vocabulary.get_vocab_size())]
+    return [
+        i for i, content in enumerate(contents) if content and (content.startswith(text) or text.startswith(content))
     ]
-    assert token in found and len(found) > 1 and found == expected
-    assert tokenizer.beginning_with(tokenizer.token_id("<fim_middle>") or 0) == []
 
 
-@pytest.mark.parametrize("prefix", ["x = re", "def fi", "é", "a = b\n    ", "value", "日"])
+def test_the_tokens_that_agree_with_what_is_typed_are_found(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(tmp_path)
+    for text in (b"re", b" returnx", b"\xe3\x81", b"\xff", b"\n    "):
+        found = sorted(tokenizer.spelling.agreeing(text).tolist())
+        assert found == plain_agreeing(tokenizer, text)
+    assert len(plain_agreeing(tokenizer, b" f")) > 2
+    assert tokenizer.content(tokenizer.token_id("<fim_middle>") or 0) == b""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "word"),
+    [
+        ("x = retu", " retu"),
+        ("def fi", " fi"),
+        ("x = größ", " größ"),
+        ("self.fir", "fir"),
+        ("a = b\n    ", " "),
+        ("日", "日"),
+    ],
+)
 @pytest.mark.parametrize("seed", range(4))
-def test_with_the_prefix_at_the_end_its_last_token_is_chosen_again(tmp_path: Path, prefix: str, seed: int) -> None:
+def test_with_the_prefix_at_the_end_its_last_word_is_chosen_again(
+    tmp_path: Path, prefix: str, word: str, seed: int
+) -> None:
     tokenizer = open_tokenizer(tmp_path, fim_order="spm")
-    engine, _ = make_engine(tokenizer, hashed)
-    deltas = list(engine.infill(prefix, "\n", Options(seed=seed, max_tokens=5)))
+    engine, session = make_engine(tokenizer, hashed)
+    deltas = list(engine.infill(prefix, "\n", Options(seed=seed, max_tokens=12)))
     told = [token.id for delta in deltas for token in delta.tokens]
     before = tokenizer.encode(prefix)
-    assert told[0] in tokenizer.beginning_with(before[-1])
-    assert prefix + text_of(deltas) == tokenizer.decode([*before[:-1], *told])
+    kept = next(n for n in range(len(before), -1, -1) if len(tokenizer.decode(before[:n])) <= len(prefix) - len(word))
+    assert session.rows[0][: -len(told) + 1 or None][-kept - 1 :] == [
+        tokenizer.token_id("<fim_middle>"),
+        *before[:kept],
+    ]
+    assert prefix + text_of(deltas) == tokenizer.decode([*before[:kept], *told])
+
+
+def test_of_what_is_no_identifier_only_the_last_token_is_chosen_again(tmp_path: Path) -> None:
+    tokenizer = open_tokenizer(tmp_path, fim_order="spm")
+    infill = find(tokenizer)
+    for prefix in ("x" * 65, "a +="):
+        prompt = infill.prompt(tokenizer, prefix, "", 200)
+        assert infill.heal(tokenizer, prompt, prefix) == (prompt[:-1], prompt[-1:])
+    prompt = infill.prompt(tokenizer, "", "", 200)
+    assert infill.heal(tokenizer, prompt, "") == (prompt, [])
 
 
 def test_with_the_middle_at_the_end_nothing_is_chosen_again(tmp_path: Path) -> None:

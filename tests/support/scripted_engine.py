@@ -23,6 +23,7 @@ from chatapp.generation import (
     Token,
     Usage,
 )
+from chatapp.generation.decoding.lines import Line
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import percentile
 from chatapp.generation.text.thinking import Channels
@@ -144,6 +145,31 @@ class ScriptedEngine:
     ) -> Generator[Delta]:
         prompt = f"{prefix}<gap>{suffix}"
         return self.write(prompt, options, self.check(self.count_tokens(prompt)))
+
+    def find_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        around: Surroundings | None = None,
+        *,
+        width: int = 4,
+        count: int = 4,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[Line] | None:
+        text = self.text.partition("\n")[0]
+        return [Line(text, tuple(self.id(piece) for piece in pieces(text)), -1.0)] if wanted() else None
+
+    def score_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        texts: Sequence[str],
+        around: Surroundings | None = None,
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[float] | None:
+        said = self.text.partition("\n")[0]
+        return [-1.0 if text == said else -9.0 for text in texts] if wanted() else None
 
     def check(self, tokens: int) -> int:
         """Refuse a prompt that is too long, as early as the engine does."""

@@ -9,6 +9,7 @@ import numpy as np
 
 import backends
 from chatapp.generation.decoding.candidates import Top
+from chatapp.generation.decoding.constraint import Constraint, restrict
 from chatapp.generation.decoding.generate import Step
 from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.decoding.stop import StopStrings
@@ -38,8 +39,7 @@ class Row:
     """Tokens that end it."""
     limit: int
     """How many tokens it may have."""
-    first: list[int] = field(default_factory=list)
-    """What the first token is chosen from, if not from all."""
+    constraint: Constraint | None = None
     tokens: list[int] = field(default_factory=list)
     drawn: deque[Drawn] = field(default_factory=deque)
     """The last of the tokens, of which there is no text yet."""
@@ -61,9 +61,8 @@ class Row:
 
     def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
         """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
-        if self.first and not self.tokens:
-            every, logits, top = logits, np.full_like(logits, -np.inf), None
-            logits[self.first] = every[self.first]
+        if self.constraint and (allowed := self.constraint.allowed(self.tokens)) is not None:
+            logits, top = restrict(logits, allowed), None
         token = self.sampler.sample(logits, top)
         if self.logprobs is None:
             self.drawn.append(Drawn(token, None, ()))

@@ -26,6 +26,10 @@ ENDS = (
 """Tokens, besides those of the forms, after which nothing belongs to the middle."""
 SHORTEST = 4
 """Characters of a line that are no mere bracket: what stands behind the gap and may as well stand in it."""
+WORD = re.compile(r" ?\w*\Z")
+"""What is chosen again of a prefix: the identifier that it ends within, with the space before it."""
+LONGEST = 64
+"""Bytes of an identifier; of what is longer only the last token is chosen again."""
 SENTINELS = 100
 """Gaps that T5 tells apart."""
 CHARACTERS_PER_TOKEN = 8
@@ -109,6 +113,8 @@ class Infill:
     form: Form
     end: frozenset[int]
     """Tokens that end the middle."""
+    opening = ()
+    """Tokens that the middle begins with."""
 
     @property
     def sees_suffix(self) -> bool:
@@ -144,13 +150,22 @@ class Infill:
                 room -= len(tokens)
         return [token for tokens in chosen for token in tokens]
 
-    def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
-        """What may take the place of the prompt's last token; nothing where it stays.
+    def heal(self, tokenizer: Tokenizer, prompt: list[int], prefix: str) -> tuple[list[int], list[int]]:
+        """The prompt without the tokens of the word that the prefix ends with, and these.
 
-        A prefix that ends within a word ends with tokens that are rare there: the last one is chosen again.
+        A prefix that ends within a word ends with tokens that are rare there: they are chosen again. Where the middle
+        does not follow the prefix, nothing is.
         """
-        healed = self.form.gap.endswith("{prefix}") and len(prompt) > 1
-        return tokenizer.beginning_with(prompt[-1]) if healed else []
+        if not (self.form.gap.endswith("{prefix}") and tokenizer.byte_level):
+            return prompt, []
+        found = WORD.search(prefix)
+        word = found[0].encode() if found else b""
+        begins = len(prompt)
+        wanted = len(word) if 0 < len(word) <= LONGEST else 1
+        while wanted > 0 and begins > 1 and prompt[begins - 1] not in tokenizer.control:
+            begins -= 1
+            wanted -= len(tokenizer.content(prompt[begins]))
+        return prompt[:begins], prompt[begins:]
 
 
 @dataclass(frozen=True)
@@ -163,6 +178,11 @@ class Gap:
 
     sees_suffix = True
 
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """Tokens that the middle begins with."""
+        return (self.sentinel,)
+
     def prompt(
         self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int, around: Surroundings | None = None
     ) -> list[int]:
@@ -171,9 +191,9 @@ class Gap:
         before, after = trim(tokenizer, prefix, suffix, room, (tokenizer.encode, tokenizer.encode))
         return [*tokenizer.start, *before, self.sentinel, *after, *tokenizer.finish]
 
-    def first(self, tokenizer: Tokenizer, prompt: list[int]) -> list[int]:
-        """Nothing: the answer does not go on with the prefix."""
-        return []
+    def heal(self, tokenizer: Tokenizer, prompt: list[int], prefix: str) -> tuple[list[int], list[int]]:
+        """The prompt as it is: the answer does not go on with the prefix."""
+        return prompt, []
 
 
 def line_behind(suffix: str) -> list[str]:

@@ -17,6 +17,7 @@ import tokenizers
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text import moses
+from chatapp.generation.text.spelling import Spelling
 from model_store.checkpoint.config_fields import check_fields
 from model_store.files import optional_json
 from model_store.tokenizers.check import check
@@ -143,13 +144,18 @@ class Tokenizer:
             self._whole[token] = self._find_whole(token)
         return self._whole[token]
 
-    def beginning_with(self, token: int) -> list[int]:
-        """The tokens whose bytes begin with this one's, itself among them; none if they are not bytes."""
-        name = self.name(token)
-        if not self.byte_level or not name or token in self.control:
-            return []
-        known = self.vocabulary.get_vocab().items()
-        return sorted(other for spelling, other in known if spelling.startswith(name) and other not in self.control)
+    def content(self, token: int) -> bytes:
+        """The bytes that a token adds within a text; none if it is a control token."""
+        if token in self.control:
+            return b""
+        content = self.bytes_of(token)
+        return self.name(token).replace("▁", " ").encode() if content is None else content
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """All tokens by what they spell."""
+        size = self.vocabulary.get_vocab_size()
+        return Spelling((content, token) for token in range(size) if (content := self.content(token)))
 
     def _find_bytes(self, token: int) -> bytes | None:
         name = self.name(token)
@@ -300,7 +306,7 @@ class Detokenizer:
     def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
         """`context` is what the text continues: it decides, for some tokenizers, about the first space.
 
-        The first `given` bytes, all of the first token, are not told: the text before ends with them.
+        The first `given` bytes are not told: the text before ends with them.
         """
         self.tokenizer, self.given = tokenizer, given
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
@@ -316,7 +322,7 @@ class Detokenizer:
             return ""
         content = self.tokenizer.bytes_of(token)
         text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
-        self.previous, self.given = token, 0
+        self.previous, self.given = token, max(0, self.given - len(content or b""))
         return text
 
     def flush(self) -> str:

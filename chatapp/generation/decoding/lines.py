@@ -1,0 +1,182 @@
+"""The likeliest lines: a beam search to the line's end, and the probabilities of lines that are given."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf, isnan
+
+import numpy as np
+
+import backends
+from chatapp.generation.decoding.candidates import check_peak, largest
+from chatapp.generation.decoding.constraint import Typed, restrict
+from chatapp.generation.decoding.generate import Step
+from chatapp.generation.text.spelling import find_line_end
+from chatapp.generation.text.tokenizer import Tokenizer
+
+LOGITS = 64 << 20
+UNLIKELY = -12.0
+"""The log-probability of a token below which nobody misses the line that it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The rest of a line."""
+
+    text: str
+    """Without the line's end."""
+    tokens: tuple[int, ...]
+    """Its likeliest spelling, from where the word begins that is being typed, without the line's end."""
+    logprob: float
+    """Natural logarithm of its probability, that of the line's end included, however it was spelt and ended."""
+
+
+@dataclass(slots=True)
+class Beam:
+    """A line as it grows."""
+
+    tokens: list[int]
+    told: bytes
+    """What they spell after what was typed."""
+    logprob: float
+    parent: int
+    """The session's row that it continues."""
+
+
+class LineEnds:
+    """Which tokens end a line: those that end the reply, and those that begin another line."""
+
+    def __init__(self, tokenizer: Tokenizer, end: Iterable[int]):
+        self.tokenizer = tokenizer
+        breaking = tokenizer.spelling.breaking
+        self.ending = np.union1d(np.array(sorted(end), np.int64), breaking.get(b"", np.empty(0, np.int64)))
+        self.groups = {head: ids for head, ids in breaking.items() if head}
+        """Tokens that end it with something before, by what that is."""
+        self.heads = {int(token): head for head, ids in self.groups.items() for token in ids}
+        self.within = np.array(list(self.heads), np.int64)
+
+    def logprob(self, logprobs: np.ndarray) -> float:
+        """Of the line's end, from log-probabilities (vocab,)."""
+        return add_logprobs(logprobs[self.ending])
+
+
+class LineSearch:
+    """A beam search for the `count` likeliest lines: a decoding that has nothing to tell before it ends.
+
+    What is told begins where the word ends that is typed already. The ways to spell and to end a line are one line, and
+    their probabilities are added.
+    """
+
+    def __init__(self, ends: LineEnds, typed: Typed | None, *, width: int, count: int, limit: int):
+        """`limit` is how many tokens a line may have."""
+        self.ends, self.typed, self.width, self.count, self.limit = ends, typed, width, count, limit
+        self.beams = [Beam([], b"", 0.0, 0)]
+        self.found: dict[bytes, tuple[float, float, list[int]]] = {}
+        """By text: the log-probability of all spellings, and the likeliest with its own."""
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines found so far, the likeliest first."""
+        best = sorted(self.found.items(), key=lambda each: (-each[1][0], each[0]))[: self.count]
+        return [Line(text.decode(errors="replace"), tuple(tokens), every) for text, (every, _, tokens) in best]
+
+    def step(self, logits: np.ndarray, top: backends.Top | None) -> Step:
+        """Lengthen every beam by its likeliest tokens, and keep the likeliest beams."""
+        grown: list[Beam] = []
+        for place, beam in enumerate(self.beams):
+            grown += self._grow(beam, place, logits[place, -1])
+        grown.sort(key=lambda beam: -beam.logprob)
+        worst = self._least()
+        self.beams = [beam for beam in grown[: self.width] if beam.logprob > worst and len(beam.tokens) <= self.limit]
+        return Step([beam.tokens[-1] for beam in self.beams], [beam.parent for beam in self.beams], not self.beams)
+
+    def _grow(self, beam: Beam, place: int, logits: np.ndarray) -> list[Beam]:
+        """Finish a beam in every way, and return its likeliest continuations."""
+        rest = self.typed.rest(beam.tokens) if self.typed else b""
+        logprobs = normalise(restrict(logits, self.typed.allowed(beam.tokens) if self.typed else None))
+        if not rest:
+            self._finish(beam.told, beam.tokens, beam.logprob + self.ends.logprob(logprobs))
+            logprobs[self.ends.ending] = -inf
+            likely = logprobs[self.ends.within] > max(UNLIKELY, self._least() - beam.logprob)
+            for head in {self.ends.heads[token] for token in self.ends.within[likely].tolist()}:
+                ended = beam.logprob + add_logprobs(logprobs[self.ends.groups[head]])
+                self._finish((beam.told + head).rstrip(b" \t"), beam.tokens, ended)
+            logprobs[self.ends.within] = -inf
+        grown = []
+        for token in largest(logprobs, self.width).tolist():
+            told, logprob = self.ends.tokenizer.content(token)[len(rest) :], beam.logprob + float(logprobs[token])
+            tokens, end = [*beam.tokens, token], find_line_end(told)
+            if end is None:
+                grown.append(Beam(tokens, beam.told + told, logprob, place))
+            else:
+                self._finish(told[:end], tokens, logprob)
+        return grown
+
+    def _finish(self, text: bytes, tokens: list[int], logprob: float) -> None:
+        every, best, spelling = self.found.get(text, (-inf, -inf, tokens))
+        self.found[text] = (
+            float(np.logaddexp(every, logprob)),
+            max(best, logprob),
+            tokens if logprob > best else spelling,
+        )
+
+    def _least(self) -> float:
+        """What a line must have to be among those wanted."""
+        best = sorted((every for every, _, _ in self.found.values()), reverse=True)
+        return best[self.count - 1] if len(best) >= self.count else -inf
+
+
+def normalise(logits: np.ndarray) -> np.ndarray:
+    """Log-probabilities of logits (vocab,), float32."""
+    peak = logits.max()
+    check_peak(peak)
+    logprobs: np.ndarray = logits - peak
+    logprobs -= np.log(np.exp(logprobs).sum(dtype=np.float64)).astype(np.float32)
+    return logprobs
+
+
+def add_logprobs(logprobs: np.ndarray) -> float:
+    """The logarithm of the sum of probabilities."""
+    peak = logprobs.max(initial=-inf)
+    return float(peak) if peak == -inf else float(peak) + float(np.log(np.exp(logprobs - peak).sum()))
+
+
+def spell(tokenizer: Tokenizer, taken: Sequence[int], text: str) -> list[tuple[int, ...]]:
+    """The likeliest spellings of a line that goes on from the tokens taken: as one text with these, and after them."""
+    spellings = [(*taken, *tokenizer.encode(text))]
+    if taken:
+        with_taken = tokenizer.decode(taken) + text
+        spellings.append(tuple(tokenizer.encode(with_taken)))
+    return list(dict.fromkeys(spellings))
+
+
+def batches(spellings: Sequence[Sequence[int]], vocab_size: int) -> Iterator[list[int]]:
+    """Places of spellings that are read together: of like length, and their logits take at most LOGITS bytes."""
+    batch = list[int]()
+    for place in sorted(range(len(spellings)), key=lambda place: len(spellings[place])):
+        if batch and (len(batch) + 1) * max(1, len(spellings[place])) * vocab_size * 4 > LOGITS:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def pad(spellings: Sequence[Sequence[int]]) -> np.ndarray:
+    """The tokens (count, length) of spellings, after which anything may stand."""
+    tokens = np.zeros((len(spellings), max(1, *map(len, spellings))), np.int64)
+    for row, spelling in zip(tokens, spellings, strict=True):
+        row[: len(spelling)] = spelling
+    return tokens
+
+
+def score(spelling: Sequence[int], logits: Sequence[np.ndarray], ends: LineEnds, typed: Typed | None) -> float:
+    """The log-probability of one spelling of a line, from logits (vocab,) before each token and the end."""
+    total = 0.0
+    for place, token in enumerate(spelling):
+        allowed = typed.allowed(spelling[:place]) if typed else None
+        row = logits[place]
+        total += float(row[token]) - add_logprobs(row if allowed is None else row[allowed])
+    last = logits[len(spelling)]
+    total += add_logprobs(last[ends.ending]) - add_logprobs(last)
+    check_peak(total if isnan(total) else 0.0)
+    return total
