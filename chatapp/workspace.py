@@ -15,6 +15,7 @@ from chatapp.settings.settings import Settings, SettingsError
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
+    from chatapp.completion.acceptance import Acceptance
     from chatapp.conversation import Setup
     from chatapp.generation import Engine
     from chatapp.history import History
@@ -138,6 +139,12 @@ class Workspace:
         from chatapp.models.jobs import Jobs
 
         return Jobs(on_change, path=self.home / "jobs.json")
+
+    def open_acceptance(self) -> Acceptance:
+        """What became of offers in editors."""
+        from chatapp.completion.acceptance import Acceptance
+
+        return Acceptance(self.home / "completions.jsonl")
 
     # Conversations
 

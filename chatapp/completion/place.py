@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+BEFORE, AFTER = 1_000_000, 200_000
+"""The characters before and after a place that are looked at; what is farther away is not."""
+
 
 class Occurrence(NamedTuple):
     """A place where a text ends as the text before the cursor does."""

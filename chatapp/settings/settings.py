@@ -41,6 +41,10 @@ class Settings:
     """Whether conversations are kept."""
     suspend: bool = True
     """Whether Ctrl+Z with nothing typed and nothing to undo suspends the screen, to the shell."""
+    completion_stats: bool = False
+    """Whether it is kept what became of offers in editors: how many were shown and taken, how quick they were."""
+    completion_adaptive: bool = False
+    """Whether the probability from which an offer is shown follows that."""
     stores: tuple[str, ...] = ()
     """Folders with models, beside the usual one; the first that can be written to gets what is new."""
 

@@ -1,0 +1,32 @@
+"""`chatapp lsp`: complete code in an editor."""
+
+import os
+import sys
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+An editor starts this command and talks to it over standard input and output, as the Language Server Protocol says:
+textDocument/inlineCompletion, and textDocument/completion for editors without it.
+What an editor can set: docs/editors.md.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments, of which there is one that editors like to give."""
+    parser.add_details(DETAILS)
+    parser.add_argument("--stdio", action="store_true", help="as it is anyway; some editors say so")
+
+
+def run(given: Namespace) -> int:
+    """Answer the editor until it leaves."""
+    from chatapp.lsp.streams import claim_output
+
+    output = claim_output()
+    from chatapp.lsp.server import serve
+
+    code = serve(Workspace(), sys.stdin.buffer, output)
+    sys.stderr.flush()
+    os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end

@@ -1,0 +1,125 @@
+"""What became of offers: shown, taken, how quick; kept on this machine, where the user says so, without any text."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from chatapp.completion.offers import Offer
+
+LIMIT = 1_000_000
+"""Bytes of the file, above which the older half goes."""
+BLOCK, STEP = 50, 0.05
+"""After so many offers the threshold moves by so much."""
+TOO_FEW, MANY = 0.2, 0.5
+"""The share taken below which it rises, and from which it falls."""
+LOWEST, HIGHEST = 0.1, 0.9
+Way = Literal["editor", "typing"]
+"""The editor said that an offer was taken; or its text stands there."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures about offers."""
+
+    shown: int
+    accepted: int
+    p50: float | None
+    """Milliseconds from the request to the offer, in half of the cases at most."""
+    p95: float | None
+
+    @property
+    def share(self) -> float | None:
+        """The share of what was shown that was accepted."""
+        return self.accepted / self.shown if self.shown else None
+
+
+class Acceptance:
+    """A file with a line of JSON for each offer that was shown, and for each that was accepted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def note_shown(self, offer: Offer, milliseconds: float) -> None:
+        """Note that an offer went to the editor."""
+        facts = {"source": offer.source, "probability": round(offer.probability, 3)}
+        self._append({"event": "shown", **facts, "milliseconds": round(milliseconds, 1)})
+
+    def note_accepted(self, offer: Offer, way: Way) -> None:
+        """Note that an offer was taken."""
+        self._append({"event": "accepted", "source": offer.source, "way": way})
+
+    def _append(self, facts: dict[str, object]) -> None:
+        line = json.dumps({"time": int(time.time()), **facts}) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, line.encode())  # one call, so that two editors' lines stay whole
+            size = os.fstat(file).st_size
+        finally:
+            os.close(file)
+        if size > LIMIT:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        from chatapp.text.files import write_whole
+
+        lines = self.path.read_text("utf-8").splitlines(keepends=True)
+        write_whole(self.path, "".join(lines[len(lines) // 2 :]))
+
+    def events(self) -> Iterator[dict[str, object]]:
+        """What was noted, in order; lines that are damaged are left out."""
+        try:
+            lines = self.path.read_text("utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                facts = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(facts, dict) and facts.get("event") in ("shown", "accepted"):
+                yield facts
+
+    def summary(self) -> Summary:
+        """The figures of all that was noted."""
+        shown = accepted = 0
+        times: list[float] = []
+        for facts in self.events():
+            shown += facts["event"] == "shown"
+            accepted += facts["event"] == "accepted"
+            if isinstance(taken := facts.get("milliseconds"), int | float):
+                times.append(taken)
+        times.sort()
+        p50, p95 = (times[min(int(len(times) * part), len(times) - 1)] if times else None for part in (0.5, 0.95))
+        return Summary(shown, accepted, p50, p95)
+
+    def threshold(self, first: float) -> float:
+        """A threshold that began with `first` and followed what was accepted."""
+        shown = accepted = 0
+        for facts in self.events():
+            shown += facts["event"] == "shown"
+            accepted += facts["event"] == "accepted"
+            if shown >= BLOCK:
+                share = accepted / shown
+                first += STEP if share < TOO_FEW else -STEP if share >= MANY else 0.0
+                first, shown, accepted = min(max(first, LOWEST), HIGHEST), 0, 0
+        return round(first, 3)
+
+    def delete(self) -> bool:
+        """Forget everything; whether there was something."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def as_json(summary: Summary) -> dict[str, object]:
+    """The figures by name."""
+    return {**asdict(summary), "share": summary.share}

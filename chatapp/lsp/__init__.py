@@ -1,0 +1,1 @@
+"""The language server: completion for editors, over standard input and output."""

@@ -1,0 +1,341 @@
+"""The language server: documents come in, offers go out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, BinaryIO
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.uris import to_fs_path
+
+from chatapp import __version__
+from chatapp.completion.acceptance import Acceptance, Way
+from chatapp.completion.completer import Completer
+from chatapp.completion.offers import Offer
+from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
+from chatapp.generation import Engine
+from chatapp.lsp import wishes
+from chatapp.lsp.document import Document
+from chatapp.lsp.items import ACCEPTED, inline_item, last_word, popup_item
+from chatapp.lsp.loading import with_progress
+from chatapp.lsp.shown import Asked, Numbered, Shown
+from chatapp.lsp.streams import end_with
+from chatapp.lsp.turns import Turns
+from chatapp.lsp.wishes import WishError, Wishes
+from chatapp.text.errors import one_line
+from chatapp.workspace import Workspace
+from model_store import Progress as OnProgress
+
+SEVERAL = 5
+"""Offers, where they are asked for."""
+LISTED = 3
+"""Offers in a popup list, where they are worth showing unasked."""
+OPEN_FILES, OPEN_SIZE = 20, 500_000
+"""So many other texts that are open are looked at, of so many lines' characters at most."""
+
+
+class Protocol(LanguageServerProtocol):
+    """Messages as pygls reads and writes them, with documents of our own.
+
+    Those of pygls take more for a line's end than editors do, and read the whole text at every key.
+    """
+
+    _server: Server
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
+        """A document is open in the editor."""
+        self._server.open_document(params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        """A document was edited."""
+        self._server.change_document(params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
+        """A document is no longer open."""
+        self._server.close_document(params)
+
+    def _send_data(self, data: Any) -> None:  # Any: as above
+        if not self._server.gone:
+            super()._send_data(data)
+
+    def structure_message(self, data: dict[str, Any]) -> Any:  # Any: JSON, and a type for each method
+        """The message in JSON; a request that is none is answered."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
+
+
+class Server(LanguageServer):
+    """Completion for one editor; docs/editors.md says what it can set."""
+
+    protocol: Protocol
+
+    def __init__(self, home: Workspace) -> None:
+        super().__init__("chatapp", __version__, protocol_cls=Protocol)
+        self.home = home
+        self.documents: dict[str, Document] = {}
+        """By URI; what was looked at last is the last."""
+        self.wishes = Wishes()
+        self.completer = Completer(None)
+        self.turns: Turns[list[Offer]] = Turns()
+        self.shown = Shown()
+        self.acceptance: Acceptance | None = None
+        self.said_goodbye = self.gone = False
+        self._model: str | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._told: set[str] = set()
+        self._at_start: WishError | None = None
+        self.feature(types.INITIALIZE)(partial(self.begin))
+        self.feature(types.INITIALIZED)(partial(self.start))
+        self.feature(types.SHUTDOWN)(partial(self.say_goodbye))
+        self.feature(types.EXIT)(partial(self.leave))
+        self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(self.change_settings))
+        self.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(
+            partial(self.inline_completion)
+        )
+        self.command(ACCEPTED)(partial(self.accept))
+
+    # Coming and going
+
+    def begin(self, params: types.InitializeParams) -> None:
+        """The editor says who it is and what it wants."""
+        if params.process_id is not None:
+            end_with(params.process_id)
+        text = params.capabilities.text_document
+        if not (text and text.inline_completion):  # where there is ghost text, a list would tell the same again
+            self.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions())(partial(self.popup_completion))
+        try:
+            self.wishes = wishes.read(params.initialization_options, self.wishes)
+        except WishError as error:
+            self._at_start = error
+
+    def start(self, params: types.InitializedParams) -> None:
+        """The editor is ready: now it may be told something, and the model is opened."""
+        if self._at_start:
+            self.tell(str(self._at_start))
+        self.follow_wishes()
+
+    def say_goodbye(self, params: None) -> None:
+        """The editor is about to leave."""
+        self.said_goodbye = True
+
+    def leave(self, params: None) -> None:
+        """The editor leaves: it is told nothing more."""
+        self.gone = True
+
+    async def change_settings(self, params: types.DidChangeConfigurationParams) -> None:
+        """The user has changed the editor's settings; what is wrong changes nothing."""
+        given = params.settings
+        workspace = self.client_capabilities.workspace
+        if given is None and workspace and workspace.configuration:
+            wanted = types.ConfigurationParams([types.ConfigurationItem(section="chatapp")])
+            given = (await self.workspace_configuration_async(wanted))[0]
+        try:
+            self.wishes = wishes.read(given, self.wishes)
+        except WishError as error:
+            self.tell(str(error))
+            return
+        self.follow_wishes()
+
+    def follow_wishes(self) -> None:
+        """Open the model that is wanted, if it is another one."""
+        try:
+            chosen = self.home.read_settings()
+            self.acceptance = self.home.open_acceptance() if chosen.completion_stats else None
+        except Exception as error:
+            self.tell(one_line(error) or describe(error))
+            return
+        threshold = self.wishes.threshold
+        if self.acceptance and chosen.completion_adaptive:
+            threshold = self.acceptance.threshold(threshold)
+        name = self.wishes.model or chosen.model
+        if self.wishes.enabled and name != self._model:
+            self._model = name
+            self.completer = Completer(None)
+            self._loading = asyncio.create_task(self.open_model(name, self.completer))
+        self.completer.threshold = threshold
+
+    async def open_model(self, name: str, completer: Completer) -> None:
+        """Open a model; until it is there, files alone have offers."""
+
+        def load(on_progress: OnProgress) -> Engine:
+            placement = self.home.choose_placement(objective="completion")
+            return self.home.open_model(name, placement, on_progress=on_progress).engine
+
+        try:
+            completer.engine = await with_progress(self, f"chatapp opens {name}", load)
+        except Exception as error:
+            if completer is self.completer:
+                self._model = None
+                self.tell(f"{one_line(error) or describe(error)}; until then offers come from files alone")
+        else:
+            self.log(f"{name} is open")
+
+    # Documents
+
+    def open_document(self, params: types.DidOpenTextDocumentParams) -> None:
+        """Keep a text."""
+        document = params.text_document
+        self.documents[document.uri] = Document(document.text, self.encoding)
+
+    def change_document(self, params: types.DidChangeTextDocumentParams) -> None:
+        """Keep a text equal to the editor's, and see whether an offer was taken."""
+        uri = params.text_document.uri
+        document = self.look_at(uri)
+        document.change(params.content_changes)
+        if taken := self.shown.taken(uri, document):
+            self.note_accepted(taken, "typing")
+
+    def close_document(self, params: types.DidCloseTextDocumentParams) -> None:
+        """Forget a text."""
+        self.documents.pop(params.text_document.uri, None)
+        self.shown.forget(params.text_document.uri)
+
+    def look_at(self, uri: str) -> Document:
+        """The text of a document, which is the last one looked at now; an unknown one is empty."""
+        document = self.documents.pop(uri, None) or Document("", self.encoding)
+        self.documents[uri] = document
+        return document
+
+    @property
+    def encoding(self) -> Any:  # Any: pygls says str, of the three that it chooses from
+        return self.protocol.workspace.position_encoding
+
+    def others(self, uri: str) -> list[OpenFile]:
+        """The other texts that are open, the one looked at last first."""
+        newest = [other for other in reversed(self.documents) if other != uri][:OPEN_FILES]
+        return [OpenFile(path_of(other), self.documents[other].text) for other in newest]
+
+    # Offers
+
+    async def inline_completion(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
+        """Ghost text."""
+        uri, document = params.text_document.uri, self.look_at(params.text_document.uri)
+        invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
+        line, character = document.find(params.position)
+        cursor = document.position(line, character)
+        replaced, begun, after = types.Range(cursor, cursor), "", document.after(line, character, AFTER)
+        if selected := params.context.selected_completion_info:  # as if the list's entry had been taken
+            replaced, begun = selected.range, selected.text
+            line, character = document.find(replaced.start)
+        before = (document.before(line, character, BEFORE) + begun)[-BEFORE:]
+        asked = Asked(before, after, SEVERAL if invoked else 1, invoked)
+        found = await self.offers(uri, asked, (line, character + len(begun)))
+        return types.InlineCompletionList([inline_item(offer, replaced, begun, number) for number, offer in found])
+
+    async def popup_completion(self, params: types.CompletionParams) -> types.CompletionList:
+        """Entries of a popup list.
+
+        Editors ask for them at each letter; where no name has begun, it is the user who asks.
+        """
+        uri, document = params.text_document.uri, self.look_at(params.text_document.uri)
+        line, character = document.find(params.position)
+        before, after = document.before(line, character, BEFORE), document.after(line, character, AFTER)
+        word = last_word(document.lines[line][:character])
+        asked = Asked(before, after, LISTED if word else SEVERAL, invoked=not word)
+        found = await self.offers(uri, asked, (line, character))
+        replaced = types.Range(document.position(line, character - len(word)), document.position(line, character))
+        items = [popup_item(found, replaced, word, order) for order, found in enumerate(found)]
+        return types.CompletionList(is_incomplete=True, items=items)
+
+    async def offers(self, uri: str, asked: Asked, at: tuple[int, int]) -> list[Numbered]:
+        """The offers for a place; none where a newer request has come."""
+        start = perf_counter()
+        if not self.wishes.enabled:
+            return []
+        if known := self.shown.typed_on(uri, asked):
+            return known
+        place = Place(asked.prefix, asked.suffix, path_of(uri), self.others(uri))
+        completer, lines = self.completer, self.wishes.lines or None
+
+        def complete(wanted: Callable[[], bool]) -> list[Offer]:
+            return completer.offers(place, asked.n, invoked=asked.invoked, lines=lines, wanted=wanted)
+
+        turn = self.turns.ask(uri, complete)
+        try:
+            found = await asyncio.wrap_future(turn.answer)
+        except asyncio.CancelledError:
+            turn.wanted = False
+            raise
+        except Exception as error:
+            self.tell(one_line(error) or describe(error))
+            return []
+        if found is None:
+            return []
+        if found:
+            self.keep(lambda kept: kept.note_shown(found[0], 1000 * (perf_counter() - start)))
+        return self.shown.add(uri, asked, *at, found)
+
+    # What became of them
+
+    def accept(self, number: int) -> None:
+        """The editor says that an offer was taken."""
+        if offer := self.shown.take(number):
+            self.note_accepted(offer, "editor")
+
+    def note_accepted(self, offer: Offer, way: Way) -> None:
+        """Keep that an offer was taken."""
+        self.keep(lambda kept: kept.note_accepted(offer, way))
+
+    def keep(self, note: Callable[[Acceptance], None]) -> None:
+        """Note something, if the user wants it kept and it can be."""
+        try:
+            if self.acceptance:
+                note(self.acceptance)
+        except OSError as error:
+            self.tell(f"cannot keep what became of offers: {one_line(error)}")
+
+    # Telling
+
+    def tell(self, message: str) -> None:
+        """Show a message to the user; the same one only once."""
+        if message not in self._told:
+            self._told.add(message)
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+
+    def log(self, message: str) -> None:
+        """Write a line into the editor's log."""
+        self.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
+
+    def report_server_error(self, error: Exception, source: object) -> None:
+        """Log a defect, or a message that is none, without a word of what it was about."""
+        if source is JsonRpcInternalError:  # nothing can be written any more
+            self.gone = True
+        self.window_log_message(types.LogMessageParams(types.MessageType.Error, describe(error)))
+
+
+def describe(error: BaseException) -> str:
+    """What kind of error it was and where, without its words, which might be the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+def path_of(uri: str) -> Path | None:
+    """The path of a file's URI; other documents have none."""
+    path = to_fs_path(uri) if uri.startswith("file:") else None
+    return Path(path) if path else None
+
+
+def serve(home: Workspace, input: BinaryIO, output: BinaryIO) -> int:
+    """Answer an editor until it leaves; the exit code, which is 1 where it did not say so before."""
+    logging.getLogger("pygls").disabled = True  # it would log texts
+    server = Server(home)
+    server.start_io(input, output)
+    server.turns.end()
+    return 0 if server.said_goodbye else 1

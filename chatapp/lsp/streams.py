@@ -1,0 +1,69 @@
+"""Standard output for the protocol alone, and the end of a server whose editor is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import BinaryIO
+
+PAUSE = 2.0
+"""Seconds between two looks at the editor's process, where the system does not tell by itself."""
+
+
+def claim_output() -> BinaryIO:
+    """The standard output as it was; what anybody else prints, native code too, goes to standard error from now on."""
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return output
+
+
+def end_with(process: int) -> None:
+    """End this process at once when another one has ended."""
+    threading.Thread(target=_outlive, args=(process,), name="editor", daemon=True).start()
+
+
+def _outlive(process: int) -> None:
+    wait_for_end(process)
+    os._exit(1)  # whatever is being computed is for nobody
+
+
+def wait_for_end(process: int) -> None:
+    """Return when there is no such process."""
+    if hasattr(os, "pidfd_open"):
+        import select
+
+        try:
+            handle = os.pidfd_open(process)
+        except ProcessLookupError:
+            return
+        except OSError:  # a kernel, or a container, that has none
+            pass
+        else:
+            select.select([handle], [], [])
+            return
+    while is_running(process):
+        time.sleep(PAUSE)
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number."""
+    if sys.platform == "win32":  # where signal 0 would end it
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x00100000, False, process)  # SYNCHRONIZE
+        if not handle:
+            return False
+        ended = ctypes.windll.kernel32.WaitForSingleObject(handle, 0) == 0
+        ctypes.windll.kernel32.CloseHandle(handle)
+        return not ended
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

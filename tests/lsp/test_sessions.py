@@ -1,0 +1,319 @@
+"""Sessions of an editor with the language server, by the messages themselves."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chatapp.placement.selection import PlacementOptions
+from chatapp.settings.settings import Settings
+from chatapp.workspace import Opened, Workspace
+from model_store import Progress
+from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
+from support.scripted_engine import ScriptedEngine
+
+LINE = "    parser.add_argument('--verbose', help='more')\n"
+HALF = LINE + LINE[:36]
+"""Its second line goes on as the first did: a match of the file, worth showing unasked."""
+REST = " help='more')"
+
+
+class Home(Workspace):
+    """A home whose model is a stand-in, which is opened when it may."""
+
+    def __init__(self, engine: ScriptedEngine | None = None, *, stats: bool = False) -> None:
+        super().__init__()
+        self.engine, self.stats = engine, stats
+        self.opened: list[str] = []
+
+    def read_settings(self) -> Settings:
+        return replace(super().read_settings(), completion_stats=self.stats)
+
+    def open_model(
+        self,
+        name: str,
+        placement: PlacementOptions | None = None,
+        *,
+        on_progress: Progress | None = None,
+        on_fallback: Callable[[str], object] = lambda reason: None,
+    ) -> Opened:
+        self.opened.append(name)
+        if not self.engine:
+            return super().open_model(name, placement, on_progress=on_progress, on_fallback=on_fallback)
+        if on_progress:
+            on_progress("lowering", 0.5)
+        return Opened(self.engine, name, 1, 0.0)
+
+
+@pytest.fixture
+def editor() -> Iterator[LspEditor]:
+    """An editor with ghost text, where files alone have offers."""
+    with editing(Home(ScriptedEngine(text=""))) as editor:
+        editor.begin()
+        yield editor
+
+
+def texts(items: list[dict[str, object]]) -> list[object]:
+    return [item["insertText"] for item in items]
+
+
+def test_ghost_text_is_offered_at_the_cursor(editor: LspEditor) -> None:
+    editor.open(HALF)
+    (item,) = editor.ghost(1, 36)
+    assert item["insertText"] == REST
+    assert item["range"] == {"start": {"line": 1, "character": 36}, "end": {"line": 1, "character": 36}}
+
+
+def test_edits_are_followed(editor: LspEditor) -> None:
+    editor.open(LINE)
+    editor.type("    parser.add", 1, 0)
+    editor.type("_argument('--verbose',", 1, 14)
+    assert texts(editor.ghost(1, 36)) == [REST]
+
+
+def test_the_editor_chooses_how_places_are_counted() -> None:
+    for encoding, width in (("utf-8", 4), ("utf-16", 2), ("utf-32", 1)):
+        with editing(Home(ScriptedEngine(text=""))) as editor:
+            can = editor.begin(GHOST | {"general": {"positionEncodings": [encoding]}})
+            assert can["positionEncoding"] == encoding
+            line = LINE.replace("--verbose", "--🙂-verbose")
+            editor.open(line + line[:37])
+            editor.type(",", 1, 36 + width)
+            (item,) = editor.ghost(1, 37 + width)
+            assert item["insertText"] == line[38:-1]
+            assert item["range"]["start"] == {"line": 1, "character": 37 + width}
+
+
+def test_an_editor_without_ghost_text_gets_a_list_that_it_does_not_filter_away() -> None:
+    with editing(Home(ScriptedEngine(text=""))) as editor:
+        can = editor.begin(POPUP)
+        assert can["completionProvider"] == {}
+        editor.open(LINE + LINE[:39])
+        (item,) = editor.popup(1, 39)
+        assert item["textEdit"]["range"]["start"] == {"line": 1, "character": 37}
+        assert item["textEdit"]["range"]["end"] == {"line": 1, "character": 39}
+        assert item["textEdit"]["newText"] == item["filterText"] == "help='more')"
+
+
+def test_an_editor_with_ghost_text_is_not_told_the_same_in_a_list() -> None:
+    with editing(Home(ScriptedEngine(text=""))) as another:
+        assert "completionProvider" not in another.begin(GHOST)
+
+
+def test_what_is_selected_in_a_list_is_taken_for_typed(editor: LspEditor) -> None:
+    editor.open(LINE + "    parser.add_arg")
+    selected = {
+        "range": {"start": {"line": 1, "character": 11}, "end": {"line": 1, "character": 18}},
+        "text": "add_argument('--verbose',",
+    }
+    (item,) = editor.ghost(1, 18, selectedCompletionInfo=selected)
+    assert item["insertText"] == selected["text"] + REST
+    assert item["range"] == selected["range"]
+
+
+def test_what_is_typed_on_is_not_computed_again() -> None:
+    home = Home(ScriptedEngine(text="return a + b\n"))
+    with editing(home) as editor:
+        editor.begin(initializationOptions={"threshold": 0})
+        editor.until_loaded()
+        editor.open("def add(a, b):\n    ")
+        (first,) = editor.ghost(1, 4)
+        assert home.engine and len(home.engine.asked) == 1
+        for place, letter in enumerate("retu"):
+            editor.type(letter, 1, 4 + place)
+            (item,) = editor.ghost(1, 5 + place)
+            assert "retu"[: place + 1] + item["insertText"] == first["insertText"]
+        assert len(home.engine.asked) == 1
+        editor.type("x", 1, 8)
+        editor.ghost(1, 9)
+        assert len(home.engine.asked) == 2
+
+
+def test_the_newest_request_of_a_document_wins_and_no_more_than_one_waits() -> None:
+    home = Home(ScriptedEngine(text="one two three four\n", pause_after=1))
+    with editing(home) as editor:
+        editor.begin(initializationOptions={"threshold": 0})
+        editor.until_loaded()
+        editor.open("y")
+        answers = [editor.ask_ghost(0, 1)]
+        assert home.engine
+        while not home.engine.busy:
+            time.sleep(0.005)
+        for place, letter in enumerate("abcdefghi", 1):
+            editor.type(letter, 0, place)
+            answers.append(editor.ask_ghost(0, place + 1))
+        for answer in answers[1:-1]:
+            assert answer.result(20)["items"] == [], "answered before the model goes on"
+        home.engine.pause_after = None
+        home.engine.go.set()
+        assert answers[0].result(20)["items"] == []
+        assert texts(answers[-1].result(20)["items"]) == ["one two three four"]
+        assert len(home.engine.asked) == 2
+
+
+def test_a_cancelled_request_stops_the_model() -> None:
+    home = Home(ScriptedEngine(text="word " * 400, delay=0.02))
+    with editing(home) as editor:
+        editor.begin(initializationOptions={"threshold": 0})
+        editor.until_loaded()
+        editor.open("y")
+        answer = editor.ask_ghost(0, 1)
+        assert home.engine
+        while not home.engine.busy:
+            time.sleep(0.005)
+        editor.tell("$/cancelRequest", {"id": editor.last})
+        with pytest.raises(LspError, match="-32800"):
+            answer.result(20)
+        while not home.engine.closed:
+            time.sleep(0.005)
+        assert home.engine.last_usage and home.engine.last_usage.completion_tokens < 100
+
+
+def test_several_are_offered_when_they_are_asked_for() -> None:
+    home = Home(ScriptedEngine(texts=["one\n", "two\n", "three\n", "four\n", "five\n"]))
+    with editing(home) as editor:
+        editor.begin()
+        editor.until_loaded()
+        editor.open("x = ")
+        assert editor.ghost(0, 4) == [], "none of them is likely enough to be shown unasked"
+        assert len(editor.ghost(0, 4, invoked=True)) > 1
+
+
+def test_the_first_answer_comes_while_the_model_is_loading() -> None:
+    class Slow(Home):
+        def open_model(self, *given: Any, **options: Any) -> Opened:
+            time.sleep(30)
+            raise AssertionError("the session is over by then")
+
+    with editing(Slow()) as editor:
+        editor.begin()
+        editor.open(HALF)
+        assert texts(editor.ghost(1, 36)) == [REST]
+
+
+def test_the_progress_of_loading_is_told() -> None:
+    begun = threading.Event()
+
+    class Slow(Home):
+        def open_model(self, *given: Any, **options: Any) -> Opened:
+            assert begun.wait(20)
+            return super().open_model(*given, **options)
+
+    with editing(Slow(ScriptedEngine())) as editor:
+        editor.begin()
+        assert editor.until("$/progress")["value"]["title"] == "chatapp opens builtin"
+        begun.set()
+        editor.until_loaded()
+        values = [message["params"]["value"] for message in editor.told if message["method"] == "$/progress"]
+        assert [value["kind"] for value in values] == ["begin", "report", "end"]
+        assert values[1]["percentage"] == 50
+
+
+def test_a_model_that_cannot_be_opened_is_told_once_and_files_go_on() -> None:
+    with editing(Home()) as editor:
+        editor.begin(initializationOptions={"model": "nonsense"})
+        assert "nonsense" in editor.until("window/showMessage")["message"]
+        editor.open(HALF)
+        assert texts(editor.ghost(1, 36)) == [REST]
+
+
+def test_a_model_that_breaks_is_told_once() -> None:
+    with editing(Home(ScriptedEngine(fail_after=0))) as editor:
+        editor.begin()
+        editor.until_loaded()
+        editor.open("secret = 1")
+        assert editor.ghost(0, 10, invoked=True) == []
+        assert editor.ghost(0, 10, invoked=True) == []
+        told = [message["params"]["message"] for message in editor.told if message["method"] == "window/showMessage"]
+        assert len(told) == 1 and "RuntimeError" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"treshold": 0.5}, "did you mean threshold?"),
+        ({"threshold": 2}, "from 0 to 1"),
+        ({"enabled": "yes"}, "true or false"),
+        ({"lines": -1}, "0 or more"),
+        ("fast", "an object"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(given: object, said: str) -> None:
+    with editing(Home(ScriptedEngine())) as editor:
+        editor.begin(initializationOptions=given)
+        assert said in editor.until("window/showMessage")["message"]
+
+
+def test_settings_change_while_one_works(editor: LspEditor) -> None:
+    editor.open(HALF)
+    editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": False}}})
+    assert editor.ghost(1, 36) == []
+    editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": True, "fast": True}}})
+    assert "'fast'" in editor.until("window/showMessage")["message"]
+    assert editor.ghost(1, 36) == [], "nothing of what is wrong counts"
+    editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": True}}})
+    assert texts(editor.ghost(1, 36)) == [REST]
+
+
+def test_another_model_takes_the_place_of_the_first() -> None:
+    home = Home(ScriptedEngine())
+    with editing(home) as editor:
+        editor.begin()
+        editor.until_loaded()
+        editor.tell("workspace/didChangeConfiguration", {"settings": {"model": "another"}})
+        editor.tell("workspace/didChangeConfiguration", {"settings": {"model": "another"}})
+        editor.open(HALF)
+        editor.ghost(1, 36)
+        assert home.opened == ["builtin", "another"]
+
+
+def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> None:
+    editor.open(HALF, uri="untitled:Untitled-1")
+    assert texts(editor.ghost(1, 36, uri="untitled:Untitled-1")) == [REST]
+    assert editor.ghost(1, 36, uri="file:///never/opened.py") == []
+    editor.tell("textDocument/didClose", {"textDocument": {"uri": "untitled:Untitled-1"}})
+    assert editor.ghost(1, 36, uri="untitled:Untitled-1") == []
+
+
+def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: LspEditor) -> None:
+    with pytest.raises(LspError, match="-32602"):
+        editor.ask("textDocument/inlineCompletion", {"textDocument": 5}).result(20)
+    with pytest.raises(LspError, match="-32601"):
+        editor.ask("textDocument/nonsense", {}).result(20)
+    editor.open(HALF)
+    assert texts(editor.ghost(1, 36)) == [REST]
+    assert "secret" not in json.dumps(editor.told)
+
+
+# What became of offers
+
+
+def test_nothing_is_kept_unless_the_user_says_so(editor: LspEditor, home: Path) -> None:
+    editor.open(HALF)
+    editor.ghost(1, 36)
+    editor.type(REST, 1, 36)
+    editor.ghost(1, 40)
+    assert not (home / "completions.jsonl").exists()
+
+
+@pytest.mark.parametrize("way", ["editor", "typing"])
+def test_what_was_shown_and_taken_is_kept_without_a_word_of_it(home: Path, way: str) -> None:
+    with editing(Home(ScriptedEngine(text=""), stats=True)) as editor:
+        editor.begin()
+        editor.open(HALF)
+        (item,) = editor.ghost(1, 36)
+        if way == "editor":
+            command = item["command"]
+            editor.ask("workspace/executeCommand", {k: command[k] for k in ("command", "arguments")}).result(20)
+        editor.type(REST, 1, 36)
+        editor.ghost(1, 36)
+    kept = (home / "completions.jsonl").read_text()
+    shown, accepted = map(json.loads, kept.splitlines())
+    assert shown["event"] == "shown" and shown["source"] == "file" and shown["milliseconds"] > 0
+    assert accepted["event"] == "accepted" and accepted["way"] == way
+    assert "parser" not in kept and "help" not in kept and URI not in kept
