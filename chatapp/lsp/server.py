@@ -27,7 +27,7 @@ from chatapp.lsp import wishes
 from chatapp.lsp.document import Document
 from chatapp.lsp.items import ACCEPTED, inline_item, last_word, popup_item
 from chatapp.lsp.loading import with_progress
-from chatapp.lsp.shown import Asked, Numbered, Shown
+from chatapp.lsp.shown import Numbered, Shown
 from chatapp.lsp.streams import end_with
 from chatapp.lsp.turns import Turns
 from chatapp.lsp.wishes import WishError, Wishes
@@ -81,7 +81,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """Completion for one editor; docs/editors.md says what it can set."""
+    """Completion for one editor; docs/commands.md says what it can set."""
 
     protocol: Protocol
 
@@ -234,8 +234,10 @@ class Server(LanguageServer):
             replaced, begun = selected.range, selected.text
             line, character = document.find(replaced.start)
         before = (document.before(line, character, BEFORE) + begun)[-BEFORE:]
-        asked = Asked(before, after, SEVERAL if invoked else 1, invoked)
-        found = await self.offers(uri, asked, (line, character + len(begun)))
+        place = Place(before, after, path_of(uri), self.others(uri))
+        found = await self.offers(
+            uri, place, (line, character + len(begun)), n=SEVERAL if invoked else 1, invoked=invoked
+        )
         return types.InlineCompletionList([inline_item(offer, replaced, begun, number) for number, offer in found])
 
     async def popup_completion(self, params: types.CompletionParams) -> types.CompletionList:
@@ -247,24 +249,21 @@ class Server(LanguageServer):
         line, character = document.find(params.position)
         before, after = document.before(line, character, BEFORE), document.after(line, character, AFTER)
         word = last_word(document.lines[line][:character])
-        asked = Asked(before, after, LISTED if word else SEVERAL, invoked=not word)
-        found = await self.offers(uri, asked, (line, character))
+        place = Place(before, after, path_of(uri), self.others(uri))
+        found = await self.offers(uri, place, (line, character), n=LISTED if word else SEVERAL, invoked=not word)
         replaced = types.Range(document.position(line, character - len(word)), document.position(line, character))
         items = [popup_item(found, replaced, word, order) for order, found in enumerate(found)]
         return types.CompletionList(is_incomplete=True, items=items)
 
-    async def offers(self, uri: str, asked: Asked, at: tuple[int, int]) -> list[Numbered]:
+    async def offers(self, uri: str, place: Place, at: tuple[int, int], *, n: int, invoked: bool) -> list[Numbered]:
         """The offers for a place; none where a newer request has come."""
         start = perf_counter()
         if not self.wishes.enabled:
             return []
-        if known := self.shown.typed_on(uri, asked):
-            return known
-        place = Place(asked.prefix, asked.suffix, path_of(uri), self.others(uri))
         completer, lines = self.completer, self.wishes.lines or None
 
         def complete(wanted: Callable[[], bool]) -> list[Offer]:
-            return completer.offers(place, asked.n, invoked=asked.invoked, lines=lines, wanted=wanted)
+            return completer.offers(place, n, invoked=invoked, lines=lines, wanted=wanted)
 
         turn = self.turns.ask(uri, complete)
         try:
@@ -277,9 +276,10 @@ class Server(LanguageServer):
             return []
         if found is None:
             return []
-        if found:
+        numbered, new = self.shown.add(uri, place, at, found)
+        if new:
             self.keep(lambda kept: kept.note_shown(found[0], 1000 * (perf_counter() - start)))
-        return self.shown.add(uri, asked, *at, found)
+        return numbered
 
     # What became of them
 

@@ -1,13 +1,14 @@
-"""What an editor was shown last, so that typing it on costs nothing, and taking it is noticed."""
+"""What an editor was shown last, so that it is noticed when that is taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
 from chatapp.completion.offers import Offer
+from chatapp.completion.place import Place
 from chatapp.lsp.document import Document
 
 
@@ -19,51 +20,36 @@ class Numbered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an offer is for: a place, and how many offers were asked for, and how."""
-
-    prefix: str
-    suffix: str
-    n: int
-    invoked: bool
-
-
-@dataclass(frozen=True)
 class Answered:
-    """The offers for a place."""
+    """The offers for a place, which is a line and a character."""
 
-    asked: Asked
+    place: Place
     line: int
     character: int
     offers: list[Numbered]
 
+    def number_of(self, offer: Offer, place: Place) -> int | None:
+        """The number of what is the rest of one of these offers, or one of them, after some of it was typed."""
+        if place.suffix != self.place.suffix or not place.prefix.startswith(self.place.prefix):
+            return None
+        text = place.prefix[len(self.place.prefix) :] + offer.text
+        return next((number for number, known in self.offers if known.text == text), None)
+
 
 class Shown:
-    """The last answer for each document, and the offers among them that were not taken yet."""
+    """The last answer for each document, with the offers that were not taken yet."""
 
     def __init__(self) -> None:
         self._numbers: Iterator[int] = count(1)
         self._answers: dict[str, Answered] = {}
 
-    def add(self, uri: str, asked: Asked, line: int, character: int, offers: list[Offer]) -> list[Numbered]:
-        """Note what is shown, and number it."""
-        numbered = [Numbered(next(self._numbers), offer) for offer in offers]
-        self._answers[uri] = Answered(asked, line, character, numbered)
-        return numbered
-
-    def typed_on(self, uri: str, asked: Asked) -> list[Numbered]:
-        """The rest of what was shown, where it is what was typed since; nothing where something new is asked."""
-        if not (last := self._answers.get(uri)):
-            return []
-        enough = last.asked.n >= asked.n and last.asked.invoked >= asked.invoked
-        if not enough or asked.suffix != last.asked.suffix or not asked.prefix.startswith(last.asked.prefix):
-            return []
-        typed = asked.prefix[len(last.asked.prefix) :]
-        return [
-            Numbered(number, replace(offer, text=offer.text[len(typed) :]))
-            for number, offer in last.offers
-            if offer.text.startswith(typed) and offer.text != typed
-        ][: asked.n]
+    def add(self, uri: str, place: Place, at: tuple[int, int], offers: list[Offer]) -> tuple[list[Numbered], bool]:
+        """Number what is shown; whether there is something new in it, or only the rest of what was shown before."""
+        last = self._answers.get(uri)
+        known = [last.number_of(offer, place) if last else None for offer in offers]
+        numbered = [Numbered(old or next(self._numbers), offer) for old, offer in zip(known, offers, strict=True)]
+        self._answers[uri] = Answered(place, *at, numbered)
+        return numbered, None in known
 
     def taken(self, uri: str, document: Document) -> Offer | None:
         """The offer that stands in the text now, at the place where it was shown; it is told once."""
@@ -71,7 +57,7 @@ class Shown:
             return None
         for numbered in last.offers:
             text = numbered.offer.text
-            if not last.asked.suffix.startswith(text) and (
+            if not last.place.suffix.startswith(text) and (
                 document.after(last.line, last.character, len(text)) == text
             ):
                 return self.take(numbered.number)
