@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+<<<<<<< HEAD
 BEFORE, AFTER = 1_000_000, 200_000
 """The characters before and after a place that are looked at; what is farther away is not."""
+=======
+from chatapp.generation import Surroundings
+>>>>>>> f4939a3 (Index the text files of a folder for completion: what followed the same text, names, and excerpts)
 
 
 class Occurrence(NamedTuple):
@@ -30,6 +34,9 @@ class Folder(Protocol):
 
     def knows(self, name: str) -> bool:
         """Whether a name stands in any of the files."""
+
+    def surroundings(self, prefix: str, suffix: str, path: Path) -> Surroundings:
+        """What a model may be told of the folder: where the file stands, and what of others is like the lines there."""
 
 
 @dataclass(frozen=True)
