@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-<<<<<<< HEAD
 BEFORE, AFTER = 1_000_000, 200_000
 """The characters before and after a place that are looked at; what is farther away is not."""
-=======
 from chatapp.generation import Surroundings
->>>>>>> f4939a3 (Index the text files of a folder for completion: what followed the same text, names, and excerpts)
 
 
 class Occurrence(NamedTuple):
