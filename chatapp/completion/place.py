@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from chatapp.generation import Surroundings
+
 BEFORE, AFTER = 1_000_000, 200_000
 """The characters before and after a place that are looked at; what is farther away is not."""
-from chatapp.generation import Surroundings
 
 
 class Occurrence(NamedTuple):
