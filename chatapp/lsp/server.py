@@ -118,7 +118,8 @@ class Server(LanguageServer):
             end_with(params.process_id)
         text = params.capabilities.text_document
         if not (text and text.inline_completion):  # where there is ghost text, a list would tell the same again
-            self.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions())(partial(self.popup_completion))
+            options = types.CompletionOptions(resolve_provider=False)  # ALE takes an empty object for "no completion"
+            self.feature(types.TEXT_DOCUMENT_COMPLETION, options)(partial(self.popup_completion))
         try:
             self.wishes = wishes.read(params.initialization_options, self.wishes)
         except WishError as error:

@@ -92,7 +92,7 @@ def test_the_editor_chooses_how_places_are_counted() -> None:
 def test_an_editor_without_ghost_text_gets_a_list_that_it_does_not_filter_away() -> None:
     with editing(Home(ScriptedEngine(text=""))) as editor:
         can = editor.begin(POPUP)
-        assert can["completionProvider"] == {}
+        assert can["completionProvider"] == {"resolveProvider": False}  # Vim's ALE takes an empty one for none
         editor.open(LINE + LINE[:39])
         (item,) = editor.popup(1, 39)
         assert item["textEdit"]["range"]["start"] == {"line": 1, "character": 37}
