@@ -21,6 +21,7 @@ COMMANDS = {
     "chat": "open the screen, or talk in plain lines",
     "complete": "fill in code at a place in a file",
     "lsp": "complete code in an editor, which starts this",
+    "editor": "tell what an editor needs to complete code with chatapp",
     "pull": "download a model, verify it, and make it ready to run",
     "search": "find models to pull",
     "login": "keep a token of the Hugging Face Hub, for gated and private models",

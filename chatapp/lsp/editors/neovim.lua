@@ -16,7 +16,7 @@ local wanted = vim.tbl_extend("keep", vim.g.chatapp or {}, {
 })
 
 vim.lsp.config("chatapp", {
-  cmd = { "chatapp", "lsp" },
+  cmd = { "/path/to/chatapp", "lsp" },
   root_markers = { ".git", "pyproject.toml", "package.json", "go.mod", "Cargo.toml" },
   capabilities = { textDocument = { inlineCompletion = { dynamicRegistration = false } } },
 })

@@ -1,0 +1,170 @@
+"""`chatapp editor`: what an editor needs to complete code by `chatapp lsp`."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note
+from chatapp.text.errors import InputError
+from chatapp.text.files import write_whole
+from chatapp.text.printable import printable
+from chatapp.text.suggest import suggest
+from chatapp.text.units import table
+
+DETAILS = """\
+Without NAME: the editors. With NAME, its configuration goes to standard output, and where it belongs to standard error.
+--write puts it there. What is in a file already stays: a file of lines is added to, after a copy, any other is refused.
+"""
+PLACEHOLDER = '"/path/to/chatapp"'
+"""What stands for the command in a configuration; a string of JSON is one of Lua, Lisp, TOML and Vim's language too."""
+
+
+@dataclass(frozen=True)
+class Editor:
+    """An editor: how it shows offers, with which version that was seen, and where its configuration belongs."""
+
+    title: str
+    shows: str
+    tested: str
+    """Nothing: it was not run."""
+    configuration: str
+    """The name of the file in chatapp/lsp/editors/."""
+    place: str
+    """A path below the user's folder; below that of other programs' settings where it does not begin with a dot."""
+    before: tuple[str, ...] = ()
+    """Places that count more, where there is a file."""
+    after: str = ""
+    """What is to be done by hand; then the configuration is, too."""
+    adds: bool = False
+    """Whether the configuration may stand behind what the user's file has."""
+
+
+EDITORS = {
+    "vscode": Editor(
+        "VS Code",
+        "grey text",
+        "1.139 (code-server 4.139.1)",
+        "vscode.json",
+        "the user's settings (Preferences: Open User Settings (JSON))",
+        after="install its extension, which docs/editors.md tells how to build",
+    ),
+    "jupyterlab": Editor(
+        "JupyterLab",
+        "grey text",
+        "4.6.6",
+        "jupyterlab.json",
+        "~/.jupyter/jupyter_server_config.json",
+        after="install its extension, which docs/editors.md tells how to build",
+    ),
+    "neovim": Editor("Neovim", "grey text", "0.11.4", "neovim.lua", "nvim/plugin/chatapp.lua"),
+    "emacs": Editor(
+        "Emacs",
+        "grey text and list (eglot)",
+        "30.1",
+        "emacs.el",
+        ".emacs.d/init.el",
+        before=(".emacs", ".emacs.el"),
+        adds=True,
+    ),
+    "vim": Editor("Vim", "list (ALE)", "9.0 with ALE 3.3.0", "vim.vim", ".vim/plugin/chatapp.vim"),
+    "kate": Editor("Kate", "list", "22.12.3", "kate.json", "kate/lspclient/settings.json"),
+    "helix": Editor("Helix", "list", "", "helix.toml", "helix/languages.toml"),
+    "zed": Editor("Zed", "list", "", "zed.json", "zed/settings.json"),
+}
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("name", metavar="NAME", nargs="?", type=parse_name, help="one of the editors")
+    parser.add_argument("--write", action="store_true", help="put the configuration where the editor reads it")
+
+
+def parse_name(name: str) -> str:
+    """Check the name of an editor."""
+    if name not in EDITORS:
+        hint = suggest(name, EDITORS, f"known are {', '.join(EDITORS)}")
+        raise argparse.ArgumentTypeError(f"there is no configuration for {name!r}; {hint}")
+    return name
+
+
+def run(given: Namespace) -> int:
+    """List the editors, print the configuration of one, or write it."""
+    if not given.name:
+        if given.write:
+            raise InputError("say which editor's configuration to write, such as chatapp editor neovim --write")
+        rows = [(name, one.title, one.shows, one.tested or "not run here") for name, one in EDITORS.items()]
+        print(table(("NAME", "EDITOR", "OFFERS AS", "TESTED WITH"), rows))
+        return 0
+    editor = EDITORS[given.name]
+    text = read_configuration(editor, find_command())
+    if given.write:
+        write_configuration(editor, text)
+        return 0
+    print(text, end="")
+    if editor.after:
+        note(f"This belongs into {editor.place}. And {editor.after}.")
+    else:
+        note(f"This belongs into {printable(str(find_place(editor)))}; with --write, chatapp puts it there.")
+    if not editor.tested:
+        note(f"{editor.title} was not run with it here.")
+    return 0
+
+
+def find_command() -> str:
+    """The whole path of the command `chatapp`: editors often have another PATH than the shell."""
+    beside = Path(sys.executable).parent
+    found = shutil.which("chatapp", path=str(beside)) or shutil.which("chatapp")
+    if not found:
+        raise InputError(f"the command chatapp is neither in {beside} nor on the PATH; install it: pip install chatapp")
+    return str(Path(found).absolute())
+
+
+def read_configuration(editor: Editor, command: str) -> str:
+    """The configuration of an editor that starts this command."""
+    text = (files("chatapp.lsp") / "editors" / editor.configuration).read_text("utf-8")
+    return text.replace(PLACEHOLDER, json.dumps(command, ensure_ascii=False))
+
+
+def find_place(editor: Editor) -> Path:
+    """The file where an editor reads its configuration."""
+    home = Path.home()
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    first = next((home / name for name in editor.before if (home / name).exists()), None)
+    return first or (home if editor.place.startswith(".") else settings) / editor.place
+
+
+def write_configuration(editor: Editor, text: str) -> None:
+    """Put a configuration where the editor reads it, unless that would change what the user has."""
+    if editor.after:
+        raise InputError(f"nothing is written for {editor.title}: {editor.after}")
+    if os.name == "nt":
+        raise InputError("on Windows nothing is written, since editors have other folders there; do it by hand")
+    path = find_place(editor)
+    before = path.read_text("utf-8") if path.exists() else None
+    if before is not None and text in before:
+        note(f"{printable(str(path))} has it already.")
+        return
+    if before is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
+        note(f"Written: {printable(str(path))}. To undo it, delete that file.")
+        return
+    if not editor.adds:
+        raise InputError(
+            f"{path} is there already and stays as it is; put the lines of `chatapp editor` into it by hand, "
+            "or move it away first"
+        )
+    backup = path.with_name(f"{path.name}.before-chatapp")
+    if backup.exists():
+        raise InputError(f"{backup} is there already, from an earlier time; move it away first")
+    shutil.copy2(path, backup)
+    write_whole(path, before.rstrip("\n") + "\n\n" + text)
+    note(f"Added to {printable(str(path))}. To undo it, move {printable(str(backup))} back.")

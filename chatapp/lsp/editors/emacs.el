@@ -1,0 +1,8 @@
+;; chatapp: completion by a model on this machine, through eglot, which has one server for each buffer:
+;; in the modes named here that is chatapp. M-x eglot starts it in others.
+(with-eval-after-load 'eglot
+  (add-to-list 'eglot-server-programs '(prog-mode . ("/path/to/chatapp" "lsp"))))
+(dolist (hook '(python-mode-hook python-ts-mode-hook))
+  (add-hook hook #'eglot-ensure)
+  (when (fboundp 'completion-preview-mode) ; Emacs 30: grey text after three letters, which Tab takes
+    (add-hook hook #'completion-preview-mode)))
