@@ -1,20 +1,23 @@
-"""Builds the training corpus: Python's standard library and the permissively licensed packages of this environment.
+"""Builds the training corpus: Python's standard library and the permissively licensed packages among the wheels.
 
-Writes train.jsonl, heldout_package.jsonl, heldout_file.jsonl and sources.json into the work folder.
+Reads the wheels in the work folder's `wheels`; writes train.jsonl, heldout_package.jsonl, heldout_file.jsonl and
+sources.json into the work folder.
 """
 
 import argparse
 import collections
+import email
 import email.message
+import functools
 import hashlib
 import json
 import platform
 import re
 import sysconfig
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 
 HELD_OUT_PACKAGES = {
@@ -22,6 +25,9 @@ HELD_OUT_PACKAGES = {
     "textual-dev", "textual-serve", "grimp", "ollama",
 }  # fmt: skip
 """Packages kept out of training altogether; httpx2 is a relative of httpx, so both are."""
+
+FIRST_PACKAGES = Path(__file__).with_name("packages.txt")
+"""Only their files are put aside as held-out files, so that models of different corpora are compared on the same."""
 
 PERMISSIVE = re.compile(
     r"MIT(-CMU|-0)?|0BSD|BSD(-[1-3]-Clause)?|Apache-2\.0( WITH LLVM-exception)?|PSF-2\.0|Python-2\.0(\.1)?"
@@ -71,6 +77,7 @@ class Source:
     version: str
     licence: str
     heldout: bool
+    first: bool
     files: int = 0
     bytes: int = 0
 
@@ -105,20 +112,44 @@ def spdx_name(stated: str) -> str | None:
     return next((spdx for form, spdx in FREE_TEXT.items() if re.fullmatch(form, stated.strip().lower())), None)
 
 
-def packages() -> Iterator[tuple[Source, dict[str, Path]]]:
-    """Yields every usable source with its Python files by relative path, the standard library first."""
+Read = Callable[[], bytes]
+"""Reads a file, of a folder or of a wheel."""
+
+
+def normalised(name: str) -> str:
+    """Spells a package's name as all its spellings are compared."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def listed(file: Path) -> set[str]:
+    """Reads the names in a list of requirements."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {normalised(line.split("==")[0]) for line in lines if line and not line.startswith("#")}
+
+
+def packages(wheels: Path) -> Iterator[tuple[Source, dict[str, Read]]]:
+    """Yields every usable source with its Python files by path, the standard library first."""
     root = Path(sysconfig.get_path("stdlib"))
-    files = {str(p.relative_to(root)): p for p in sorted(root.rglob("*.py")) if "-packages" not in str(p)}
-    yield Source("python-stdlib", platform.python_version(), "PSF-2.0", heldout=False), files
-    found = {re.sub(r"[-_.]+", "-", d.metadata["Name"]).lower(): d for d in metadata.distributions()}
-    # Held-out packages come last, so that what they share with the others is dropped from them.
-    for name, dist in sorted(found.items(), key=lambda item: (item[0] in HELD_OUT_PACKAGES, item[0])):
-        permissive, licence = permissive_licence(dist.metadata)  # type: ignore[arg-type]  # is a Message
-        if not permissive:
-            print(f"left out: {name} ({licence})")
-            continue
-        files = {str(f): Path(str(f.locate())) for f in sorted(dist.files or []) if f.suffix == ".py"}
-        yield Source(name, dist.version, licence, name in HELD_OUT_PACKAGES), files
+    own = {str(p.relative_to(root)): p.read_bytes for p in sorted(root.rglob("*.py")) if "-packages" not in str(p)}
+    yield Source("python-stdlib", platform.python_version(), "PSF-2.0", heldout=False, first=True), own
+    found = {normalised(wheel.name.split("-")[0]): wheel for wheel in sorted(wheels.glob("*.whl"))}
+    first = listed(FIRST_PACKAGES)
+
+    def place(item: tuple[str, Path]) -> tuple[bool, bool, str]:
+        """Orders the first packages before the others; held-out ones are last, losing what they share with any."""
+        return item[0] in HELD_OUT_PACKAGES, item[0] not in first, item[0]
+
+    for name, wheel in sorted(found.items(), key=place):
+        with zipfile.ZipFile(wheel) as archive:
+            stated = next(n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n))
+            meta = email.message_from_string(archive.read(stated).decode("utf-8", "replace"))
+            permissive, licence = permissive_licence(meta)
+            if not permissive:
+                print(f"left out: {name} ({licence})")
+                continue
+            paths = sorted(n for n in archive.namelist() if n.endswith(".py") and not n.endswith("/"))
+            files: dict[str, Read] = {path: functools.partial(archive.read, path) for path in paths}
+            yield Source(name, meta["Version"], licence, name in HELD_OUT_PACKAGES, name in first), files
 
 
 def cleaned(raw: bytes) -> tuple[str, str]:
@@ -159,65 +190,85 @@ def shingles(text: str, width: int = 5) -> set[int]:
     return {zlib.crc32("\n".join(lines[i : i + width]).encode()) for i in range(max(1, len(lines) - width + 1))}
 
 
-def build(work: Path) -> None:
-    """Reads all sources, cleans, drops duplicates, splits and writes the corpus."""
-    train: list[Document] = []
-    heldout: dict[str, list[Document]] = {"heldout_package": [], "heldout_file": []}
-    candidates: list[Document] = []
-    sources: list[Source] = []
-    dropped: collections.Counter[str] = collections.Counter()
-    texts: set[bytes] = set()
-    seen: set[int] = set()
-    for source, files in packages():
-        sources.append(source)
-        for path, file in files.items():
-            if SKIPPED_PATH.search(path) or not file.is_file():
-                dropped["path"] += 1
-                continue
-            text, reason = cleaned(file.read_bytes())
-            digest = hashlib.sha1(re.sub(r"\s+", " ", text).encode()).digest()
-            if not text or digest in texts:
-                dropped[reason or "duplicate"] += 1
-                continue
-            texts.add(digest)
-            runs = shingles(text)
-            if len(runs & seen) > (0.15 if source.heldout else 0.5) * len(runs):
-                dropped["near duplicate"] += 1
-                continue
-            seen |= runs
-            document = {"package": source.package, "path": path, "text": text}
-            # One file in fifty, chosen by its path alone, is put aside for the held-out files.
-            if source.heldout:
-                heldout["heldout_package"].append(document)
-            elif hashlib.md5(path.encode()).digest()[0] < 5:
-                candidates.append(document)
-                continue
-            else:
-                train.append(document)
-            source.files += 1
-            source.bytes += len(text.encode())
-    trained = set().union(*(shingles(d["text"]) for d in train))
-    for document in candidates:
-        runs = shingles(document["text"])
-        if not TEST_PATH.search(document["path"]) and len(runs & trained) <= 0.15 * len(runs):
-            heldout["heldout_file"].append(document)
-    for name, documents in {"train": train, **heldout}.items():
-        with open(work / f"{name}.jsonl", "w", encoding="utf-8") as out:
-            out.writelines(json.dumps(document) + "\n" for document in documents)
-        print(f"{name}: {len(documents)} files, {sum(len(d['text'].encode()) for d in documents) / 1e6:.1f} MB")
-    kept = [asdict(source) for source in sources if source.files]
-    (work / "sources.json").write_text(json.dumps({"sources": kept, "dropped_files": dropped}, indent=1) + "\n")
-    for source in sorted(sources, key=lambda s: -s.bytes)[:12]:
-        print(f"{source.package:20} {source.version:12} {source.licence[:30]:30} {source.bytes / 1e6:6.1f} MB")
+class Corpus:
+    """The documents kept so far, and what is needed to know whether another repeats them."""
+
+    def __init__(self) -> None:
+        self.train: list[Document] = []
+        self.heldout: dict[str, list[Document]] = {"heldout_package": [], "heldout_file": []}
+        self.candidates: list[Document] = []
+        self.sources: list[Source] = []
+        self.dropped: collections.Counter[str] = collections.Counter()
+        self.texts: set[bytes] = set()
+        self.seen: set[int] = set()
+        self.trained: set[int] = set()
+
+    def add(self, source: Source, path: str, raw: bytes) -> str:
+        """Cleans a file and puts it where it belongs; returns why it was dropped, if it was."""
+        text, reason = cleaned(raw)
+        digest = hashlib.sha1(re.sub(r"\s+", " ", text).encode()).digest()
+        if not text or digest in self.texts:
+            return reason or "duplicate"
+        self.texts.add(digest)
+        runs = shingles(text)
+        if len(runs & self.seen) > (0.15 if source.heldout else 0.5) * len(runs):
+            return "near duplicate"
+        self.seen |= runs
+        document = {"package": source.package, "path": path, "text": text}
+        if source.heldout:
+            self.heldout["heldout_package"].append(document)
+        # One file in fifty, chosen by its path alone, is put aside for the held-out files.
+        elif hashlib.md5(path.encode()).digest()[0] < 5:
+            if source.first:
+                self.candidates.append(document)
+            return "put aside"
+        else:
+            self.train.append(document)
+            self.trained |= runs
+        source.files += 1
+        source.bytes += len(text.encode())
+        return ""
+
+    def read_source(self, source: Source, files: dict[str, Read]) -> None:
+        """Adds the files of a source."""
+        self.sources.append(source)
+        for path, read in files.items():
+            reason = "path" if SKIPPED_PATH.search(path) else self.add(source, path, read())
+            if reason:
+                self.dropped[reason] += 1
+
+    def put_aside(self) -> None:
+        """Keeps those of the files put aside that training has nothing of."""
+        for document in self.candidates:
+            runs = shingles(document["text"])
+            if not TEST_PATH.search(document["path"]) and len(runs & self.trained) <= 0.15 * len(runs):
+                self.heldout["heldout_file"].append(document)
+
+    def write(self, work: Path) -> None:
+        """Writes the three sets and the list of sources."""
+        for name, documents in {**self.heldout, "train": self.train}.items():
+            with open(work / f"{name}.jsonl", "w", encoding="utf-8") as out:
+                out.writelines(json.dumps(document) + "\n" for document in documents)
+            print(f"{name}: {len(documents)} files, {sum(len(d['text'].encode()) for d in documents) / 1e6:.1f} MB")
+        kept = [asdict(source) for source in self.sources if source.files]
+        report = {"sources": kept, "dropped_files": self.dropped}
+        (work / "sources.json").write_text(json.dumps(report, indent=1) + "\n")
+        for source in sorted(self.sources, key=lambda s: -s.bytes)[:12]:
+            print(f"{source.package:20} {source.version:12} {source.licence[:30]:30} {source.bytes / 1e6:6.1f} MB")
 
 
 def main() -> None:
     """Parses the command line and builds the corpus."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    work = parser.parse_args().work
-    work.mkdir(parents=True, exist_ok=True)
-    build(work)
+    work: Path = parser.parse_args().work
+    if not any((work / "wheels").glob("*.whl")):
+        raise SystemExit(f"no wheels in {work / 'wheels'}: get them with pip download, as README.md says")
+    corpus = Corpus()
+    for source, files in packages(work / "wheels"):
+        corpus.read_source(source, files)
+    corpus.put_aside()
+    corpus.write(work)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import torch
 from model import Model
-from samples import IGNORED, pair, spm
-from tokenizer import END
+from samples import spm
+from tokenizer import END, PAD
 from tokenizers import Tokenizer
 
 CONTEXT = 512
 CASES = 96
+IGNORED = -100
+"""Target of a position without loss."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,20 @@ class Check:
 
     ids: torch.Tensor
     targets: torch.Tensor
+
+
+def pair(ids: list[int], context: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pads a sequence and shifts it by one for its targets."""
+    row = torch.full((context + 1,), PAD)
+    row[: len(ids)] = torch.tensor(ids)
+    return row[:-1], targets(row)
+
+
+def targets(rows: torch.Tensor) -> torch.Tensor:
+    """Gives what follows each token of padded rows, (..., n + 1) to (..., n); padding is ignored."""
+    following = rows[..., 1:].clone()
+    following[following == PAD] = IGNORED
+    return following
 
 
 def documents(work: Path) -> list[str]:

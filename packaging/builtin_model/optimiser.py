@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 
-def orthogonalised(matrices: Tensor, steps: int = 5) -> Tensor:
+def orthogonalised(matrices: Tensor, precision: torch.dtype, steps: int = 5) -> Tensor:
     """Brings the singular values of a stack of matrices near one, by Newton-Schulz steps."""
     # The coefficients are those of kellerjordan.github.io/posts/muon.
-    x = matrices.bfloat16() if matrices.is_cuda else matrices  # (n, rows, columns), rows <= columns
+    x = matrices.to(precision)  # (n, rows, columns), rows <= columns
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         a = x @ x.mT
@@ -24,8 +24,11 @@ def orthogonalised(matrices: Tensor, steps: int = 5) -> Tensor:
 class Optimiser:
     """Keeps the optimiser's state and takes its steps."""
 
-    def __init__(self, model: nn.Module, *, rate: float, embedding_rate: float, decay: float) -> None:
-        self.rate, self.decay = rate, decay
+    def __init__(
+        self, model: nn.Module, *, rate: float, embedding_rate: float, decay: float, precision: torch.dtype
+    ) -> None:
+        """`precision` is that of Muon's matrix products; weights and states stay in float32."""
+        self.rate, self.decay, self.precision = rate, decay, precision
         self.matrices: dict[tuple[int, int], list[Tensor]] = {}
         others = []
         for name, weight in model.named_parameters():
@@ -49,7 +52,7 @@ class Optimiser:
         for shape, group in self.matrices.items():
             gradients = torch.stack([lying(w.grad) for w in group if w.grad is not None])
             momentum = self.momenta[shape].lerp_(gradients, 1 - inertia)
-            updates = orthogonalised(gradients.lerp(momentum, inertia))
+            updates = orthogonalised(gradients.lerp(momentum, inertia), self.precision)
             step = self.rate * scale
             # Scaled to the size of AdamW's updates (arXiv 2502.16982).
             for weight, update in zip(group, updates, strict=True):

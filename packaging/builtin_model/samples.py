@@ -1,34 +1,43 @@
-"""Cuts training sequences out of the encoded corpus: plain windows, fill-in-the-middle and repeated passages."""
+"""Cuts training samples out of the encoded corpus: plain windows, fill-in-the-middle and repeated passages.
 
-# torch has no types as this project checks it.
-# mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False, warn-return-any=False
+Writes them into `samples/CONTEXT` of the work folder, in parts of about two million tokens: rows of uint16, one
+longer than the context, padded. Training reads them in order and draws no chance of its own.
+"""
 
+import argparse
+import functools
+import itertools
 import json
+import multiprocessing
 import random
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from corpus import TEST_PATH
 from tokenizer import END, FILE_SEP, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, PAD
 from tokenizers import Tokenizer
-from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
-
-IGNORED = -100
-"""Target of a position without loss."""
 
 EXTRA_CUTS = 4
 """Cuts at characters inside each prefix, so that the model often sees a word begun in one piece end in another."""
 
+PART_TOKENS = 2_000_000
+PACKAGE_TOKENS = 4_000_000
+REPEATING_PARTS = 2
+"""So many parts at the start hold repeated passages: copying can be learnt long before language is."""
+BATCH = 512
+"""Segments whose texts are tokenised together."""
+
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of tokens within one file."""
+    """A run of tokens within one file, from `begin` to `end`."""
 
-    tokens: np.ndarray  # (n,)
+    begin: int
+    end: int
     starts: bool
     ends: bool
 
@@ -39,8 +48,11 @@ def spm(suffix: list[int], prefix: list[int], middle: list[int]) -> list[int]:
 
 
 def cut(text: str, chance: random.Random) -> tuple[int, int]:
-    """Chooses what to take out: mostly the rest of a line or a whole line, sometimes several or any characters."""
-    starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+    """Chooses what to take out: mostly the rest of a line or a whole line, sometimes several or any characters.
+
+    About half of all cuts fall inside a word.
+    """
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
     kind = chance.random()
     if kind < 0.9 and len(starts) > 8:
         for _ in range(10):
@@ -50,104 +62,176 @@ def cut(text: str, chance: random.Random) -> tuple[int, int]:
                 break
         begin = starts[line] + len(content) - len(content.lstrip())
         end = starts[line] + len(content)
-        if kind < 0.5:
+        if kind < 0.6:
+            inside = [found.start() + 1 for found in re.finditer(r"\w(?=\w)", text[begin:end])]
+            if inside and chance.random() < 0.6:
+                return begin + chance.choice(inside), end
             return chance.randrange(begin, max(begin, end - 1) + 1), end
-        if kind < 0.75:
+        if kind < 0.8:
             return begin, end
         return begin, max(begin, starts[min(len(starts) - 2, line + chance.randrange(1, 6)) + 1] - 1)
     begin = chance.randrange(len(text))
     return begin, min(len(text), begin + chance.randrange(1, 300))
 
 
-class Samples(IterableDataset[tuple[Tensor, Tensor]]):
-    """An endless stream of (ids, targets) of one context length, in an order given by the seed."""
+class Samples:
+    """Makes the parts of one context length; each part is given by the seed and its number."""
 
-    def __init__(self, work: Path, *, context: int, seed: str, package_tokens: int | None, repeats: float) -> None:
-        self.work, self.context, self.seed, self.repeats = work, context, seed, repeats
+    def __init__(self, work: Path, *, context: int, seed: int, package_tokens: int) -> None:
+        self.context, self.seed = context, seed
         self.tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
         self.tokens = np.load(work / "train.npy", mmap_mode="r")
-        self.files = self.choose_files(package_tokens)
-
-    def choose_files(self, package_tokens: int | None) -> list[tuple[int, int]]:
-        """Lists files as (start, end); with a limit, leaves out tests and what exceeds it in a package."""
-        files = json.loads((self.work / "train_files.json").read_text())
-        ends = [*(file["start"] for file in files[1:]), len(self.tokens)]
-        taken: dict[str, int] = {}
-        chosen = []
-        for file, end in zip(files, ends, strict=True):
-            name, size = file["package"], end - file["start"]
-            full = package_tokens is not None and taken.get(name, 0) + size > package_tokens
-            if not full and (package_tokens is None or not TEST_PATH.search(file["path"])):
-                taken[name] = taken.get(name, 0) + size
-                chosen.append((file["start"], end))
-        return chosen
+        self.files = chosen_files(work, package_tokens, len(self.tokens))
+        self.parts = max(1, self.size() // PART_TOKENS)
+        """Parts in one pass over the corpus."""
 
     def size(self) -> int:
         """Counts the tokens of the chosen files."""
         return sum(end - start for start, end in self.files)
 
-    def segments(self, chance: random.Random) -> Iterator[Segment]:
-        """Yields all files in pieces of about a context, shuffled, again and again."""
-        worker = get_worker_info()
+    def segments(self, number: int) -> list[Segment]:
+        """Lists the segments of a part: all of them once in a pass, cut and shuffled anew for each pass."""
+        turn, part = divmod(number, self.parts)
+        chance = random.Random(f"{self.seed}/{self.context}/{turn}")
         length = self.context - 16
-        while True:
-            pieces = []
-            for start, end in self.files:
-                # A random phase lets pieces begin anywhere in a file.
-                for begin in range(start - chance.randrange(length), end, length):
-                    piece = max(start, begin), min(end, begin + length)
-                    if piece[1] - piece[0] >= 48:
-                        pieces.append((*piece, piece[0] == start, piece[1] == end))
-            chance.shuffle(pieces)
-            for begin, end, starts, ends in pieces[worker.id :: worker.num_workers] if worker else pieces:
-                yield Segment(self.tokens[begin:end], starts, ends)
+        segments = []
+        for start, end in self.files:
+            # A random phase lets segments begin anywhere in a file.
+            for begin in range(start - chance.randrange(length), end, length):
+                first, last = max(start, begin), min(end, begin + length)
+                if last - first >= 48:
+                    segments.append(Segment(first, last, first == start, last == end))
+        chance.shuffle(segments)
+        return segments[part :: self.parts]
 
-    def infilling(self, segment: Segment, chance: random.Random) -> list[int]:
-        """Makes a fill-in-the-middle sample, its pieces tokenised apart."""
-        text = self.tokenizer.decode(segment.tokens.tolist(), skip_special_tokens=False)
-        begin, end = cut(text, chance)
-        cuts = sorted({0, begin, *(chance.randrange(begin + 1) for _ in range(EXTRA_CUTS))})
-        prefix = [text[a:b] for a, b in zip(cuts, cuts[1:], strict=False)]
-        suffix_ids, middle_ids, *prefix_ids = (
-            encoding.ids for encoding in self.tokenizer.encode_batch([text[end:], text[begin:end], *prefix])
-        )
-        return [*spm(suffix_ids, [i for ids in prefix_ids for i in ids], middle_ids), END]
+    def infilling(self, texts: list[str], chance: random.Random) -> list[list[int]]:
+        """Makes fill-in-the-middle samples, their pieces tokenised apart."""
+        pieces: list[list[str]] = []
+        for text in texts:
+            begin, end = cut(text, chance)
+            cuts = sorted({0, begin, *(chance.randrange(begin + 1) for _ in range(EXTRA_CUTS))})
+            pieces.append([text[end:], text[begin:end], *(text[a:b] for a, b in itertools.pairwise(cuts))])
+        encoded = iter(self.tokenizer.encode_batch_fast([piece for sample in pieces for piece in sample]))
+        samples = []
+        for sample in pieces:
+            suffix, middle, *prefix = (next(encoded).ids for _ in sample)
+            samples.append([*spm(suffix, [i for ids in prefix for i in ids], middle), END])
+        return samples
 
-    def sample(self, segment: Segment, chance: random.Random) -> list[int]:
-        """Makes one sample of a segment."""
-        kind = chance.random()
-        ids: list[int] = segment.tokens.tolist()
-        if kind < self.repeats:
-            # A passage, something else, the passage again: copying can be learnt long before language is.
-            passage = chance.randrange(16, max(17, len(ids) // 2))
-            other = chance.randrange(max(1, len(ids) - 2 * passage))
-            return (ids[: passage + other] + ids[:passage])[: len(ids)]
-        if kind < self.repeats + 0.5 * (1 - self.repeats):
-            return self.infilling(segment, chance)
-        return [FILE_SEP] * segment.starts + ids + [END] * segment.ends
+    def samples(self, number: int, repeats: float) -> Iterator[list[int]]:
+        """Yields one sample of each segment of a part."""
+        chance = random.Random(f"{self.seed}/{self.context}/{number}/samples")
+        segments = self.segments(number)
+        for start in range(0, len(segments), BATCH):
+            batch = segments[start : start + BATCH]
+            ids = [self.tokens[segment.begin : segment.end].tolist() for segment in batch]
+            kinds = [chance.random() for _ in batch]
+            filled = [repeats <= kind < repeats + 0.5 * (1 - repeats) for kind in kinds]
+            texts = self.tokenizer.decode_batch(list(itertools.compress(ids, filled)), skip_special_tokens=False)
+            infilling = iter(self.infilling(texts, chance))
+            for segment, own, kind, fill in zip(batch, ids, kinds, filled, strict=True):
+                if kind < repeats:
+                    yield repeated(own, chance)
+                elif fill:
+                    yield next(infilling)
+                else:
+                    yield [FILE_SEP] * segment.starts + own + [END] * segment.ends
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        worker = get_worker_info()
-        chance = random.Random(f"{self.seed}/{worker.id if worker else 0}")
+    def rows(self, number: int, repeats: float) -> np.ndarray:
+        """Fills rows of context + 1 tokens with the samples of a part, (n, context + 1)."""
+        width = self.context + 1
+        rows: list[list[int]] = []
         plain: list[int] = []
-        for segment in self.segments(chance):
-            ids = self.sample(segment, chance)[: self.context + 1]
-            # What is taken apart for infilling stays whole, and plain text fills up its sequence.
+        for sample in self.samples(number, repeats):
+            ids = sample[:width]
+            # What is taken apart for infilling stays whole, and plain text fills up its row.
             if ids[0] == FIM_PREFIX:
-                room = self.context + 1 - len(ids)
-                yield pair(ids + plain[:room], self.context)
+                room = width - len(ids)
+                rows.append(ids + plain[:room])
                 plain = plain[room:]
             else:
                 plain += ids
                 if len(plain) > 2 * self.context:
-                    yield pair(plain[: self.context + 1], self.context)
-                    plain = plain[self.context + 1 :]
+                    rows.append(plain[:width])
+                    plain = plain[width:]
+        random.Random(f"{self.seed}/{self.context}/{number}/rows").shuffle(rows)
+        table = np.full((len(rows), width), PAD, np.uint16)
+        for row, ids in zip(table, rows, strict=True):
+            row[: len(ids)] = ids
+        return table
 
 
-def pair(ids: list[int], context: int) -> tuple[Tensor, Tensor]:
-    """Pads a sequence and shifts it by one for its targets."""
-    row = torch.full((context + 1,), PAD)
-    row[: len(ids)] = torch.tensor(ids)
-    target = row[1:].clone()
-    target[max(0, len(ids) - 1) :] = IGNORED
-    return row[:-1], target
+def repeated(ids: list[int], chance: random.Random) -> list[int]:
+    """Makes a passage, something else, and the passage again."""
+    passage = chance.randrange(16, max(17, len(ids) // 2))
+    other = chance.randrange(max(1, len(ids) - 2 * passage))
+    return (ids[: passage + other] + ids[:passage])[: len(ids)]
+
+
+def chosen_files(work: Path, package_tokens: int, total: int) -> list[tuple[int, int]]:
+    """Lists files as (start, end); packages above the limit lose their tests and then what exceeds it."""
+    files = json.loads((work / "train_files.json").read_text())
+    ends = [*(file["start"] for file in files[1:]), total]
+    sizes: dict[str, int] = {}
+    for file, end in zip(files, ends, strict=True):
+        sizes[file["package"]] = sizes.get(file["package"], 0) + end - file["start"]
+    taken: dict[str, int] = {}
+    chosen = []
+    for file, end in zip(files, ends, strict=True):
+        name, size = file["package"], end - file["start"]
+        if sizes[name] > package_tokens:
+            if TEST_PATH.search(file["path"]) or taken.get(name, 0) + size > package_tokens:
+                continue
+            taken[name] = taken.get(name, 0) + size
+        chosen.append((file["start"], end))
+    return chosen
+
+
+def part_file(work: Path, context: int, number: int) -> Path:
+    """Names a part's file."""
+    return work / "samples" / str(context) / f"{number:05}.npy"
+
+
+def write(samples: Samples, work: Path, repeats: float, number: int) -> None:
+    """Makes one part, unless it is there."""
+    file = part_file(work, samples.context, number)
+    if file.exists():
+        return
+    started = time.process_time()
+    rows = samples.rows(number, repeats if number < REPEATING_PARTS else 0.0)
+    partial = file.with_suffix(".partial")
+    with open(partial, "wb") as out:
+        np.save(out, rows)
+    partial.rename(file)
+    seconds = time.process_time() - started
+    print(f"{file}: {len(rows)} rows, {(rows != PAD).sum() / 1e6:.2f}M tokens, {seconds:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Parses the command line and makes the parts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--first", type=int, default=0, help="number of the first part")
+    parser.add_argument("--count", type=int, help="parts to make; without it, one pass over the corpus")
+    parser.add_argument("--package-tokens", type=int, default=PACKAGE_TOKENS, help="most tokens of one package")
+    parser.add_argument("--repeats", type=float, default=0.15, help="share of repeated passages in the first parts")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    work: Path = arguments.work
+    samples = Samples(work, context=arguments.context, seed=arguments.seed, package_tokens=arguments.package_tokens)
+    print(f"{samples.size() / 1e6:.1f}M tokens, {samples.parts} parts a pass", flush=True)
+    part_file(work, arguments.context, 0).parent.mkdir(parents=True, exist_ok=True)
+    numbers = range(arguments.first, arguments.first + (arguments.count or samples.parts))
+    make = functools.partial(write, samples, work, arguments.repeats)
+    if arguments.processes == 1:
+        for number in numbers:
+            make(number)
+    else:
+        with multiprocessing.get_context("fork").Pool(arguments.processes) as pool:
+            pool.map(make, numbers, chunksize=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Trains the byte-level BPE tokenizer and encodes the corpus with it.
+"""Trains the byte-level BPE tokenizer, or takes that of a model, and encodes the corpus with it.
 
 Writes tokenizer.json, tokenizer_config.json, train.npy (all tokens) and train_files.json (where each file begins).
 """
@@ -6,6 +6,7 @@ Writes tokenizer.json, tokenizer_config.json, train.npy (all tokens) and train_f
 import argparse
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ def encode(documents: list[dict[str, str]], tokenizer: Tokenizer, work: Path) ->
     start = 0
     for i in range(0, len(documents), 200):
         batch = documents[i : i + 200]
-        for document, encoding in zip(batch, tokenizer.encode_batch([d["text"] for d in batch]), strict=True):
+        for document, encoding in zip(batch, tokenizer.encode_batch_fast([d["text"] for d in batch]), strict=True):
             tokens.append(np.array(encoding.ids, dtype=np.uint16))
             files.append({"package": document["package"], "path": document["path"], "start": start})
             start += len(encoding.ids)
@@ -98,12 +99,20 @@ def main() -> None:
     """Parses the command line, trains and encodes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--from", dest="model", type=Path, help="take this model's tokenizer instead of training one")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    with open(arguments.work / "train.jsonl", encoding="utf-8") as lines:
+    work: Path = arguments.work
+    with open(work / "train.jsonl", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     random.Random(arguments.seed).shuffle(documents)
-    encode(documents, train(documents, arguments.work), arguments.work)
+    if arguments.model:
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copyfile(arguments.model / name, work / name)
+        tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
+    else:
+        tokenizer = train(documents, work)
+    encode(documents, tokenizer, work)
 
 
 if __name__ == "__main__":

@@ -1,122 +1,145 @@
 """Trains the built-in model; call it again with the same folder to go on where it stopped.
 
-Progress is the share of wall-clock time used. A file `deadline` in the run's folder ("14:10") moves the end.
+The rates are constant in the trunk (`--run`); a branch (`--cool-down`, `--into`) takes them to zero and leaves the
+trunk as it is. Training draws no chance: the samples' parts are read in order, so a resumed run repeats itself.
 """
 
+# torch has no types as this project checks it.
+# mypy: disallow-untyped-decorators=False
+
 import argparse
+import copy
 import json
 import math
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import heldout
+import numpy as np
 import torch
-from model import SIZES, Config, Model
+from grow import grown
+from model import SIZES, Model, read_model
 from optimiser import Optimiser
-from samples import Samples
+from samples import part_file
 from tokenizers import Tokenizer
 from torch import Tensor
-from torch.utils.data import DataLoader
+
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that training depends on beside the corpus, the time and the seed."""
+    """All that training depends on beside the corpus and the seed."""
 
-    step_tokens: int
+    step_tokens: dict[float, int]
+    """Tokens of a step, from each number of tokens seen on."""
     micro_tokens: int
-    contexts: dict[float, int]
-    """Context length from each share of the progress on."""
+    """Tokens whose gradients are made at once."""
+    context: int
+    long_context: int
+    long_share: float
+    """Share of all tokens, at the end of a branch, that is read in the long context."""
     rate: float
     embedding_rate: float
     weight_decay: float
-    falling: float
-    """Share of the time, at the end, in which the rates fall to zero."""
-    package_tokens: int | None
-    repeats: dict[float, float]
-    """Share of samples that repeat a passage, from each share of the progress on."""
-    workers: int
-    warmup: int = 60
+    warmup: int
+    """Steps."""
 
 
-RECIPES = {
-    "small": Recipe(
-        step_tokens=4096,
-        micro_tokens=4096,
-        contexts={0.0: 512, 0.86: 1024},
-        rate=0.004,
-        embedding_rate=0.004,
-        weight_decay=0.05,
-        falling=0.6,
-        package_tokens=4_000_000,
-        repeats={0.0: 0.15, 0.12: 0.0},
-        workers=0,
-    ),
-    "large": Recipe(
-        step_tokens=131_072,
-        micro_tokens=65_536,
-        contexts={0.0: 1024},
-        rate=0.01,
-        embedding_rate=0.003,
-        weight_decay=0.1,
-        falling=0.5,
-        package_tokens=None,
-        repeats={0.0: 0.1, 0.05: 0.0},
-        workers=12,
-        warmup=200,
-    ),
-}
-RECIPES["medium"] = RECIPES["small"]
+ON_PROCESSORS = Recipe(
+    step_tokens={0: 4096, 50e6: 8192},
+    micro_tokens=4096,
+    context=512,
+    long_context=1024,
+    long_share=0.15,
+    rate=0.004,
+    embedding_rate=0.004,
+    weight_decay=0.05,
+    warmup=60,
+)
+ON_GPU = Recipe(
+    step_tokens={0: 131_072},
+    micro_tokens=65_536,
+    context=1024,
+    long_context=1024,
+    long_share=0.0,
+    rate=0.01,
+    embedding_rate=0.003,
+    weight_decay=0.1,
+    warmup=200,
+)
+TINY = replace(ON_PROCESSORS, step_tokens={0: 4096}, micro_tokens=2048, context=128, long_context=256, warmup=2)
+RECIPES = {"tiny": TINY, "small": ON_PROCESSORS, "cpu11": ON_PROCESSORS, "grown": ON_PROCESSORS}
+RECIPES["large"] = ON_GPU
 
 
 @dataclass
 class Run:
     """What is kept between calls, beside weights and optimiser."""
 
-    seed: int
+    size: str
+    begun_from: str = ""
+    """Name of the model that it began from, if any."""
     calls: int = 0
-    elapsed: float = 0.0
     steps: int = 0
     tokens: int = 0
-    best: float = math.inf
+    wall_seconds: float = 0.0
+    processor_seconds: float = 0.0
+    cooled_from: int = 0
+    """Tokens at which the branch left the trunk; 0 in the trunk."""
+    end: int = 0
+    """Tokens at which the branch ends."""
+    positions: dict[str, list[int]] = field(default_factory=dict)
+    """By context, the part being read and its next row."""
     history: list[dict[str, float]] = field(default_factory=list)
+    """What checkpoints measured on the held-out files."""
 
 
-def at(table: dict[float, Any], progress: float) -> Any:  # Any: one function for both tables
-    """Looks up the entry in force at this progress."""
-    return table[max(share for share in table if share <= progress)]
+def at(table: dict[float, int], tokens: int) -> int:
+    """Looks up the entry in force."""
+    return table[max(least for least in table if least <= tokens)]
 
 
-def scale(recipe: Recipe, progress: float, steps: int) -> float:
-    """Gives the factor on the learning rates: warm-up by steps, then flat, then down to zero by time."""
-    return min(1.0, (steps + 1) / recipe.warmup) * min(1.0, max(0.01, (1 - progress) / recipe.falling))
+def scale(recipe: Recipe, run: Run) -> float:
+    """Gives the factor on the learning rates: warm-up by steps, then flat, in a branch down to zero by tokens."""
+    warm = min(1.0, (run.steps + 1) / recipe.warmup)
+    return warm * (max(0.0, (run.end - run.tokens) / (run.end - run.cooled_from)) if run.end else 1.0)
 
 
-def remaining(folder: Path, minutes: float, elapsed: float) -> float:
-    """Gives the seconds left, from the deadline file if there is one."""
-    file = folder / "deadline"
-    if file.exists():
-        clock = datetime.strptime(file.read_text().strip(), "%H:%M")
-        return (datetime.now().replace(hour=clock.hour, minute=clock.minute, second=0) - datetime.now()).total_seconds()
-    return minutes * 60 - elapsed
+def context_of(recipe: Recipe, run: Run) -> int:
+    """Gives the context of the next step."""
+    return recipe.long_context if run.end and run.tokens >= (1 - recipe.long_share) * run.end else recipe.context
 
 
-def batches(samples: Samples, recipe: Recipe, device: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields micro-batches on the device."""
-    loader = DataLoader(
-        samples,
-        batch_size=recipe.micro_tokens // samples.context,
-        num_workers=recipe.workers,
-        pin_memory=device == "cuda",
-        prefetch_factor=4 if recipe.workers else None,
-    )
-    for ids, target in loader:
-        yield ids.to(device, non_blocking=True), target.to(device, non_blocking=True)
+class Rows:
+    """Reads the samples' parts in order, one context at a time, each part once on the device."""
+
+    def __init__(self, work: Path, device: str, positions: dict[str, list[int]]) -> None:
+        self.work, self.device, self.positions = work, device, positions
+        self.loaded: tuple[Path, Tensor] | None = None
+
+    def part(self, file: Path) -> Tensor:
+        """Loads a part, (n, context + 1), int32."""
+        if self.loaded is None or self.loaded[0] != file:
+            if not file.exists():
+                raise FileNotFoundError(file)
+            self.loaded = file, torch.from_numpy(np.load(file).astype(np.int32)).to(self.device)
+        return self.loaded[1]
+
+    def next(self, context: int, count: int) -> Tensor:
+        """Takes the next rows, (count, context + 1); what a part has too few of for a step is left out."""
+        number, row = self.positions.setdefault(str(context), [0, 0])
+        part = self.part(part_file(self.work, context, number))
+        if row + count > len(part):
+            if len(part) < count:
+                raise SystemExit(f"part {number} has {len(part)} rows, a step needs {count}: make larger parts")
+            number, row = number + 1, 0
+            part = self.part(part_file(self.work, context, number))
+        self.positions[str(context)] = [number, row + count]
+        return part[row : row + count].long()
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
@@ -126,131 +149,198 @@ def save(path: Path, content: dict[str, Any]) -> None:
     os.replace(partial, path)
 
 
+def load(path: Path, device: str) -> dict[str, Any]:
+    """Reads a checkpoint (Any: as it was saved)."""
+    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    return state
+
+
 class Trainer:
     """One call's worth of training."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.work: Path = arguments.work
-        self.folder: Path = arguments.run
+        self.folder: Path = arguments.into or arguments.run
         self.device: str = arguments.device
-        self.recipe = RECIPES[arguments.size]
-        self.config: Config = SIZES[arguments.size]
-        torch.manual_seed(arguments.seed)
-        self.model = Model(self.config).to(self.device).train()
+        self.precision = PRECISIONS[arguments.precision]
+        state = self.starting_state()
+        self.run = (
+            Run(**state["run"]) if state else Run(arguments.size, arguments.model.name if arguments.model else "")
+        )
+        self.recipe, self.config = RECIPES[self.run.size], SIZES[self.run.size]
+        self.model = self.starting_model(state).to(self.device).train()
+        """The weights in float32; what computes may be a copy of lower precision."""
+        self.computing = copy.deepcopy(self.model).to(self.precision) if arguments.precision != "fp32" else self.model
         self.optimiser = Optimiser(
             self.model,
-            rate=self.recipe.rate,
+            rate=arguments.rate or self.recipe.rate,
             embedding_rate=self.recipe.embedding_rate,
             decay=self.recipe.weight_decay,
+            precision=self.precision,
         )
-        self.run = Run(arguments.seed)
-        self.restore()
-        self.run.calls += 1
-        self.checks = heldout.checks(self.work, Tokenizer.from_file(str(self.work / "tokenizer.json")))
-        self.hidden = torch.compile(self.model.hidden, dynamic=False) if arguments.compile else self.model.hidden
-        self.started = time.monotonic() - self.run.elapsed
-
-    def restore(self) -> None:
-        """Takes up an earlier call's state."""
-        path = self.folder / "state.pt"
-        if path.exists():
-            state = torch.load(path, map_location=self.device, weights_only=True)
-            self.model.load_state_dict(state["weights"])
+        if state:
             self.optimiser.restore(state["optimiser"])
-            self.run = Run(**state["run"])
+        if arguments.cool_down and not self.run.end:
+            self.run.cooled_from, self.run.end = self.run.tokens, round(self.run.tokens / (1 - arguments.cool_down))
+        self.run.calls += 1
+        self.rows = Rows(self.work, self.device, self.run.positions)
+        self.checks = heldout.checks(self.work, Tokenizer.from_file(str(self.work / "tokenizer.json")))
+        compiled = arguments.compile
+        self.hidden = torch.compile(self.computing.hidden, dynamic=False) if compiled else self.computing.hidden
+        self.log = self.folder / "steps.jsonl"
+        self.forget_later_steps()
+
+    def starting_state(self) -> dict[str, Any] | None:
+        """Reads the checkpoint to go on from: this folder's, or for a new branch the trunk's."""
+        for folder in (self.folder, self.arguments.run):
+            if (folder / "state.pt").exists():
+                return load(folder / "state.pt", self.device)
+        if self.arguments.into:
+            raise SystemExit(f"nothing to cool down: {self.arguments.run} has no state.pt")
+        return None
+
+    def starting_model(self, state: dict[str, Any] | None) -> Model:
+        """Gives the weights of the checkpoint, of the model to begin from, or new ones."""
+        if state is None and self.arguments.model:
+            model = read_model(self.arguments.model)
+            return model if model.config == self.config else grown(model, self.config)
+        model = Model(self.config)
+        if state:
+            model.load_state_dict(state["weights"])
+        return model
+
+    def forget_later_steps(self) -> None:
+        """Drops from the log what came after the checkpoint and is now done again."""
+        lines = self.log.read_text().splitlines(keepends=True) if self.log.exists() else []
+        self.log.write_text("".join(line for line in lines if json.loads(line)["step"] <= self.run.steps))
 
     def checkpoint(self) -> None:
-        """Measures the held-out loss, keeps the best weights and saves all state."""
-        with torch.no_grad(), self.precision():
-            measured = heldout.measure(self.model.eval(), self.checks, self.device)
-        self.model.train()
-        self.run.history.append({"tokens": self.run.tokens, "elapsed": round(self.run.elapsed), **measured})
+        """Measures the held-out loss and saves all state."""
+        with torch.no_grad():
+            measured = heldout.measure(self.computing.eval(), self.checks, self.device)
+        self.computing.train()
+        self.run.history.append({"tokens": self.run.tokens, **measured})
         print(f"heldout {json.dumps(self.run.history[-1])}", flush=True)
         weights = {"config": asdict(self.config), "weights": self.model.state_dict(), "run": asdict(self.run)}
-        if measured["loss"] < self.run.best:
-            self.run.best = measured["loss"]
-            save(self.folder / "best.pt", weights)
-        save(self.folder / "state.pt", {**weights, "run": asdict(self.run), "optimiser": self.optimiser.state()})
+        save(self.folder / "state.pt", {**weights, "optimiser": self.optimiser.state()})
 
-    def precision(self) -> torch.autocast:
-        """Computes in bfloat16 on a GPU, in float32 on a CPU."""
-        return torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda")
-
-    def step(self, data: Iterator[tuple[Tensor, Tensor]], factor: float) -> float:
-        """Takes one step of the optimiser over several micro-batches and returns the loss."""
+    def step(self) -> float:
+        """Takes one step and returns its mean loss."""
+        context, step_tokens = context_of(self.recipe, self.run), at(self.recipe.step_tokens, self.run.tokens)
+        factor = scale(self.recipe, self.run)
+        rows = self.rows.next(context, step_tokens // context)
+        micros = rows.split(self.recipe.micro_tokens // context)
         total = 0.0
-        micros = self.recipe.step_tokens // self.recipe.micro_tokens
-        for _ in range(micros):
-            ids, target = next(data)
-            with self.precision():
-                loss = self.model.loss(self.hidden(ids), target) / micros
+        for micro in micros:
+            target = heldout.targets(micro)
+            loss = self.computing.loss(self.hidden(micro[:, :-1]), target) / len(micros)
             loss.backward()
             total += float(loss.detach())
-            self.run.tokens += ids.numel()
+            self.hand_over_gradients()
         self.optimiser.step(factor)
+        self.hand_over_weights()
         self.run.steps += 1
+        self.run.tokens += step_tokens
         return total
 
+    def hand_over_gradients(self) -> None:
+        """Adds the gradients of the copy that computes to those of the weights in float32."""
+        if self.computing is self.model:
+            return
+        for weight, used in zip(self.model.parameters(), self.computing.parameters(), strict=True):
+            if used.grad is not None:
+                weight.grad = used.grad.float() if weight.grad is None else weight.grad + used.grad
+            used.grad = None
+
+    @torch.no_grad()
+    def hand_over_weights(self) -> None:
+        """Rounds the new weights into the copy that computes."""
+        if self.computing is not self.model:
+            for weight, used in zip(self.model.parameters(), self.computing.parameters(), strict=True):
+                used.copy_(weight)
+
+    def place(self) -> dict[str, Any]:
+        """Says how far the run has come (Any: numbers, and the positions by context)."""
+        return {"step": self.run.steps, "tokens": self.run.tokens, "positions": self.run.positions}
+
+    def finished(self) -> bool:
+        """Whether the branch has cooled down, or the trunk has seen the tokens asked for."""
+        return self.run.tokens >= (self.run.end or self.arguments.tokens)
+
     def train(self) -> None:
-        """Trains until the deadline, or until this call's minutes are over."""
-        call_end = time.monotonic() + 60 * self.arguments.call_minutes
-        next_report = next_checkpoint = time.monotonic()
-        stage: tuple[int, float] | None = None
-        smooth = math.nan
-        while time.monotonic() < call_end:
-            self.run.elapsed = time.monotonic() - self.started
-            left = remaining(self.folder, self.arguments.minutes, self.run.elapsed)
-            progress = self.run.elapsed / (self.run.elapsed + max(0.0, left))
-            if left <= 0:
-                break
-            wanted = at(self.recipe.contexts, progress), at(self.recipe.repeats, progress)
-            if wanted != stage:
-                stage = wanted
-                seed = f"{self.run.seed}/{self.run.calls}/{stage}"
-                samples = Samples(
-                    self.work,
-                    context=stage[0],
-                    seed=seed,
-                    package_tokens=self.recipe.package_tokens,
-                    repeats=stage[1],
-                )
-                data = batches(samples, self.recipe, self.device)
-                print(f"context {stage[0]}, repeats {stage[1]}, {samples.size() / 1e6:.1f}M tokens", flush=True)
-            loss = self.step(data, scale(self.recipe, progress, self.run.steps))
-            smooth = loss if math.isnan(smooth) else smooth + 0.03 * (loss - smooth)
-            now = time.monotonic()
-            if now >= next_report:
-                next_report = now + 15
-                rate = self.run.tokens / (now - self.started)
-                print(
-                    f"step {self.run.steps} {progress:.1%} {self.run.tokens / 1e6:.2f}M tokens {rate:.0f}/s"
-                    f" loss {loss:.3f} smooth {smooth:.3f}",
-                    flush=True,
-                )
-            if now >= next_checkpoint:
-                next_checkpoint = now + 60 * self.arguments.checkpoint_minutes
-                self.checkpoint()
+        """Trains to the end, or until this call's minutes are over; a part that is missing ends the call too."""
+        began = now = time.monotonic()
+        wall, processor = self.run.wall_seconds, self.run.processor_seconds - time.process_time()
+        next_report, next_checkpoint = now, now + 60 * self.arguments.checkpoint_minutes
+        smooth, first, missing = math.nan, self.run.tokens, ""
+        with open(self.log, "a", encoding="utf-8") as log:
+            while not self.finished() and now < began + 60 * self.arguments.call_minutes and not missing:
+                try:
+                    loss = self.step()
+                except FileNotFoundError as error:
+                    missing = f"; {error} is missing: make more samples"
+                    continue
+                now = time.monotonic()
+                self.run.wall_seconds = wall + now - began
+                self.run.processor_seconds = processor + time.process_time()
+                smooth = loss if math.isnan(smooth) else smooth + 0.03 * (loss - smooth)
+                line = {
+                    "step": self.run.steps,
+                    "tokens": self.run.tokens,
+                    "positions": self.run.positions,
+                    "loss": loss,
+                }
+                print(json.dumps(line), file=log, flush=True)
+                if now >= next_report:
+                    next_report = now + 15
+                    rate = (self.run.tokens - first) / (now - began)
+                    print(
+                        f"step {self.run.steps} {self.run.tokens / 1e6:.2f}M tokens {rate:.0f}/s"
+                        f" loss {loss:.3f} smooth {smooth:.3f}",
+                        flush=True,
+                    )
+                if now >= next_checkpoint:
+                    self.checkpoint()
+                    next_checkpoint = time.monotonic() + 60 * self.arguments.checkpoint_minutes
         self.checkpoint()
-        print("finished" if left <= 0 else "call over, to be continued", flush=True)
+        print("finished" if self.finished() else f"call over, to be continued{missing}", flush=True)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True, help="folder with the samples")
+    parser.add_argument("--run", type=Path, required=True, help="folder of the trunk; resumed if not empty")
+    parser.add_argument("--from", dest="model", type=Path, help="begin with the weights of this model, grown to --size")
+    parser.add_argument("--cool-down", type=float, help="share of all tokens over which a branch takes the rates to 0")
+    parser.add_argument("--into", type=Path, help="folder of that branch; resumed if not empty")
+    parser.add_argument("--size", choices=SIZES, default="cpu11")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without AMX")
+    parser.add_argument("--rate", type=float, help="Muon's rate, instead of the recipe's")
+    parser.add_argument("--tokens", type=float, default=math.inf, help="end of the trunk, all calls together")
+    parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
+    parser.add_argument("--checkpoint-minutes", type=float, default=10)
+    parser.add_argument("--threads", type=int, default=1, help="2 only on a machine of one's own")
+    parser.add_argument("--seed", type=int, default=0, help="of the first weights")
+    parser.add_argument("--compile", action="store_true", help="needs a C++ compiler")
+    parsed = parser.parse_args(arguments)
+    if bool(parsed.cool_down) != bool(parsed.into):
+        parser.error("--cool-down and --into belong together")
+    if parsed.cool_down and not 0 < parsed.cool_down < 1:
+        parser.error("--cool-down is a share between 0 and 1")
+    return parsed
 
 
 def main() -> None:
-    """Parses the command line and trains."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True, help="folder with the encoded corpus")
-    parser.add_argument("--run", type=Path, required=True, help="folder for checkpoints; resumed if not empty")
-    parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--minutes", type=float, default=90, help="all calls together")
-    parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
-    parser.add_argument("--checkpoint-minutes", type=float, default=4)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--compile", action="store_true", help="needs a C++ compiler; about 15 %% faster on CPU")
-    arguments = parser.parse_args()
+    """Trains as the command line says."""
+    arguments = parse()
     torch.set_num_threads(arguments.threads)
-    arguments.run.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(arguments.seed)
+    for folder in (arguments.run, arguments.into):
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
     Trainer(arguments).train()
 
 

@@ -1,0 +1,100 @@
+"""The corpus of the built-in model: what of a folder of wheels is trained on, what is kept from it."""
+
+import hashlib
+import importlib.util
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.checkpoints import ROOT
+
+RECIPE = ROOT / "packaging" / "builtin_model"
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Any:
+    """The script, loaded under a name that hides nothing."""
+    spec = importlib.util.spec_from_file_location("builtin_model_corpus", RECIPE / "corpus.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def source_text(seed: str, lines: int = 40) -> str:
+    chance = random.Random(seed)
+    words = [f"{a}_{b}" for a in ("read", "write", "merge", "split") for b in ("lines", "words", "pages", "names")]
+    return "".join(
+        f"{chance.choice(words)} = {chance.choice(words)}(text, {chance.random():.3f})\n" for _ in range(lines)
+    )
+
+
+def path_for(package: str, aside: bool) -> str:
+    """A path in a package that is put aside for the held-out files, or is not."""
+    paths = (f"{package}/module{number}.py" for number in range(1000))
+    return next(path for path in paths if (hashlib.md5(path.encode()).digest()[0] < 5) is aside)
+
+
+def make_wheel(folder: Path, name: str, licence: str, files: dict[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name.replace('-', '_')}-1.0-py3-none-any.whl", "w") as wheel:
+        metadata = f"Name: {name}\nVersion: 1.0\nAuthor: Zoë\n{licence}\n"
+        wheel.writestr(f"{name}-1.0.dist-info/METADATA", metadata)
+        for path, text in files.items():
+            wheel.writestr(path, text)
+
+
+def read_wheels(corpus: Any, made: Any, wheels: Path) -> None:
+    """Reads all but the standard library, whose 25 MB take a while."""
+    for source, files in corpus.packages(wheels):
+        if source.package != "python-stdlib":
+            made.read_source(source, files)
+    made.put_aside()
+
+
+def test_a_package_is_read_under_a_permissive_licence_only(corpus: Any, tmp_path: Path) -> None:
+    make_wheel(
+        tmp_path, "new-bsd", "Classifier: License :: OSI Approved :: BSD License", {"new/a.py": source_text("a")}
+    )
+    make_wheel(tmp_path, "plain", "License: MIT", {"plain/a.py": source_text("b"), "plain/data.json": "{}"})
+    make_wheel(tmp_path, "copyleft", "License-Expression: GPL-3.0-only", {"copyleft/a.py": source_text("c")})
+    make_wheel(tmp_path, "silent", "Summary: no licence", {"silent/a.py": source_text("d")})
+    found = {source.package: (source.licence, list(files)) for source, files in corpus.packages(tmp_path)}
+    assert found.pop("python-stdlib")[0] == "PSF-2.0"
+    assert found == {"new-bsd": ("BSD", ["new/a.py"]), "plain": ("MIT", ["plain/a.py"])}
+
+
+def test_a_text_once_in_training_is_not_held_out_and_not_trained_twice(corpus: Any, tmp_path: Path) -> None:
+    trained, aside = path_for("attrs", aside=False), path_for("attrs", aside=True)
+    shared, own = source_text("shared"), source_text("own")
+    files = {trained: shared, aside: own, "attrs/zz_again.py": shared, "attrs/vendor/six.py": source_text("six")}
+    make_wheel(tmp_path, "attrs", "License: MIT", files)
+    make_wheel(
+        tmp_path, "jinja2", "License: BSD", {"jinja2/copy.py": shared + "x = 1\n", "jinja2/own.py": source_text("j")}
+    )
+    made = corpus.Corpus()
+    read_wheels(corpus, made, tmp_path)
+    assert [(d["path"], d["text"]) for d in made.train] == [(trained, shared)]
+    assert [d["path"] for d in made.heldout["heldout_package"]] == ["jinja2/own.py"]
+    assert [(d["path"], d["text"]) for d in made.heldout["heldout_file"]] == [(aside, own)]
+    assert made.dropped == {"duplicate": 1, "path": 1, "near duplicate": 1, "put aside": 1}
+
+
+def test_held_out_files_come_from_the_first_packages_alone(corpus: Any, tmp_path: Path) -> None:
+    files = {path_for("later", aside=True): source_text("x"), path_for("later", aside=False): source_text("y")}
+    make_wheel(tmp_path, "later", "License: MIT", files)
+    made = corpus.Corpus()
+    read_wheels(corpus, made, tmp_path)
+    assert len(made.train) == 1 and not made.heldout["heldout_file"]
+
+
+def test_the_lists_of_packages_name_each_package_once_with_its_version() -> None:
+    lines = [
+        line for name in ("packages.txt", "more_packages.txt") for line in (RECIPE / name).read_text().splitlines()
+    ]
+    names = [line.split("==")[0] for line in lines if line and not line.startswith("#")]
+    assert all("==" in line for line in lines if line and not line.startswith("#"))
+    assert len(set(names)) == len(names)

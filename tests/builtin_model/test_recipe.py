@@ -1,0 +1,172 @@
+"""The recipe of the built-in model, in short form: samples from a small corpus, training, interruption, a branch."""
+
+import hashlib
+import importlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from support.checkpoints import ROOT
+
+RECIPE = ROOT / "packaging" / "builtin_model"
+END, PREFIX, MIDDLE, SUFFIX, PAD, FILE_SEP = range(6)
+STEPS = 5
+STEP_TOKENS = 4096
+
+
+def file_text(seed: str, lines: int) -> str:
+    chance = random.Random(seed)
+    verbs, nouns = ("read", "write", "merge", "split", "count"), ("lines", "words", "pages", "names", "files")
+    text = "import collections\n"
+    for number in range(lines // 4):
+        verb, noun, other = chance.choice(verbs), chance.choice(nouns), chance.choice(nouns)
+        head, body = f"def {verb}_{noun}_{number}(text, {other}):", f"found = {verb}({other}, text.{noun})"
+        text += f"\n{head}\n    {body}\n    return found\n"
+    return text
+
+
+def run(script: str, *arguments: str | Path) -> str:
+    """Runs a script of the recipe as its README does, and returns what it printed."""
+    command = [sys.executable, RECIPE / f"{script}.py", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small corpus, its tokenizer and samples of both contexts."""
+    work = tmp_path_factory.mktemp("work")
+    for name, count in {"train": 8, "heldout_package": 2, "heldout_file": 2}.items():
+        documents = ({"package": "p", "path": f"p/{n}.py", "text": file_text(f"{name}{n}", 240)} for n in range(count))
+        (work / f"{name}.jsonl").write_text("".join(json.dumps(document) + "\n" for document in documents))
+    run("tokenizer", "--work", work)
+    run("samples", "--work", work, "--context", "128", "--count", "6")
+    run("samples", "--work", work, "--context", "256", "--count", "1")
+    return work
+
+
+def rows_of(work: Path, part: int) -> np.ndarray[Any, Any]:
+    rows: np.ndarray[Any, Any] = np.load(work / "samples" / "128" / f"{part:05}.npy")
+    return rows
+
+
+def infilling_samples(work: Path) -> list[str]:
+    """The samples made for infilling that a row has whole, put together again."""
+    tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
+    samples = []
+    for row in rows_of(work, 0).tolist():
+        if row[0] == PREFIX and END in row:
+            assert row[1] == SUFFIX
+            parts = row[row.index(MIDDLE) + 1 : row.index(END)], row[2 : row.index(MIDDLE)]
+            samples.append("".join(tokenizer.decode(part, skip_special_tokens=False) for part in parts))
+    return samples
+
+
+def test_parts_of_samples_are_the_same_each_time_and_differ_from_each_other(work: Path, tmp_path: Path) -> None:
+    for name in ("tokenizer.json", "train.npy", "train_files.json"):
+        (tmp_path / name).write_bytes((work / name).read_bytes())
+    run("samples", "--work", tmp_path, "--context", "128", "--first", "1", "--count", "1")
+    assert (rows_of(tmp_path, 1) == rows_of(work, 1)).all()
+    assert rows_of(work, 0).dtype == np.uint16 and rows_of(work, 0).shape[1] == 129
+    assert not np.array_equal(rows_of(work, 0)[:8], rows_of(work, 1)[:8])
+
+
+def test_what_was_taken_apart_for_infilling_is_text_of_the_corpus_when_put_together(work: Path) -> None:
+    corpus = "".join(json.loads(line)["text"] for line in (work / "train.jsonl").read_text().splitlines())
+    samples = infilling_samples(work)
+    assert len(samples) > 20
+    assert all(sample in corpus for sample in samples)
+    filled = sum(row[0] == PREFIX for row in rows_of(work, 1).tolist()) / len(rows_of(work, 1))
+    assert 0.4 < filled < 0.75
+
+
+def test_about_half_of_the_cuts_are_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(RECIPE)
+    samples: Any = importlib.import_module("samples")
+    text = file_text("cuts", 40)
+    begins = [samples.cut(text, random.Random(seed))[0] for seed in range(2000)]
+    inside = sum(re.fullmatch(r"\w\w", text[begin - 1 : begin + 1]) is not None for begin in begins)
+    assert 0.42 < inside / len(begins) < 0.62
+
+
+def train(work: Path, folder: Path, *more: str | Path) -> str:
+    options = ("--size", "tiny", "--precision", "bf16", "--tokens", str(STEPS * STEP_TOKENS))
+    return run("train", "--work", work, "--run", folder, *options, *more)
+
+
+def steps_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def trunk(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to its end without interruption."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("trunk")
+    assert "finished" in train(work, folder)
+    return folder
+
+
+def test_a_run_that_is_killed_goes_on_with_the_same_rows_and_the_same_losses(
+    work: Path, trunk: Path, tmp_path: Path
+) -> None:
+    options = ["--size", "tiny", "--precision", "bf16", "--checkpoint-minutes", "0"]
+    command = [sys.executable, RECIPE / "train.py", "--work", work, "--run", tmp_path, *options]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL) as process:
+        while not (tmp_path / "state.pt").exists() or len(steps_of(tmp_path)) < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.kill()
+    assert 3 <= len(steps_of(tmp_path)) < STEPS
+    train(work, tmp_path)
+    assert steps_of(tmp_path) == steps_of(trunk)
+    assert len(steps_of(trunk)) == STEPS and steps_of(trunk)[-1]["positions"]["128"][0] > 0
+
+
+def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(work: Path, trunk: Path, tmp_path: Path) -> None:
+    before = hashlib.sha256((trunk / "state.pt").read_bytes()).digest()
+    assert "finished" in train(work, trunk, "--cool-down", "0.5", "--into", tmp_path)
+    assert hashlib.sha256((trunk / "state.pt").read_bytes()).digest() == before
+    steps = steps_of(tmp_path)
+    assert [line["step"] for line in steps] == list(range(STEPS + 1, 2 * STEPS + 1))
+    assert steps[-1]["tokens"] == 2 * STEPS * STEP_TOKENS
+    # The last of it is read in the long context.
+    assert "256" in steps[-1]["positions"] and "256" not in steps[0]["positions"]
+
+
+GROWTH = """
+import torch
+from grow import grown
+from model import Config, Model
+torch.manual_seed(0)
+small = Model(Config(dim=64, layers=2, heads=2, kv_heads=1, ffn=128)).eval()
+for weight in small.parameters():
+    torch.nn.init.normal_(weight, std=0.3)
+larger = grown(small, Config(dim=256, layers=3, heads=4, kv_heads=2, ffn=200)).eval()
+ids = torch.randint(6, 8000, (2, 40))
+with torch.no_grad():
+    old, new = (one.logits(one.hidden(ids)) for one in (small, larger))
+print(float(torch.corrcoef(torch.stack([old.flatten(), new.flatten()]))[0, 1]))
+"""
+
+
+def test_a_grown_model_computes_nearly_what_it_grew_from() -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run([sys.executable, "-c", GROWTH], cwd=RECIPE, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0.99
