@@ -126,7 +126,8 @@ def test_a_run_that_is_killed_goes_on_with_the_same_rows_and_the_same_losses(
     work: Path, trunk: Path, tmp_path: Path
 ) -> None:
     options = ["--size", "tiny", "--precision", "bf16", "--checkpoint-minutes", "0"]
-    command = [sys.executable, RECIPE / "train.py", "--work", work, "--run", tmp_path, *options]
+    script = str(RECIPE / "train.py")
+    command = [sys.executable, script, "--work", str(work), "--run", str(tmp_path), *options]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL) as process:
         while not (tmp_path / "state.pt").exists() or len(steps_of(tmp_path)) < 3:
             assert process.poll() is None
