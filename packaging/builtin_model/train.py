@@ -174,8 +174,8 @@ class Trainer:
         self.computing = copy.deepcopy(self.model).to(self.precision) if arguments.precision != "fp32" else self.model
         self.optimiser = Optimiser(
             self.model,
-            rate=arguments.rate or self.recipe.rate,
-            embedding_rate=self.recipe.embedding_rate,
+            rate=arguments.rates * self.recipe.rate,
+            embedding_rate=arguments.rates * self.recipe.embedding_rate,
             decay=self.recipe.weight_decay,
             precision=self.precision,
         )
@@ -318,7 +318,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--size", choices=SIZES, default="cpu11")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without AMX")
-    parser.add_argument("--rate", type=float, help="Muon's rate, instead of the recipe's")
+    parser.add_argument("--rates", type=float, default=1.0, help="factor on the recipe's rates")
     parser.add_argument("--tokens", type=float, default=math.inf, help="end of the trunk, all calls together")
     parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
     parser.add_argument("--checkpoint-minutes", type=float, default=10)
