@@ -36,13 +36,30 @@ class Parser(argparse.ArgumentParser):
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
     """Add the options of every command that generates, named as those of `Options`; two defaults are told in words."""
-    from chatapp.generation.options import KNOBS
+    from chatapp.generation.options import KNOBS, ORDER
 
     group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
+    more = parser.add_argument_group("generation, seldom needed", "In which order what acts: docs/sampling.md.")
     for name, knob in KNOBS.items():
         default = temperature if name == "temperature" else f"{knob.default:g}"
-        option, kind = "--" + name.replace("_", "-"), type(knob.default)
-        group.add_argument(option, metavar=knob.metavar, type=kind, help=knob.help.format(default=default))
+        option, kind, help_ = "--" + name.replace("_", "-"), type(knob.default), knob.help.format(default=default)
+        (more if knob.rare else group).add_argument(option, metavar=knob.metavar, type=kind, help=help_)
+    more.add_argument(
+        "--dry-breaker",
+        metavar="TEXT",
+        action="append",
+        dest="dry_breakers",
+        help="tokens with TEXT end what DRY takes for a sequence; repeatable, '' for none (default: newline : \" *)",
+    )
+    more.add_argument(
+        "--dry-whole-words", action="store_const", const=True, help="let DRY spare tokens that go on with a word"
+    )
+    more.add_argument(
+        "--bad-word", metavar="TEXT", action="append", dest="bad_words", help="do not write TEXT; repeatable"
+    )
+    more.add_argument(
+        "--sampler-order", metavar="NAME,...", type=parse_order, help=f"what acts first (usually {','.join(ORDER)})"
+    )
     group.add_argument(
         "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="for one token; repeatable"
     )
@@ -63,6 +80,8 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
     chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None}
     if "logit_bias" in chosen:
         chosen["logit_bias"] = dict(chosen["logit_bias"])
+    if "dry_breakers" in chosen:
+        chosen["dry_breakers"] = tuple(filter(None, chosen["dry_breakers"]))
     Options(**chosen)
     return chosen
 
@@ -151,6 +170,11 @@ def parse_bias(text: str) -> tuple[int, float]:
         return int(token), float(number)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 50256=-100") from None
+
+
+def parse_order(text: str) -> tuple[str, ...]:
+    """Parse the names of filters."""
+    return tuple(name.strip().replace("-", "_") for name in text.split(","))
 
 
 def check_backend(text: str) -> str:

@@ -26,7 +26,7 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
         Options(**{own: value})
     except OptionError as error:
         raise SlashError(str(error)) from error
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
         raise SlashError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
     return own, value
@@ -46,6 +46,18 @@ def _stops(given: str) -> tuple[str, ...]:
         plain = {"n": "\n", "t": "\t"}
         return tuple(re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), one) for one in inside)
     return () if given.lower() == "none" else (given,)
+
+
+def _names(given: str) -> tuple[str, ...]:
+    """Names, with spaces or commas between them."""
+    if not given:
+        raise ValueError("no name")
+    return () if given.lower() == "none" else tuple(given.replace(",", " ").split())
+
+
+def _truth(given: str) -> bool:
+    """True or false."""
+    return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}[given.lower()]
 
 
 def _biases(given: str) -> dict[int, float]:
@@ -72,6 +84,10 @@ PARAMETERS: Mapping[str, Parameter] = {
 } | {
     "logit_bias": Parameter(_biases, "50256=-100", "for or against tokens, by their ids; none ends it"),
     "stop": Parameter(_stops, '"END"', "end before one of these texts; none ends it"),
+    "dry_breakers": Parameter(_stops, '"\\n" ":"', "a token with one of these ends what DRY takes for a sequence"),
+    "dry_whole_words": Parameter(_truth, "true", "whether DRY spares tokens that go on with a word"),
+    "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
+    "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
     "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full"),
     "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one"),
 }

@@ -313,7 +313,7 @@ class Engine:
             if (logits := self._read(unread, wanted)) is None:
                 return None
             written = [] if self.session.whole_prompts else tokens
-            found = Distribution(logits[0, -1], written, turn.rows[0].detokenizer.describe)
+            found = Distribution(logits[0, -1], written, turn.rows[0].detokenizer.describe, self.tokenizer)
             self._next = tokens, found
             return found
 
@@ -366,11 +366,18 @@ class Engine:
         typed = self._typed(taken)
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
-        vocab_size, limit = self.session.vocab_size, min(options.max_tokens or room, room)
+        limit = min(options.max_tokens or room, room)
         rows = [
             Row(
                 index,
-                Sampler(options, seed=seed, index=index, prompt=written, vocab_size=vocab_size),
+                Sampler(
+                    options,
+                    seed=seed,
+                    index=index,
+                    prompt=written,
+                    vocab_size=self.session.vocab_size,
+                    tokenizer=self.tokenizer,
+                ),
                 self.tokenizer.detokenizer(context, len(typed.text) if typed else 0),
                 StopStrings(options.stop, going_on=going_on),
                 options.logprobs,

@@ -35,6 +35,8 @@ class Knob:
     word: str = "off"
     """Said for the value with which it does nothing."""
     penalty: bool = False
+    rare: bool = False
+    """Whether the screen has no slider for it."""
 
 
 def list_steps(low: float, high: float, step: float) -> tuple[float, ...]:
@@ -80,7 +82,63 @@ class Options:
         0.0, "from -100 to 100", lambda value: -100 <= value <= 100,
         "P", "for each time they are (default: {default})", "0.5", "against tokens in the reply, each time",
         "frequency", list_steps(-2, 2, 0.1), penalty=True))
+    typical_p: float = _row(Knob(
+        1.0, "above 0 and at most 1", lambda value: 0 < value <= 1,
+        "P", "keep those about as surprising as is usual here, up to P in sum; 1: all",
+        "0.9", "keep the tokens about as surprising as is usual here", "typical_p", (), off=1, rare=True))
+    top_n_sigma: float = _row(Knob(
+        0.0, "0 (off) or more", lambda value: value >= 0,
+        "N", "keep logits within N standard deviations of the best; 0: all", "1.5",
+        "keep logits within so many standard deviations of the best", "top_n_sigma", (), rare=True))
+    xtc_probability: float = _row(Knob(
+        0.0, "from 0 (off) to 1", lambda value: 0 <= value <= 1,
+        "P", "how often to leave out the obvious (XTC); 0: never", "0.5",
+        "how often the obvious is left out (XTC)", "xtc", (), rare=True))
+    xtc_threshold: float = _row(Knob(
+        0.1, "above 0 and at most 0.5", lambda value: 0 < value <= 0.5,
+        "P", "how likely tokens are that XTC leaves out, but for the last (default: {default})", "0.1",
+        "how likely tokens are that XTC leaves out, but for the last", "xtc_threshold", (), off=-1, rare=True))
+    dynamic_temperature: float = _row(Knob(
+        0.0, "0 (off) or more, and at most 100", lambda value: 0 <= value <= 100,
+        "T", "let the temperature be up to T lower where the model is sure, and higher where not", "0.5",
+        "how far the temperature follows the model's doubt", "dynamic", (), rare=True))
+    dynamic_exponent: float = _row(Knob(
+        1.0, "above 0 and at most 100", lambda value: 0 < value <= 100,
+        "E", "above 1: only much doubt raises it (default: {default})", "1",
+        "above 1, only much doubt raises the temperature", "dyn_exponent", (), off=-1, rare=True))
+    mirostat_tau: float = _row(Knob(
+        0.0, "0 (off) or more", lambda value: value >= 0,
+        "BITS", "keep each token's surprise at about so many bits (Mirostat 2); 0: off", "5",
+        "keep each token's surprise at about so many bits (Mirostat 2)", "mirostat", (), rare=True))
+    mirostat_eta: float = _row(Knob(
+        0.1, "above 0 and at most 1", lambda value: 0 < value <= 1,
+        "R", "how quickly Mirostat corrects itself (default: {default})", "0.1",
+        "how quickly Mirostat corrects itself", "miro_eta", (), off=-1, rare=True))
+    dry_multiplier: float = _row(Knob(
+        0.0, "from 0 (off) to 100", lambda value: 0 <= value <= 100,
+        "M", "how strongly DRY acts against repeating a sequence; 0: not", "0.8",
+        "how strongly DRY acts against repeating a sequence", "dry", (), penalty=True, rare=True))
+    dry_base: float = _row(Knob(
+        1.75, "from 1 to 10", lambda value: 1 <= value <= 10,
+        "B", "its growth with each token repeated (default: {default})", "1.75",
+        "how DRY grows with each token repeated", "dry_base", (), off=-1, penalty=True, rare=True))
+    dry_allowed_length: int = _row(Knob(
+        2, "a whole number, 1 or more", lambda value: value >= 1,
+        "N", "tokens that may be repeated (default: {default})", "2", "tokens that may be repeated without DRY",
+        "dry_length", (), off=-1, penalty=True, rare=True))
+    no_repeat_ngram_size: int = _row(Knob(
+        0, "a whole number, 0 (off) or more", lambda value: value >= 0,
+        "N", "never the same N tokens twice; 0: off", "3", "never the same so many tokens twice",
+        "no_repeat", (), penalty=True, rare=True))
     # fmt: on
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    """A token with one of these in it ends what DRY takes for a sequence, and is never penalised."""
+    dry_whole_words: bool = False
+    """Whether DRY spares tokens that go on with a word: names are not spelt otherwise."""
+    bad_words: tuple[str, ...] = ()
+    """Words, or sequences of them, that are not written, as they are usually made of tokens."""
+    sampler_order: tuple[str, ...] = ()
+    """The filters in the order in which they are to act; the others follow in theirs, which filters.py tells."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     """Added to the logit of a token; minus infinity forbids it."""
     stop: tuple[str, ...] = ()
@@ -107,13 +165,21 @@ class Options:
                 raise _error(name, value, f"a whole number, {allowed}")
         if self.think not in (None, True, False):
             raise _error("think", self.think, "true or false")
-        self._check_stop()
+        if self.dry_whole_words not in (True, False):
+            raise _error("dry_whole_words", self.dry_whole_words, "true or false")
+        for name in ("stop", "dry_breakers", "bad_words", "sampler_order"):
+            self._check_texts(name)
+        if wrong := [name for name in self.sampler_order if name not in ORDER]:
+            raise _error("sampler_order", wrong[0], f"made of {', '.join(ORDER)}")
+        if len(set(self.sampler_order)) < len(self.sampler_order):
+            raise _error("sampler_order", " ".join(self.sampler_order), "without doubles")
         self._check_logit_bias()
 
-    def _check_stop(self) -> None:
-        if isinstance(self.stop, str) or not all(isinstance(text, str) and text for text in self.stop):
-            raise _error("stop", self.stop, "a list of texts, none of them empty")
-        object.__setattr__(self, "stop", tuple(self.stop))
+    def _check_texts(self, name: str) -> None:
+        texts = getattr(self, name)
+        if isinstance(texts, str) or not all(isinstance(text, str) and text for text in texts):
+            raise _error(name, texts, "a list of texts, none of them empty")
+        object.__setattr__(self, name, tuple(texts))
 
     def _check_logit_bias(self) -> None:
         for token, bias in self.logit_bias.items():
@@ -123,6 +189,8 @@ class Options:
                 raise _error("logit_bias", bias, "numbers below infinity")
 
 
+ORDER = ("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc")
+"""The filters in the order in which they act unless told otherwise: Hugging Face's, then those that it has not."""
 KNOBS: Mapping[str, Knob] = {each.name: each.metadata["knob"] for each in fields(Options) if each.metadata}
 """The numbers that say how a token is chosen, by their names in Options."""
 WHOLE = {
@@ -157,7 +225,8 @@ def published_options(folder: Path) -> Options:
     path = folder / "generation_config.json"
     config = optional_json(path)
     greedy = config.get("do_sample") is False
-    names = [name for name, knob in KNOBS.items() if not (greedy or knob.penalty)] + ["repetition_penalty"]
+    names = [name for name, knob in KNOBS.items() if not (greedy or knob.penalty)]
+    names += ["repetition_penalty", "no_repeat_ngram_size"]
     values = {name: config[name] for name in names if config.get(name) is not None}
     if stop := config.get("stop_strings"):
         values["stop"] = (stop,) if isinstance(stop, str) else stop

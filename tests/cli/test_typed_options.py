@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.cli.arguments import Parser, add_generation, read_options
 from chatapp.commands import parameters
 from chatapp.generation import OptionError, Options
 from chatapp.settings import presets
@@ -16,6 +17,30 @@ from support.scripted_engine import ScriptedEngine
 
 def test_a_tab_in_a_stop_text_is_written_as_in_the_drawer() -> None:
     assert parameters.read_parameter("stop", r'"a\tb\n" "\"\\t"') == ("stop", ("a\tb\n", '"\\t'))
+
+
+def test_the_order_and_the_texts_of_sampling_are_read() -> None:
+    parser = Parser(prog="run")
+    add_generation(parser, temperature="0.8", max_tokens="256")
+    parser.set_defaults(think=None)
+    words = ["--sampler-order", "min-p,temperature", "--dry-breaker", "", "--dry-whole-words", "--bad-word", "very"]
+    found = read_options(parser.parse_args(words))
+    assert found == {
+        "sampler_order": ("min_p", "temperature"),
+        "dry_breakers": (),
+        "dry_whole_words": True,
+        "bad_words": ["very"],
+    }
+    with pytest.raises(OptionError, match="sampler_order must be made of temperature"):
+        read_options(parser.parse_args(["--sampler-order", "top_q"]))
+    for typed, value in [
+        ("dry_whole_words true", True),
+        ('dry_breakers ":"', (":",)),
+        ("bad_words none", ()),
+        ("sampler_order min_p, xtc", ("min_p", "xtc")),
+    ]:
+        name, _, given = typed.partition(" ")
+        assert parameters.read_parameter(name, given) == (name, value)
 
 
 @pytest.mark.parametrize("bias", [0.123456789, -1e-7, 3.0, 12345678.25])

@@ -6,7 +6,7 @@ Ties are settled in favour of the lower token id, so the candidates are always a
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from math import exp, inf, isfinite
+from math import exp, inf, isfinite, log2
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Candidates:
         self.top = top
         self.temperature = 1.0
         self._weights: Weights | None = None
+        self.place: int | None = None
+        """Of the one that was drawn."""
 
     @property
     def weights(self) -> Weights:
@@ -89,10 +91,16 @@ class Candidates:
         """Weigh again: the likeliest has gone."""
         self._weights = None
 
+    @property
+    def surprise(self) -> float | None:
+        """Bits of surprise in what was drawn; None before."""
+        weights = self.weights
+        return None if self.place is None else log2(float(sum(weights)) / weights[self.place])
+
     def draw(self, chance: float) -> int:
         """The token that `chance`, from [0, 1), falls on when the weights are laid end to end."""
         weights = self.weights
-        place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
+        self.place = place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
         return place if self.ids is None else int(self.ids[place])
 
 
@@ -114,7 +122,7 @@ def check_peak(peak: float | np.floating) -> None:
     if isfinite(peak):
         return
     if peak == -inf:
-        raise GenerationError("no token can follow: every one of them is forbidden (see logit_bias)")
+        raise GenerationError("no token can follow: every one of them is forbidden (see logit_bias and bad_words)")
     raise GenerationError(
         "the model computed logits that are not numbers; its weights may be damaged, "
         "or this precision does not suit it: try another one"

@@ -1,28 +1,46 @@
-"""Temperature, top_k, top_p, min_p: small functions that leave some candidates out, or weigh them anew."""
+"""Temperature, top_k, top_p and the like: small functions that leave some candidates out, or weigh them anew.
+
+typical_p is as in transformers' logits_process.py; top_n_sigma, XTC, the dynamic temperature and Mirostat 2, which it
+has not, are as in llama.cpp's llama-sampler.cpp.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from itertools import accumulate
+from math import inf, log
+from random import Random
 
 import numpy as np
 
 from chatapp.generation.decoding.candidates import Candidates, covering, largest, weigh
-from chatapp.generation.options import Options
+from chatapp.generation.options import KNOBS, ORDER, Options
 
-Filter = Callable[[Candidates, Options], None]
-
-
-def heat(candidates: Candidates, options: Options) -> None:
-    """Divide the logits by the temperature."""
-    candidates.heat(options.temperature)
+Filter = Callable[[Candidates, Options, Random], None]
 
 
-def keep_top_k(candidates: Candidates, options: Options) -> None:
+def list_filters(options: Options) -> list[Filter]:
+    """The filters that some options ask for, in the order in which they act; Mirostat's is the last one."""
+    order = dict.fromkeys((*options.sampler_order, *ORDER))
+    found = [FILTERS[name] for name in order if getattr(options, SWITCHES.get(name, name)) != OFF[name]]
+    return [*found, Mirostat(options.mirostat_tau)] if options.mirostat_tau else found
+
+
+def heat(candidates: Candidates, options: Options, random: Random) -> None:
+    """Divide the logits by the temperature, which may follow the entropy of the candidates."""
+    temperature, reach = options.temperature, options.dynamic_temperature
+    if reach and len(weights := candidates.weights) > 1:
+        low, high = max(0.0, temperature - reach), temperature + reach
+        share = (entropy(np.asarray(weights, np.float64)) / log(len(weights))) ** options.dynamic_exponent
+        temperature = max(low + (high - low) * share, COLDEST)
+    candidates.heat(temperature)
+
+
+def keep_top_k(candidates: Candidates, options: Options, random: Random) -> None:
     """Keep the `top_k` likeliest tokens."""
     candidates.keep_largest(options.top_k)
 
 
-def keep_top_p(candidates: Candidates, options: Options) -> None:
+def keep_top_p(candidates: Candidates, options: Options, random: Random) -> None:
     """Keep the fewest tokens that hold `top_p` of all weight."""
     weights = candidates.weights
     if isinstance(weights, list):
@@ -32,7 +50,7 @@ def keep_top_p(candidates: Candidates, options: Options) -> None:
         candidates.keep(nucleus(np.asarray(candidates.logits), weights, options.top_p, candidates.temperature))
 
 
-def keep_min_p(candidates: Candidates, options: Options) -> None:
+def keep_min_p(candidates: Candidates, options: Options, random: Random) -> None:
     """Keep the tokens with at least `min_p` of the likeliest's weight."""
     weights, least = candidates.weights, options.min_p
     if isinstance(weights, list):
@@ -41,13 +59,77 @@ def keep_min_p(candidates: Candidates, options: Options) -> None:
         candidates.keep((weights >= least).nonzero()[0])
 
 
+def keep_typical(candidates: Candidates, options: Options, random: Random) -> None:
+    """Keep the tokens whose surprise is nearest to the entropy and that hold `typical_p` of all weight."""
+    weights = np.asarray(candidates.weights, np.float64)
+    possible = np.flatnonzero(weights)
+    chances = weights[possible] / weights.sum()
+    distances = np.abs(-np.log(chances) - entropy(chances))
+    nearest = np.argsort(distances, kind="stable")
+    last = min(int((chances[nearest].cumsum() < options.typical_p).sum()), nearest.size - 1)
+    candidates.keep(possible[distances <= distances[nearest[last]]])
+    candidates.forget_weights()
+
+
+def keep_top_n_sigma(candidates: Candidates, options: Options, random: Random) -> None:
+    """Keep the tokens whose logits are at most `top_n_sigma` standard deviations below the best."""
+    logits = np.asarray(candidates.logits, np.float64)
+    possible = logits[logits > -inf]
+    candidates.keep(np.flatnonzero(logits >= possible.max() - options.top_n_sigma * possible.std()))
+
+
+def leave_out_obvious(candidates: Candidates, options: Options, random: Random) -> None:
+    """With `xtc_probability`, leave out all tokens of at least `xtc_threshold` but the least likely of them."""
+    if random.random() > options.xtc_probability:
+        return
+    weights = np.asarray(candidates.weights, np.float64)
+    obvious = np.flatnonzero(weights / weights.sum() >= options.xtc_threshold)
+    if obvious.size > 1:
+        least = obvious[np.argsort(-weights[obvious], kind="stable")[-1]]
+        candidates.keep(np.setdiff1d(np.arange(weights.size), obvious[obvious != least]))
+        candidates.forget_weights()
+
+
+class Mirostat:
+    """Keeps the surprise of what is drawn at a target, by learning how surprising a token may be at most."""
+
+    def __init__(self, target: float):
+        self.limit = 2 * target
+        """Bits of surprise above which tokens are left out."""
+        self.before: Candidates | None = None
+        """Those that the last token was drawn from."""
+
+    def __call__(self, candidates: Candidates, options: Options, random: Random) -> None:
+        """Learn from the token drawn last, and leave out what is too surprising."""
+        if self.before and (surprise := self.before.surprise) is not None:
+            self.limit -= options.mirostat_eta * (surprise - options.mirostat_tau)
+        weights = np.asarray(candidates.weights, np.float64)
+        surprises = np.full(weights.size, inf)
+        np.log2(weights.sum() / weights, out=surprises, where=weights > 0)
+        candidates.keep(np.flatnonzero(surprises <= max(self.limit, surprises.min())))
+        self.before = candidates
+
+
 FILTERS: Mapping[str, Filter] = {
     "temperature": heat,
     "top_k": keep_top_k,
     "top_p": keep_top_p,
     "min_p": keep_min_p,
+    "typical_p": keep_typical,
+    "top_n_sigma": keep_top_n_sigma,
+    "xtc": leave_out_obvious,
 }
-"""What is done to the candidates, in this order, which is Hugging Face's; each where its option asks for it."""
+"""What is done to the candidates, where its option asks for it."""
+SWITCHES = {"xtc": "xtc_probability"}
+"""The options that ask for filters of other names."""
+OFF = {name: KNOBS[SWITCHES.get(name, name)].off for name in FILTERS}
+COLDEST = 0.0001
+
+
+def entropy(weights: np.ndarray) -> float:
+    """The entropy of weights, in nats."""
+    chances = weights[weights > 0] / weights.sum()
+    return -float((chances * np.log(chances)).sum())
 
 
 def nucleus(logits: np.ndarray, weights: np.ndarray, top_p: float, temperature: float) -> np.ndarray:

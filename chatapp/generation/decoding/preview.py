@@ -9,6 +9,7 @@ import numpy as np
 from chatapp.generation.decoding.candidates import check_peak, greedy, largest, weigh
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.options import Options
+from chatapp.generation.text.tokenizer import Tokenizer
 
 SHOWN = 10
 """Candidates that a preview names."""
@@ -54,8 +55,15 @@ class Preview:
 class Distribution:
     """The logits of the next token, which stay as the model gave them."""
 
-    def __init__(self, logits: np.ndarray, prompt: Iterable[int], describe: Callable[[int], str]):
+    def __init__(
+        self,
+        logits: np.ndarray,
+        prompt: Iterable[int],
+        describe: Callable[[int], str],
+        tokenizer: Tokenizer | None = None,
+    ):
         """From logits (vocab,), which are copied; `prompt` are the tokens that penalties are about."""
+        self.tokenizer = tokenizer
         self.logits = np.array(logits, np.float32)
         self.prompt, self.describe = tuple(prompt), describe
         peak = self.logits.max()
@@ -68,7 +76,7 @@ class Distribution:
     def under(self, options: Options, reply: Iterable[int] = ()) -> Preview:
         """What a Sampler with these options draws from, when the reply so far has the tokens `reply`."""
         size = self.logits.size
-        sampler = Sampler(options, seed=0, index=0, prompt=self.prompt, vocab_size=size)
+        sampler = Sampler(options, seed=0, index=0, prompt=self.prompt, vocab_size=size, tokenizer=self.tokenizer)
         for token in reply:
             sampler.add(token)
         logits = sampler.process(self.logits)

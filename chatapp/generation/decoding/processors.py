@@ -1,11 +1,14 @@
-"""Biases and penalties: small functions that change the logits of one row's next token."""
+"""Biases, penalties, bans: small functions that change the logits of one row's next token."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 
 import numpy as np
 
 from chatapp.generation.options import KNOBS, OptionError, Options
+from chatapp.generation.text.tokenizer import Tokenizer
 
 
 class History:
@@ -68,7 +71,7 @@ Processor = Callable[[np.ndarray, History], None]
 """Changes logits (vocab,) in place."""
 
 
-def list_processors(options: Options, vocab_size: int) -> list[Processor]:
+def list_processors(options: Options, vocab_size: int, tokenizer: Tokenizer | None) -> list[Processor]:
     """The processors that some options ask for, in the order in which they act."""
     found: list[Processor] = []
     if options.logit_bias:
@@ -83,6 +86,15 @@ def list_processors(options: Options, vocab_size: int) -> list[Processor]:
     ]
     if penalties:
         found.append(partial(penalise_seen, penalties))
+    if options.dry_multiplier:
+        found.append(Dry(options, tokenizer))
+    if options.no_repeat_ngram_size:
+        found.append(partial(ban_repeated, options.no_repeat_ngram_size))
+    if options.bad_words:
+        if tokenizer is None:
+            raise OptionError("bad_words need a tokenizer, and this model has none")
+        spelt = [tuple(tokenizer.encode(text)) for word in options.bad_words for text in (word, f" {word}")]
+        found.append(partial(ban_sequences, list(dict.fromkeys(spelt))))
     return found
 
 
@@ -107,3 +119,84 @@ def penalise_seen(penalties: Sequence[tuple[Penalty, np.float32]], logits: np.nd
     for penalise, by in penalties:
         values = penalise(values, seen.counts, by)
     logits[seen.ids] = values
+
+
+class Dry:
+    """Acts against repeating a sequence of tokens, the more, the longer it is, as llama.cpp's DRY does."""
+
+    def __init__(self, options: Options, tokenizer: Tokenizer | None):
+        self.options, self.tokenizer = options, tokenizer
+        self.breakers = [text.encode() for text in options.dry_breakers]
+        self.breaking: dict[int, bool] = {}
+
+    def __call__(self, logits: np.ndarray, history: History) -> None:
+        """Penalise every token that has followed what the text ends with."""
+        multiplier, base, allowed = self.options.dry_multiplier, self.options.dry_base, self.options.dry_allowed_length
+        for token, length in self.repeats(history.tokens).items():
+            if length >= allowed and not self.goes_on(history.tokens[-1], token):
+                logits[token] -= multiplier * base ** (length - allowed)
+
+    def repeats(self, tokens: Sequence[int]) -> dict[int, int]:
+        """The tokens that have followed the end of these, with how many tokens before them are the same."""
+        found: dict[int, int] = {}
+        if len(tokens) < 2 or self.breaks(tokens[-1]):
+            return found
+        for place in find_places(tokens, tokens[-1]):
+            following = tokens[place + 1]
+            if self.breaks(following):
+                continue
+            length = 1
+            while length < LONGEST and length <= place and tokens[place - length] == (end := tokens[-1 - length]):
+                if self.breaks(end):
+                    break
+                length += 1
+            found[following] = max(found.get(following, 0), length)
+        return found
+
+    def breaks(self, token: int) -> bool:
+        """Whether a token ends a sequence."""
+        if token not in self.breaking:
+            content = self.tokenizer.content(token) if self.tokenizer else b""
+            self.breaking[token] = any(text in content for text in self.breakers)
+        return self.breaking[token]
+
+    def goes_on(self, last: int, token: int) -> bool:
+        """Whether a token goes on with a word, and is to be spared."""
+        if not (self.options.dry_whole_words and self.tokenizer):
+            return False
+        before, after = (self.tokenizer.content(each).decode(errors="replace") for each in (last, token))
+        return bool(WORD_END.search(before) and WORD_BEGINNING.match(after))
+
+
+LONGEST = 50
+"""Tokens of a repeated sequence that count: more would only be a number too large."""
+WORD_END, WORD_BEGINNING = re.compile(r"\w\Z"), re.compile(r"\w")
+
+
+def find_places(tokens: Sequence[int], token: int) -> Iterator[int]:
+    """Where a token stands, the very end left out."""
+    place, last = -1, len(tokens) - 1
+    with suppress(ValueError):
+        while True:
+            place = tokens.index(token, place + 1, last)
+            yield place
+
+
+def ban_repeated(size: int, logits: np.ndarray, history: History) -> None:
+    """Forbid what would make the same `size` tokens a second time, as transformers' NoRepeatNGram does."""
+    tokens = history.tokens
+    if size == 1:
+        logits[list(set(tokens))] = -np.inf
+        return
+    begun = tokens[1 - size :]
+    if len(begun) == size - 1:
+        for place in find_places(tokens, tokens[-1]):
+            if place + 2 >= size and tokens[place + 2 - size : place + 1] == begun:
+                logits[tokens[place + 1]] = -np.inf
+
+
+def ban_sequences(sequences: Sequence[tuple[int, ...]], logits: np.ndarray, history: History) -> None:
+    """Forbid the last token of each sequence where the others stand before it, as transformers' NoBadWords does."""
+    for *begun, last in sequences:
+        if not begun or history.tokens[-len(begun) :] == begun:
+            logits[last] = -np.inf

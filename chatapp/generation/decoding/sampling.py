@@ -1,7 +1,8 @@
 """Draws the tokens of one completion: from logits to a token.
 
-First the processors change the logits: logit bias, repetition penalty, presence and frequency penalties. Then, unless
-the temperature is 0, the filters choose among the candidates in the order of `filters.FILTERS`, and one is drawn.
+First the processors change the logits: logit bias, repetition penalty, presence and frequency penalties, DRY, what must
+not recur, bad words. Then, unless the temperature is 0, the filters choose among the candidates in the order of
+`options.ORDER` or another one that is asked for, and a token is drawn.
 """
 
 from collections.abc import Iterable
@@ -11,24 +12,35 @@ from random import Random
 import numpy as np
 
 from chatapp.generation.decoding.candidates import Candidates, Top, check_peak, greedy, largest
-from chatapp.generation.decoding.filters import FILTERS
+from chatapp.generation.decoding.filters import list_filters
 from chatapp.generation.decoding.processors import History, list_processors
-from chatapp.generation.options import KNOBS, Options
+from chatapp.generation.options import Options
+from chatapp.generation.text.tokenizer import Tokenizer
 
 
 class Sampler:
     """Draws the tokens of one completion, and remembers what its processors and its seed need.
 
     Completion `index` has a stream of random numbers of its own, derived from (seed, index), and takes
-    one number per token: what it draws does not depend on how many others are decoded beside it (except
+    one number per token (XTC another): what it draws does not depend on how many others are decoded beside it (except
     where a backend rounds the logits of a batch differently from those of a single row).
     """
 
-    def __init__(self, options: Options, *, seed: int, index: int, prompt: Iterable[int], vocab_size: int):
+    def __init__(
+        self,
+        options: Options,
+        *,
+        seed: int,
+        index: int,
+        prompt: Iterable[int],
+        vocab_size: int,
+        tokenizer: Tokenizer | None = None,
+    ):
+        """`tokenizer` is needed for options that are about texts."""
         self.options = options
         self.random = Random(f"{seed} {index}")  # of the standard library: numpy's takes 3 MB to import
-        self.processors = list_processors(options, vocab_size)
-        self.filters = [act for name, act in FILTERS.items() if getattr(options, name) != KNOBS[name].off]
+        self.processors = list_processors(options, vocab_size, tokenizer)
+        self.filters = list_filters(options)
         self.history = History(prompt if self.processors else ())
         self._buffer = np.empty(vocab_size if self.processors else 0, np.float32)
 
@@ -59,7 +71,7 @@ class Sampler:
         """The tokens that may be drawn."""
         candidates = Candidates(logits, top)
         for act in self.filters:
-            act(candidates, self.options)
+            act(candidates, self.options, self.random)
         return candidates
 
 

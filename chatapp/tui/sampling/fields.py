@@ -155,6 +155,7 @@ FIELDS = (
     *(
         Field(name, knob.label, "number", knob.steps, 1 if type(knob.default) is int else 0.01, knob.off, knob.word)
         for name, knob in KNOBS.items()
+        if not knob.rare
     ),
     Field("max_tokens", "max_tokens", ladder=tuple(2**power for power in range(4, 14)), fine=1, word="no limit"),
     Field("seed", "seed", "seed", fine=1, word="random"),
