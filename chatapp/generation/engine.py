@@ -3,7 +3,6 @@
 import secrets
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -13,7 +12,7 @@ import numpy as np
 
 from backends import Placement, Session
 from chatapp.generation.decoding.constraint import Typed
-from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate, split_prompt
+from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate
 from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, batches, pad, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row, Rows
@@ -23,6 +22,7 @@ from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options
+from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Gap, Infill
@@ -89,7 +89,7 @@ class Engine:
         self.load_seconds, self.lowering_seconds, self.hold = load_seconds, lowering_seconds, hold
         self.context_length = session.context_length
         self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
-        self._cached: list[int] = []
+        self._cache = PromptCache(session)
         self._next: tuple[list[int], Distribution] | None = None
         """The prompt that was last asked about, and what may follow it."""
         self._lock = threading.Lock()
@@ -225,7 +225,7 @@ class Engine:
         prompt, taken = self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
         limit = min(infill.MAX_TOKENS, self.context_length - len(prompt))
         search = LineSearch(self._line_ends, self._typed(taken), width=width, count=count, limit=limit)
-        with self._lock, self._branching(prompt) as unread:
+        with self._lock, self._cache.branching(prompt) as unread:
             for _ in generate(self.session, unread, search, Stopwatch(perf_counter())):
                 if not wanted():
                     return None
@@ -255,8 +255,8 @@ class Engine:
             if len(gap.opening) + len(spelling) <= room
         ]
         scores = [-inf] * len(texts)
-        with self._lock, self._branching(prompt) as unread:
-            if (logits := self._read(unread, wanted)) is None:
+        with self._lock, self._cache.branching(prompt) as unread:
+            if (logits := self._cache.read(unread, wanted)) is None:
                 return None
             first = logits[0, -1:].copy()  # (1, vocab)
             for batch in batches([spelling for _, spelling in spellings], self.session.vocab_size):
@@ -309,34 +309,13 @@ class Engine:
         turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
         if (known := self._next) and known[0] == tokens:
             return known[1]
-        with self._lock, self._branching(tokens) as unread:
-            if (logits := self._read(unread, wanted)) is None:
+        with self._lock, self._cache.branching(tokens) as unread:
+            if (logits := self._cache.read(unread, wanted)) is None:
                 return None
             written = [] if self.session.whole_prompts else tokens
             found = Distribution(logits[0, -1], written, turn.rows[0].detokenizer.describe, self.tokenizer)
             self._next = tokens, found
             return found
-
-    @contextmanager
-    def _branching(self, prompt: list[int]) -> Iterator[list[int]]:
-        """Inside, rows go on from a prompt, of which these tokens are still to be read; then they are forgotten."""
-        try:
-            unread = prompt[self._reuse(prompt) :]
-        finally:
-            self._cached = []  # what the cache holds after an error is not known
-        yield unread
-        if self.session.length > len(prompt):
-            self.session.rewind(len(prompt))
-        self._keep(prompt)
-
-    def _read(self, unread: list[int], wanted: Callable[[], bool]) -> np.ndarray | None:
-        """The logits (1, 1, vocab) after the unread tokens of a prompt; None where `wanted` says no before a part."""
-        logits = None
-        for part in split_prompt(self.session, unread):
-            if not wanted():
-                return None
-            logits = self.session.forward(part)
-        return logits
 
     def _turn(
         self,
@@ -409,8 +388,8 @@ class Engine:
             decoding = Rows(turn.rows)
             intact = False
             try:
-                turn.cached_tokens = self._reuse(turn.prompt, reproducible=turn.reproducible)
-                unread = turn.prompt[turn.cached_tokens :]
+                unread = self._cache.reuse(turn.prompt, reproducible=turn.reproducible)
+                turn.cached_tokens = len(turn.prompt) - len(unread)
                 for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
                     for delta in self._deltas(turn, growth, decoding.rows):
                         yield delta
@@ -422,29 +401,9 @@ class Engine:
             finally:
                 for row in turn.rows:
                     row.take_back()
-                self._cached = []  # what the cache holds after an error is not known
                 if intact:
-                    self._keep(turn.prompt + decoding.rows[0].tokens)
+                    self._cache.keep(turn.prompt + decoding.rows[0].tokens)
                 self.last_usage = turn.usage or self._usage(turn)
-
-    def _reuse(self, prompt: list[int], *, reproducible: bool = False) -> int:
-        """Rewind to what the cache shares with the prompt, and say how much; the last token is always read anew.
-
-        Nothing is shared where it is to be `reproducible`: a prompt read in other parts gives logits that differ a
-        little, and the same seed is to give the same text. Nor with what an encoder has read.
-        """
-        cached = [] if reproducible or self.session.whole_prompts else self._cached
-        pairs = enumerate(zip(cached, prompt, strict=False))
-        shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(prompt) - 1))
-        if shared != self.session.length or not shared:
-            self.session.rewind(shared)
-        return shared
-
-    def _keep(self, history: list[int]) -> None:
-        """Leave one row in the cache, whose tokens begin `history`."""
-        if self.session.batch > 1:
-            self.session.reorder([0])
-        self._cached = history[: self.session.length]
 
     def _deltas(self, turn: Turn, growth: Growth, rows: Sequence[Row]) -> Iterator[Delta]:
         """A delta for each of the rows if they have grown, or one for a part of the prompt."""

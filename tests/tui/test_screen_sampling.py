@@ -8,6 +8,7 @@ from textual import events
 from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError, Options
+from chatapp.generation.options import KNOBS
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,
@@ -232,7 +233,10 @@ def test_every_stop_of_a_slider_is_an_allowed_value(field: Field) -> None:
 
 
 def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
-    assert {field.name for field in FIELDS} == set(vars(Options())) - {"n", "logprobs", "think"} | {"when_full"}
+    rare = {name for name, knob in KNOBS.items() if knob.rare}
+    texts = {"dry_breakers", "dry_whole_words", "bad_words", "sampler_order"}
+    elsewhere = {"n", "logprobs", "think"} | rare | texts
+    assert {field.name for field in FIELDS} == set(vars(Options())) - elsewhere | {"when_full"}
 
 
 def test_values_beyond_the_slider_are_kept_and_come_back_step_by_step() -> None:
