@@ -22,6 +22,8 @@ CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base":
 SLOWER = {"session.x64quantprecision": "1"}
 """For processors whose products of bytes overflow. It turns matrices around at load: half a second for gpt2, and its
 size once more in memory."""
+SPARE = 64 << 20
+"""Bytes of buffers that are kept for when there are as many rows again: new memory costs more than the copy into it."""
 LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
 
@@ -75,6 +77,8 @@ class Session(CachedSession):
         self.border, self.long = int(facts["border"]), False
         self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
+        self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+        """The buffers that were used before these, by rows and capacity."""
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
@@ -128,9 +132,16 @@ class Session(CachedSession):
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
-        if list(parents) != list(range(self.rows)):
-            self.memory = {name: values[list(parents)] for name, values in self.memory.items()}
+        if list(parents) == list(range(self.rows)):
+            return
+        if self.memory:
+            self.memory, self.steps = {name: values[list(parents)] for name, values in self.memory.items()}, {}
+        if len(parents) != self.rows:
             self.resize(parents, self.capacity)
+            return
+        moved = [row for row, parent in enumerate(parents) if row != parent]
+        for values in self.cache.values():
+            values[moved, :, : self.cached] = values[[parents[row] for row in moved], :, : self.cached]
 
     def adapt(self) -> None:
         """Load the graph anew, with threads that wait in the other way, when others came or left.
@@ -156,14 +167,17 @@ class Session(CachedSession):
             self.resize(range(batch), min(self.context_length, room))
 
     def resize(self, parents: Sequence[int], capacity: int) -> None:
-        """Give every buffer new rows and room for `capacity` tokens."""
-        for name, shape in self.inputs.items():
-            if name.startswith("past_"):
-                fresh = np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
-                if self.cached:
-                    fresh[:, :, : self.cached] = self.cache[name][list(parents), :, : self.cached]
-                self.cache[name] = fresh
-        self.rows, self.capacity, self.steps = len(parents), capacity, {}
+        """Give every buffer new rows and room for `capacity` tokens; small ones that are left may serve again."""
+        fresh = self.spare.pop((len(parents), capacity), None) or {
+            name: np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
+            for name, shape in self.inputs.items()
+            if name.startswith("past_")
+        }
+        for name, values in fresh.items() if self.cached else ():
+            values[:, :, : self.cached] = self.cache[name][list(parents), :, : self.cached]
+        if sum(values.nbytes for values in self.cache.values()) <= SPARE:
+            self.spare = {(self.rows, self.capacity): self.cache}
+        self.cache, self.rows, self.capacity, self.steps = fresh, len(parents), capacity, {}
 
 
 class Step:

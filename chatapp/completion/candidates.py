@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from chatapp.completion.matches import Match, matches_elsewhere, matches_in_file
 from chatapp.completion.place import Place
-from chatapp.generation import Engine, Options, Reply
+from chatapp.generation import Engine
 
 Source = Literal["file", "open file", "folder", "model"]
-MAX_TOKENS = 48
-"""Of one line."""
+CHARACTERS_PER_TOKEN = 3.5
+"""Of code, about."""
+MOST_TOKENS = 2048
+"""That the model reads, if its context holds twice as many; those nearest to the place say nearly all there is."""
+STEPS = 8
+"""Parts of the text before the place, of which whole ones are left out: what is read then stays while one types."""
 
 
 @dataclass(frozen=True)
@@ -22,17 +25,11 @@ class Candidate:
 
     text: str
     logprob: float | None = None
-    """Of the text and its end, as the model has it; None where no model was asked."""
-    beam: int | None = None
-    """Its place among what the model found the likeliest."""
-    greedy: bool = False
-    """Whether the model's likeliest token in each place spells it."""
+    """Of the text and its end, as the model has it; None where it was not asked."""
     file: Match | None = None
-    """Of this file."""
+    """Where it followed the same text in this file."""
     other: Match | None = None
-    """Of an open file, or of the folder."""
-    reply: Reply | None = None
-    """The model's tokens, where the model said it."""
+    """The same in an open file, or in the folder."""
 
     def find_source(self, place: Place) -> Source:
         """Where it was found first: the nearest files come first, and the model where it stands nowhere."""
@@ -46,22 +43,47 @@ class Candidate:
 def find_candidates(
     engine: Engine | None, place: Place, wanted: Callable[[], bool] = lambda: True, *, matching: bool = True
 ) -> list[Candidate]:
-    """The different lines that may stand at a place, said by the model and, if `matching`, found in files."""
-    found = {said.text: said for said in ask(engine, place, wanted)} if engine else {}
+    """The different lines that may stand at a place, said by the model and, if `matching`, found in files.
+
+    Of those found in files the model is asked about the first ones only. There are none where they are not wanted any
+    more.
+    """
+    found = dict[str, Candidate]()
     for match in matches_in_file(place) if matching else ():
-        found[match.line] = replace(found.get(match.line, Candidate(match.line)), file=match)
+        found[match.line] = Candidate(match.line, file=match)
     for match in matches_elsewhere(place) if matching else ():
         found[match.line] = replace(found.get(match.line, Candidate(match.line)), other=match)
-    return list(found.values())
+    for text, logprob in ask(engine, place, list(found.values()), wanted) if engine else ():
+        found[text] = replace(found.get(text, Candidate(text)), logprob=logprob)
+    return list(found.values()) if wanted() else []
 
 
-def ask(engine: Engine, place: Place, wanted: Callable[[], bool]) -> list[Candidate]:
-    """The lines that the model finds the likeliest, the likeliest first; none where they are not wanted any more."""
-    options = Options(temperature=0.0, max_tokens=MAX_TOKENS, stop=("\n",), logprobs=0)
-    reply = Reply()
-    with closing(engine.infill(place.prefix, place.suffix, options)) as deltas:
-        for delta in deltas:
-            reply.add(delta)
-            if not wanted():
-                return []
-    return [Candidate(reply.text.rstrip(), reply.logprob, beam=0, greedy=True, reply=reply)]
+def ask(
+    engine: Engine, place: Place, found: Sequence[Candidate], wanted: Callable[[], bool]
+) -> list[tuple[str, float]]:
+    """The lines that the model finds the likeliest, and the first of those found; with their log-probabilities."""
+    prefix, suffix = see(place, engine.context_length)
+    lines = engine.find_lines(prefix, suffix, wanted=wanted) or []
+    said = {line.text.rstrip(): line.logprob for line in reversed(lines)}
+    others = [each.text for each in found if each.text not in said and is_first(each)]
+    scores = engine.score_lines(prefix, suffix, others, wanted=wanted) if others and wanted() else None
+    return [*said.items(), *zip(others, scores or (), strict=False)]
+
+
+def is_first(candidate: Candidate) -> bool:
+    """Whether no match of its kind is longer."""
+    return any(match and match.first for match in (candidate.file, candidate.other))
+
+
+def see(place: Place, context_length: int) -> tuple[str, str]:
+    """What the model reads of the text before a place and after it: a quarter is after it.
+
+    The text before begins with a line, and where the same one while one types on: the cache then holds it.
+    """
+    most = int(min(MOST_TOKENS, context_length // 2) * CHARACTERS_PER_TOKEN)
+    after = place.suffix[: most // 4]
+    room = most - len(after)
+    step = max(1, room // STEPS)
+    start = max(0, -(-(len(place.prefix) - room) // step) * step)
+    line = place.prefix.find("\n", start) + 1 if start else 0
+    return place.prefix[line or start :], after

@@ -105,7 +105,7 @@ class Completer:
     def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:
         source, other = candidate.find_source(place), candidate.other
         path = other.path if other and source in ("open file", "folder") else None
-        return Offer(candidate.text, source, probability, candidate.reply, self._withhold(probability), path, candidate)
+        return Offer(candidate.text, source, probability, self._withhold(probability), path, candidate)
 
     def _withhold(self, probability: float) -> str:
         return f"less likely than {self.threshold:.2f}" if probability < self.threshold else ""

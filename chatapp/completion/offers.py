@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chatapp.completion.candidates import Candidate, Source
-from chatapp.generation.reply import Reply
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,6 @@ class Offer:
     """Where it was found first; the model where it stands nowhere."""
     probability: float
     """That it is, to the letter, what will be written."""
-    reply: Reply | None = None
-    """The model's tokens, where the model wrote it."""
     withheld: str = ""
     """Why it is shown only when asked for; empty where it is shown unasked."""
     path: Path | None = None

@@ -18,33 +18,30 @@ from chatapp.completion.matches import Match
 
 FAR = 40
 """Characters of a match beyond which it says nothing more."""
-LEAST_LOGPROB = -40.0
-"""Of what the model would never write."""
+ROOT = 4
+"""A line's probability says most by this root: lines of a few tokens are all unlikely."""
+SHORT = 3
+"""Characters below which a line may as well go on with any other brackets."""
 
 FEATURES: Mapping[str, Callable[[Candidate], float]] = {
-    "logprob": lambda it: max(LEAST_LOGPROB, it.logprob or 0.0),
-    "greedy": lambda it: float(it.greedy),
-    "likeliest": lambda it: float(it.beam == 0),
-    "said": lambda it: float(it.beam is not None),
+    "model": lambda it: exp(it.logprob / ROOT) if it.logprob is not None else 0.0,
     "empty": lambda it: float(not it.text),
-    "in file": lambda it: float(it.file is not None),
-    "length in file": lambda it: log1p(it.file.length) if it.file else 0.0,
-    "longest in file": lambda it: measure(it.file),
-    "share in file": lambda it: it.file.share if it.file else 0.0,
-    "first in file": lambda it: float(bool(it.file and it.file.first)),
-    "greedy and first in file": lambda it: float(bool(it.greedy and it.file and it.file.first)),
-    "elsewhere": lambda it: float(it.other is not None),
-    "length elsewhere": lambda it: log1p(it.other.length) if it.other else 0.0,
-    "longest elsewhere": lambda it: measure(it.other),
-    "share elsewhere": lambda it: it.other.share if it.other else 0.0,
-    "first elsewhere": lambda it: float(bool(it.other and it.other.first)),
+    "short": lambda it: float(len(it.text) < SHORT),
+    "file": lambda it: float(it.file is not None),
+    "file length": lambda it: log1p(it.file.length) if it.file else 0.0,
+    "file share": lambda it: it.file.share if it.file else 0.0,
+    "file share by length": lambda it: it.file.share * measure(it.file) if it.file else 0.0,
+    "other": lambda it: float(it.other is not None),
+    "other length": lambda it: log1p(it.other.length) if it.other else 0.0,
+    "other share": lambda it: it.other.share if it.other else 0.0,
+    "other share by length": lambda it: it.other.share * measure(it.other) if it.other else 0.0,
 }
-"""What speaks for a candidate or against it, by name."""
+"""What speaks for a candidate or against it, by name. Of the model's scale nothing counts but probabilities."""
 
 
-def measure(match: Match | None) -> float:
-    """How long the longest match is, from 0 to 1; 0 for any other."""
-    return min(match.length, FAR) / FAR if match and match.first else 0.0
+def measure(match: Match) -> float:
+    """How long a match is, from 0 to 1."""
+    return min(match.length, FAR) / FAR
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
-from lines import SETS, Case, OtherFiles, draw_cases, packages_of, read_documents
+from lines import SETS, Case, Projects, draw_cases, read_documents
 from model import read_model
 from tokenizers import Tokenizer
 
@@ -54,10 +55,8 @@ class Result:
         return self.text.strip() == self.case.wanted.strip()
 
 
-def complete(completer: Completer, case: Case, packages: dict[str, OtherFiles] | None = None) -> Result:
-    """Asks for what would be shown; with `packages`, in a project."""
-    folder = packages[case.package] if packages else None
-    place = Place(case.prefix, case.suffix, Path(case.path), folder=folder)
+def complete(completer: Completer, case: Case, place: Place) -> Result:
+    """Asks for what would be shown."""
     started = process_time()
     offers = completer.offers(place)
     seconds = process_time() - started
@@ -65,16 +64,17 @@ def complete(completer: Completer, case: Case, packages: dict[str, OtherFiles] |
     return Result(case, first.text, first.probability, first.source, seconds) if first else Result(case, "")
 
 
-def measure_product(work: Path, model: str, cases: Sequence[Case]) -> Json:
+def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
     """Completes every case alone, with the file and, where the package was set aside, in its project."""
     engine = open_engine(Store(work / "store"), model, PlacementOptions("onnx"))
-    packages = packages_of(read_documents(work / f"{SETS[0]}.jsonl"))
+    projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
     alone, full = Completer(engine, threshold=0.0, matching=False), Completer(engine, threshold=0.0)
+    unopened = Completer(None, threshold=0.0)
     ways: dict[str, Callable[[Case], Result | None]] = {
-        "alone": lambda case: complete(alone, case),
-        "file": lambda case: complete(full, case),
-        "project": lambda case: complete(full, case, packages) if case.project else None,
-        "file_without_model": lambda case: complete(Completer(None, threshold=0.0), case),
+        "alone": lambda case: complete(alone, case, Place(case.prefix, case.suffix)),
+        "file": lambda case: complete(full, case, Place(case.prefix, case.suffix)),
+        "project": lambda case: complete(full, case, projects.place(case)) if case.project else None,
+        "file_without_model": lambda case: complete(unopened, case, Place(case.prefix, case.suffix)),
     }
     results: dict[str, list[Result]] = {name: [] for name in ways}
     for done, case in enumerate(cases, 1):
@@ -208,7 +208,8 @@ def main() -> None:
         refuse_seen(work, cases)
     report: Json = {"cases": len(cases), "seed": given.seed}
     if given.model:
-        report |= measure_product(work, given.model, cases)
+        with TemporaryDirectory() as folder:
+            report |= measure_product(work, given.model, cases, Path(folder))
         if Path(given.model).is_dir():
             model = read_model(Path(given.model))
             report["bits_per_byte"] = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)

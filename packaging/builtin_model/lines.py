@@ -11,8 +11,8 @@ from pathlib import Path
 
 from corpus import SKIPPED_PATH, Document, cleaned, permissive_licence, shingles
 
-from chatapp.completion.matches import OCCURRENCES, find_occurrences
-from chatapp.completion.place import Occurrence
+from chatapp.completion.index import FolderIndex
+from chatapp.completion.place import Place
 
 SETS = ("heldout_package", "heldout_file")
 NEAR = 3
@@ -135,30 +135,21 @@ def read_wheels(folder: Path) -> Iterator[Document]:
                     yield {"package": package, "path": name, "text": text}
 
 
-@dataclass(frozen=True)
-class OtherFiles:
-    """The other files of a package, looked through as an index would."""
+class Projects:
+    """The files of packages, each package in a folder of its own, as they are seen from an editor."""
 
-    documents: list[Document]
+    def __init__(self, documents: list[Document], folder: Path):
+        self.folder = folder
+        self.indexes: dict[str, FolderIndex] = {}
+        for document in documents:
+            path = folder / document["package"] / document["path"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(document["text"], encoding="utf-8")
 
-    def occurrences(self, tail: str, path: Path | None) -> list[Occurrence]:
-        """Where the longest ends of `tail` stand in them, the longest first."""
-        found = [
-            each._replace(path=Path(document["path"]))
-            for document in self.documents
-            if path != Path(document["path"])
-            for each in find_occurrences(document["text"], tail)
-        ]
-        return sorted(found, key=lambda each: -each.length)[:OCCURRENCES]
-
-    def knows(self, name: str) -> bool:
-        """Whether a name stands in any of them."""
-        return any(re.search(rf"\b{re.escape(name)}\b", document["text"]) for document in self.documents)
-
-
-def packages_of(documents: list[Document]) -> dict[str, OtherFiles]:
-    """The files of each package."""
-    found: dict[str, list[Document]] = {}
-    for document in documents:
-        found.setdefault(document["package"], []).append(document)
-    return {name: OtherFiles(files) for name, files in found.items()}
+    def place(self, case: Case) -> Place:
+        """A case among the other files of its package."""
+        root = self.folder / case.package
+        if case.package not in self.indexes:
+            self.indexes[case.package] = FolderIndex(root)
+            self.indexes[case.package].scan()
+        return Place(case.prefix, case.suffix, root / case.path, folder=self.indexes[case.package])

@@ -1,7 +1,7 @@
 """Fits the weights with which completion ranks candidates, on lines of packages that no model here was trained on.
 
     pip download --no-deps --only-binary :all: -d W/wheels arrow falcon luigi ...
-    python packaging/builtin_model/ranker.py --wheels W/wheels
+    python packaging/builtin_model/ranker.py --wheels W/wheels --found W/found.pkl
 
 A softmax over the candidates of a place and "none of them", L2 regularised; each line counts with the project's other
 files and without. It is measured on packages that the weights were not fitted on; then they are fitted on all.
@@ -13,16 +13,17 @@ files and without. It is measured on packages that the weights were not fitted o
 import argparse
 import hashlib
 import json
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from lines import Case, draw_places, packages_of, read_wheels
+from lines import Case, Projects, draw_places, read_wheels
 
 from chatapp.completion.candidates import Candidate, find_candidates
-from chatapp.completion.place import Place
 from chatapp.completion.ranker import FEATURES
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -36,11 +37,7 @@ KINDS: dict[str, Callable[[Candidate], Candidate | None]] = {
     "files": lambda it: Candidate(it.text, file=it.file, other=it.other) if it.file or it.other else None,
 }
 """What is left of a candidate where a model was asked, and where none was."""
-UNUSED = {
-    "files": {
-        name for name in FEATURES if name in ("logprob", "greedy", "likeliest", "said", "greedy and first in file")
-    }
-}
+UNUSED = {"files": {"model"}}
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def examples_of(found: Sequence[tuple[Case, Sequence[Candidate]]], kind: str, na
     """Each case with the other files of its package, and without."""
     examples = []
     for case, candidates in found:
-        alone = [replace(each, other=None) for each in candidates if each.beam is not None or each.file]
+        alone = [replace(each, other=None) for each in candidates if each.logprob is not None or each.file]
         for seen in (candidates, alone):
             left = [kept for each in seen if (kept := KINDS[kind](each))]
             right = next((place for place, each in enumerate(left) if each.text == case.wanted), -1)
@@ -132,11 +129,22 @@ def fold_of(example: Example) -> int:
     return hashlib.md5(example.package.encode()).digest()[0] % FOLDS
 
 
+def ask(cases: Sequence[Case], projects: Projects, given: argparse.Namespace) -> None:
+    """Asks for the candidates of every case, in its project, and keeps them."""
+    engine = open_engine(Store(given.found.parent / "store"), given.model, PlacementOptions("onnx"))
+    found = []
+    for done, case in enumerate(cases, 1):
+        found.append(find_candidates(engine, projects.place(case)))
+        if done % 100 == 0:
+            print(f"{done} of {len(cases)} lines", flush=True)
+    given.found.write_bytes(pickle.dumps(found))
+
+
 def main() -> None:
     """Parses the command line, asks for candidates, fits and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheels", type=Path, required=True, help="a folder of wheels")
-    parser.add_argument("--store", type=Path, required=True, help="a folder for the lowered model")
+    parser.add_argument("--found", type=Path, required=True, help="candidates: asked for and kept, or used again")
     parser.add_argument("--model", default="builtin")
     parser.add_argument("--lines", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=11)
@@ -144,15 +152,18 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     documents = list(read_wheels(given.wheels))
-    packages, engine = packages_of(documents), open_engine(Store(given.store), given.model, PlacementOptions("onnx"))
-    found = []
-    for case in draw_places(documents, given.lines, given.seed):
-        place = Place(case.prefix, case.suffix, Path(case.path), folder=packages[case.package])
-        found.append((case, find_candidates(engine, place)))
-        if len(found) % 100 == 0:
-            print(f"{len(found)} of {given.lines} lines", flush=True)
+    cases = draw_places(documents, given.lines, given.seed)
+    if not given.found.exists():
+        with TemporaryDirectory() as folder:
+            ask(cases, Projects(documents, Path(folder)), given)
+    found = list(zip(cases, pickle.loads(given.found.read_bytes()), strict=True))
     stated: dict[str, object] = {
-        "fitted on": {"model": given.model, "lines": given.lines, "seed": given.seed, "packages": sorted(packages)}
+        "fitted on": {
+            "model": given.model,
+            "lines": given.lines,
+            "seed": given.seed,
+            "packages": sorted({d["package"] for d in documents}),
+        }
     }
     for kind in KINDS:
         names = [name for name in FEATURES if name not in UNUSED.get(kind, set())]

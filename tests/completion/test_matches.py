@@ -13,6 +13,7 @@ from chatapp.completion.matches import (
     pool,
 )
 from chatapp.completion.place import Occurrence, OpenFile, Place
+from chatapp.generation import Surroundings
 
 SEVERAL = "open(first)\n  open(second)\nwe open(second)\n"
 
@@ -51,7 +52,7 @@ def test_no_more_than_most_characters_count() -> None:
 def test_the_longest_match_comes_first_and_of_equal_ones_the_nearest() -> None:
     found = matches_in_file(Place(SEVERAL + "we open(", "\n"))
     assert [(match.line, match.length, match.first) for match in found] == [("second)", 22, True), ("first)", 5, False)]
-    assert [round(match.share, 2) for match in found] == [0.67, 0.33]
+    assert found[0].share == (22**3 + 6**3) / (22**3 + 6**3 + 5**3)
     near = matches_in_file(Place("call(far)\ncall(near)\ncall(", "\n"))
     assert [match.line for match in near] == ["near)", "far)"]
 
@@ -81,6 +82,9 @@ def test_other_files_are_told_by_their_paths() -> None:
 
         def knows(self, name: str) -> bool:
             return False
+
+        def surroundings(self, prefix: str, suffix: str, path: Path) -> Surroundings:
+            raise NotImplementedError  # no model is asked
 
     found = matches_elsewhere(Place("run(", "\n", Path("here.py"), (shown,), Folder()))
     assert [(match.line, match.path) for match in found] == [("engine, place)", Path("shown.py")), ("engine)", hidden)]

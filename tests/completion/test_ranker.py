@@ -10,7 +10,7 @@ from chatapp.completion.candidates import Candidate
 from chatapp.completion.matches import Match
 from chatapp.completion.ranker import FEATURES, rank, read_weights
 
-PLAIN = Candidate("x", logprob=-4.0, beam=1)
+PLAIN = Candidate("value", logprob=-4.0)
 
 
 def chance(candidate: Candidate, *others: Candidate) -> float:
@@ -30,10 +30,8 @@ def test_probabilities_leave_something_for_none_of_them() -> None:
     "better",
     [
         replace(PLAIN, logprob=-1.0),
-        replace(PLAIN, beam=0),
-        replace(PLAIN, greedy=True),
-        replace(PLAIN, file=Match("x", 40, 1.0, first=True)),
-        replace(PLAIN, other=Match("x", 40, 1.0, first=True)),
+        replace(PLAIN, file=Match("value", 40, 1.0, first=True)),
+        replace(PLAIN, other=Match("value", 40, 1.0, first=True)),
     ],
 )
 def test_what_speaks_for_a_candidate_makes_it_likelier(better: Candidate) -> None:
@@ -41,13 +39,13 @@ def test_what_speaks_for_a_candidate_makes_it_likelier(better: Candidate) -> Non
 
 
 def test_a_longer_match_is_likelier_than_a_short_one() -> None:
-    short, long = (Candidate("x", file=Match("x", length, 0.5, first=True)) for length in (4, 40))
+    short, long = (Candidate("value", file=Match("value", length, 0.8, first=True)) for length in (4, 40))
     weights = read_weights("files")
     assert rank([long], weights)[0][0] > 0.3 > rank([short], weights)[0][0]
 
 
 def test_another_candidate_takes_its_share() -> None:
-    assert chance(PLAIN, replace(PLAIN, text="y", logprob=-0.1, beam=0, greedy=True)) < chance(PLAIN)
+    assert chance(PLAIN, replace(PLAIN, text="other", logprob=-0.1)) < chance(PLAIN)
 
 
 @pytest.mark.parametrize("kind", ["model", "files"])
