@@ -3,38 +3,34 @@
 import argparse
 import json
 import re
+import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import (
-    Parser,
-    add_generation,
-    add_output,
-    parse_number,
-    read_form,
-    read_options,
-    read_placement,
-)
-from chatapp.cli.printing import Form, end_line, note, print_logprobs, print_stats, stoppable, write
+from chatapp.cli.arguments import Parser, add_output, add_placement, parse_number, read_placement
+from chatapp.cli.printing import Form, end_line, note, print_stats, stoppable, write
 from chatapp.cli.progress import open_model
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
+from chatapp.text.printable import printable
+from chatapp.text.units import table
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from chatapp.completion.request import Request, Suggestion
-    from chatapp.generation import Engine
+    from chatapp.completion.index import FolderIndex
+    from chatapp.completion.offers import Offer
 
 DETAILS = """\
 MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing is standard input;
 a single argument is the file. What stands far from the place is left out when the context is full.
 
-Where 30 characters or more before the place stand elsewhere in the file too, what follows them there
-is offered first; a shorter match is, where the model is unsure (its tokens' mean probability is below
-0.5). The model's likeliest completion is given, or with -n 2 and more, several at a temperature of 0.6.
+What the model finds likeliest and what follows the same text elsewhere in the file, and in the project,
+is ranked by how likely it is right: what an editor offers that asks `chatapp lsp` for it.
 """
+ALL = 50
+"""As many offers as are explained."""
 
 
 def add(parser: Parser) -> None:
@@ -47,9 +43,12 @@ def add(parser: Parser) -> None:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--lines", metavar="K", type=parse_number, default=1, help="up to K lines (default: 1)")
-    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="until the model ends")
+    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="as the block asks")
     parser.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
-    add_generation(parser, temperature="see above", max_tokens="64 in one line, else 256")
+    parser.add_argument("--project", metavar="FOLDER", help="look at the other files of a folder too")
+    parser.add_argument("-n", "--n", metavar="N", type=parse_number, default=1, help="so many offers (default: 1)")
+    parser.add_argument("--explain", action="store_true", help="tell where offers come from and why others lost")
+    add_placement(parser)
     add_output(parser)
     parser.set_defaults(name_words=name_words, think=None, objective="completion")
 
@@ -70,27 +69,45 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 
 def run(given: Namespace) -> int:
-    """Print what the file itself has, and what the model says."""
-    from chatapp.completion.request import Request
+    """Print what may stand at the place."""
+    from chatapp.completion.completer import Completer
+    from chatapp.completion.place import AFTER, BEFORE, Place
 
-    chosen = read_options(given)
     name = "standard input" if given.file == "-" else given.file
     prefix, suffix = split_at(read_input(given.file), given.at, name)
-    request = Request(
-        prefix,
-        suffix,
-        chosen,
-        lines=given.lines,
-        recalling=not given.no_recall,
-        pick_temperature=given.temperature is None,
-    )
+    path = None if given.file == "-" else Path(given.file).absolute()
+    place = Place(prefix[-BEFORE:], suffix[:AFTER], path, folder=read_folder(given.project) if given.project else None)
     workspace = Workspace()
-    model = given.model or workspace.read_settings().model
+    engine = open_model(workspace, read_placement(given), given.model or workspace.read_settings().model).engine
+    if not engine.can_infill:
+        note("This model was not taught to fill gaps: it goes on from the place, and does not see what stands behind.")
+    completer = Completer(engine, matching=not given.no_recall)
+    with stoppable() as stop:
+        found = completer.offers(
+            place, ALL if given.explain else given.n, invoked=True, lines=given.lines, wanted=lambda: not stop.is_set()
+        )
+    form = Form(json=given.json, raw=given.raw, stats=given.stats)
+    print_offers(found[: given.n], form)
+    if given.explain:
+        explain(found, given.n, completer.threshold)
+    if stop.is_set():
+        note("Interrupted.")
+    elif not found:
+        note("Nothing to offer here.")
+    if form.stats and engine.last_usage:
+        print_stats(engine.last_usage, form.stats)
+    return 130 if stop.is_set() else 0
 
-    def open_engine() -> "Engine":
-        return open_model(workspace, read_placement(given), model).engine
 
-    return complete(request, open_engine, read_form(given))
+def read_folder(project: str) -> "FolderIndex":
+    """The files of a project, read at once."""
+    from chatapp.completion.index import FolderIndex
+
+    folder = FolderIndex(Path(project))
+    folder.scan()
+    if folder.notice:
+        note(folder.notice)
+    return folder
 
 
 def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str]:
@@ -110,40 +127,29 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
     return text[:start], text[start:]
 
 
-def complete(request: "Request", open_engine: Callable[[], "Engine"], form: Form) -> int:
-    """Print the offers for a place, and return the exit code; the model is opened only if the file has too few."""
-    from chatapp.completion.request import needs_model, offers
-
-    engine = open_engine() if needs_model(request) else None
-    if engine and not engine.can_infill:
-        note("This model was not taught to fill gaps: it goes on from the place, and does not see what stands behind.")
-    with stoppable() as stop:
-        found = offers(engine, request, lambda: not stop.is_set())
-    print_offers(found, form)
-    if not found:
-        note("Nothing to offer here; --lines 3 looks further.")
-    if stop.is_set():
-        note("Interrupted.")
-    if form.stats and engine and engine.last_usage:
-        print_stats(engine.last_usage, form.stats)
-    elif form.stats == "text":
-        note("No model ran: the file itself had this.")
-    return 130 if stop.is_set() else 0
-
-
-def print_offers(found: Sequence["Suggestion"], form: Form) -> None:
+def print_offers(found: Sequence["Offer"], form: Form) -> None:
     """Print every offer: one line of JSON each, or the texts, with a heading where they have many lines."""
     headed = any("\n" in offer.text for offer in found) and len(found) > 1
-    for place, offer in enumerate(found, 1):
-        reply = offer.reply
+    for number, offer in enumerate(found, 1):
         if form.json:
-            facts = {"text": reply.text, "source": offer.source, "finish_reason": reply.finish_reason}
-            tokens = {"tokens": [asdict(token) for token in reply.tokens]} if form.logprobs else {}
-            print(json.dumps(facts | {"logprob": reply.mean_logprob} | tokens), flush=True)
+            facts = {"text": offer.text, "source": offer.source, "path": str(offer.path) if offer.path else None}
+            print(json.dumps(facts | {"probability": offer.probability, "withheld": offer.withheld}), flush=True)
             continue
         if headed:
-            note(f"offer {place} of {len(found)}, from the {offer.source}")
-        write(reply.text, form)
-        end_line(reply.text, form)
-        if form.logprobs:
-            print_logprobs(reply.tokens)
+            note(f"offer {number} of {len(found)}, from the {offer.source}")
+        write(offer.text, form)
+        end_line(offer.text, form)
+
+
+def explain(found: Sequence["Offer"], n: int, threshold: float) -> None:
+    """Tell on standard error where each offer comes from, and why it is not shown, or only when asked for."""
+    rows = []
+    for number, offer in enumerate(found, 1):
+        where = f"{offer.source}, {offer.path}" if offer.path else offer.source
+        verdict = offer.withheld and f"only when asked for: {offer.withheld}" or "shown unasked"
+        if number > n:
+            verdict = f"not printed: place {number}" + (f"; {verdict}" if offer.withheld else "")
+        first = offer.text.split("\n")[0]
+        rows.append((f"{offer.probability:.2f}", printable(where), verdict, printable(first)))
+    print(table(("PROBABILITY", "FROM", "EDITORS", "TEXT"), rows), file=sys.stderr)
+    print(f"\nEditors show the first one unasked from {threshold:.2f} on.", file=sys.stderr)

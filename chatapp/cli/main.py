@@ -37,6 +37,7 @@ COMMANDS = {
     "bench": "time a model: loading, first token, decoding, memory",
     "why": "tell why a model runs where it does, as measured here",
     "verify": "compare a model's logits with a reference",
+    "stats": "tell what became of completions in editors",
     "sessions": "look after your conversations",
     "version": "tell the versions of chatapp and of what it runs on",
 }

@@ -1,4 +1,4 @@
-"""Fill-in-the-middle prompts, and recall of what the file itself says."""
+"""Fill-in-the-middle prompts."""
 
 import json
 import random
@@ -11,7 +11,6 @@ import pytest
 from tokenizers import Tokenizer as Vocabulary
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from chatapp.completion.request import recall
 from chatapp.generation import Excerpt, Options, Surroundings
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.infill import find, line_behind
@@ -276,40 +275,6 @@ def test_paths_and_excerpts_that_spell_tokens_stay_text(tmp_path: Path) -> None:
         *["<|repo_name|>", "<|file_sep|>", "<|file_sep|>"],
         *["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
     ]
-
-
-def plain_recall(prefix: str, suffix: str) -> tuple[int, str]:
-    for length in range(len(prefix), 0, -1):
-        key = prefix[-length:]
-        before, after = prefix.rfind(key, 0, len(prefix) - 1), suffix.find(key)
-        if before >= 0:
-            return length, prefix[before + length :].split("\n")[0]
-        if after >= 0:
-            return length, suffix[after + length :].split("\n")[0]
-    return 0, ""
-
-
-def test_recall_tells_what_followed_the_same_text_before() -> None:
-    prefix = "for item in items:\n    total += item.price\n\nfor item in others:\n    total += "
-    assert recall(prefix, "") == (len("s:\n    total += "), "item.price")
-    assert recall("x = comp", "y = comp_b\n") == (len(" = comp"), "_b")
-
-
-def test_recall_finds_nothing_where_nothing_repeats() -> None:
-    assert recall("abc", "def") == (0, "")
-    assert recall("", "abc") == (0, "")
-
-
-def test_recall_agrees_with_a_plain_search() -> None:
-    chance = random.Random(0)
-    for _ in range(3000):
-        prefix, suffix = ("".join(chance.choices("ab\n", k=chance.randrange(12))) for _ in range(2))
-        assert recall(prefix, suffix) == plain_recall(prefix, suffix), (prefix, suffix)
-
-
-def test_recall_handles_a_long_file_of_one_letter() -> None:
-    length, text = recall("a" * 100_000, "")
-    assert (length, text) == (99_999, "a")
 
 
 # A prefix that ends within a word

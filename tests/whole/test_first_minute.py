@@ -9,7 +9,6 @@ import pytest
 from textual.color import Color
 
 from chatapp.cli import main
-from chatapp.completion.request import Request, from_model
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.engine import Engine
 from chatapp.models.suggestion import Offer
@@ -65,13 +64,6 @@ def test_the_built_in_model_goes_on_where_it_stopped(builtin: Engine) -> None:
     first = EXAMPLE + continued(builtin, EXAMPLE, 0)
     more = continued(builtin, first, 0)
     assert more.strip()
-
-
-def test_a_completion_in_a_file_is_the_likeliest_and_has_no_stops_of_the_publisher(builtin: Engine) -> None:
-    prefix = "class Stack:\n    def __init__(self, items):\n        self.items = items\n\n"
-    prefix += "    def __iter__(self):\n        return "
-    (said,) = from_model(builtin, Request(prefix, "\n", {"max_tokens": 60}, lines=None))
-    assert "\n\n" in said.text
 
 
 def test_empty_lines_stop_no_text_that_goes_on_before_it_has_begun() -> None:

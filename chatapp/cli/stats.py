@@ -1,0 +1,56 @@
+"""`chatapp stats`: what became of completions in editors."""
+
+import argparse
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import print_json
+from chatapp.text.errors import InputError
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+`completion_stats = true` in settings.toml lets `chatapp lsp` keep how many offers were shown and taken, and how quick
+they were; never what they or your files say, and nobody is sent anything.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp stats completion [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--json", action="store_true", help="print JSON")
+    action.add_argument("--delete", action="store_true", help="forget all of it")
+    parser.set_defaults(name_words=name_words)
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the one word that there is."""
+    if words[:1] != ["completion"]:
+        parser.error("there are figures of one thing only; write: chatapp stats completion")
+    return words[1:]
+
+
+def run(given: Namespace) -> int:
+    """Print the figures, or forget them."""
+    from chatapp.completion.acceptance import as_json
+
+    workspace = Workspace()
+    kept = workspace.open_acceptance()
+    if given.delete:
+        print("Forgotten." if kept.delete() else "There was nothing to forget.")
+        return 0
+    summary = kept.summary()
+    if given.json:
+        print_json(as_json(summary))
+        return 0
+    if not summary.shown and not workspace.read_settings().completion_stats:
+        raise InputError("nothing is kept; write completion_stats = true into settings.toml to begin")
+    share = f" ({summary.share:.0%})" if summary.share is not None else ""
+    print(f"shown     {summary.shown:,}\naccepted  {summary.accepted:,}{share}")
+    if summary.p50 is not None and summary.p95 is not None:
+        print(
+            f"latency   {summary.p50:.0f} ms in half of the cases at most, {summary.p95:.0f} ms in 95 of 100 (p50, p95)"
+        )
+    return 0
