@@ -24,6 +24,7 @@ PATIENCE = 5.0
 def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
     """Do something in a thread that keeps no process from ending."""
     done: Future[Result] = Future()
+    done.set_running_or_notify_cancel()  # nobody can take it back
 
     def run() -> None:
         try:

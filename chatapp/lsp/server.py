@@ -25,6 +25,7 @@ from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.generation import Engine
 from chatapp.lsp import wishes
 from chatapp.lsp.document import Document
+from chatapp.lsp.folders import Folders, roots_of
 from chatapp.lsp.items import ACCEPTED, inline_item, last_word, popup_item
 from chatapp.lsp.loading import with_progress
 from chatapp.lsp.shown import Numbered, Shown
@@ -94,16 +95,20 @@ class Server(LanguageServer):
         self.completer = Completer(None)
         self.turns: Turns[list[Offer]] = Turns()
         self.shown = Shown()
+        self.folders = Folders(self.log_soon)
         self.acceptance: Acceptance | None = None
         self.said_goodbye = self.gone = False
         self._model: str | None = None
         self._loading: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
         self._at_start: WishError | None = None
         self.feature(types.INITIALIZE)(partial(self.begin))
         self.feature(types.INITIALIZED)(partial(self.start))
         self.feature(types.SHUTDOWN)(partial(self.say_goodbye))
         self.feature(types.EXIT)(partial(self.leave))
+        self.feature(types.TEXT_DOCUMENT_DID_SAVE)(partial(self.save_document))
+        self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(partial(self.change_folders))
         self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(self.change_settings))
         self.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(
             partial(self.inline_completion)
@@ -127,6 +132,7 @@ class Server(LanguageServer):
 
     def start(self, params: types.InitializedParams) -> None:
         """The editor is ready: now it may be told something, and the model is opened."""
+        self._loop = asyncio.get_running_loop()
         if self._at_start:
             self.tell(str(self._at_start))
         self.follow_wishes()
@@ -170,6 +176,22 @@ class Server(LanguageServer):
             self.completer = Completer(None)
             self._loading = asyncio.create_task(self.open_model(name, self.completer))
         self.completer.threshold = threshold
+        self.follow_folders()
+
+    def change_folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
+        """Folders were opened or closed in the editor; pygls has noted which."""
+        self.follow_folders()
+
+    def follow_folders(self) -> None:
+        """Have an index of the folders that are open, if it is wanted."""
+        workspace = self.protocol.workspace
+        uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
+        given = [path for uri in uris if (path := path_of(uri))]
+        if not (self.wishes.enabled and self.wishes.folder):
+            given = []
+        elif not given:
+            given = self.folders.roots or roots_of(map(path_of, self.documents))
+        self.folders.follow(given)
 
     async def open_model(self, name: str, completer: Completer) -> None:
         """Open a model; until it is there, files alone have offers."""
@@ -193,6 +215,7 @@ class Server(LanguageServer):
         """Keep a text."""
         document = params.text_document
         self.documents[document.uri] = Document(document.text, self.encoding)
+        self.follow_folders()
 
     def change_document(self, params: types.DidChangeTextDocumentParams) -> None:
         """Keep a text equal to the editor's, and see whether an offer was taken."""
@@ -201,6 +224,12 @@ class Server(LanguageServer):
         document.change(params.content_changes)
         if taken := self.shown.taken(uri, document):
             self.note_accepted(taken, "typing")
+
+    def save_document(self, params: types.DidSaveTextDocumentParams) -> None:
+        """A document was written to its file."""
+        uri = params.text_document.uri
+        if (path := path_of(uri)) and uri in self.documents:
+            self.folders.update(path, self.documents[uri].text)
 
     def close_document(self, params: types.DidCloseTextDocumentParams) -> None:
         """Forget a text."""
@@ -224,6 +253,11 @@ class Server(LanguageServer):
 
     # Offers
 
+    def place(self, uri: str, before: str, after: str) -> Place:
+        """A place in a document, with all that can be seen from it."""
+        path = path_of(uri)
+        return Place(before, after, path, self.others(uri), self.folders.around(path))
+
     async def inline_completion(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
         """Ghost text."""
         uri, document = params.text_document.uri, self.look_at(params.text_document.uri)
@@ -235,7 +269,7 @@ class Server(LanguageServer):
             replaced, begun = selected.range, selected.text
             line, character = document.find(replaced.start)
         before = (document.before(line, character, BEFORE) + begun)[-BEFORE:]
-        place = Place(before, after, path_of(uri), self.others(uri))
+        place = self.place(uri, before, after)
         found = await self.offers(
             uri, place, (line, character + len(begun)), n=SEVERAL if invoked else 1, invoked=invoked
         )
@@ -250,7 +284,7 @@ class Server(LanguageServer):
         line, character = document.find(params.position)
         before, after = document.before(line, character, BEFORE), document.after(line, character, AFTER)
         word = last_word(document.lines[line][:character])
-        place = Place(before, after, path_of(uri), self.others(uri))
+        place = self.place(uri, before, after)
         found = await self.offers(uri, place, (line, character), n=LISTED if word else SEVERAL, invoked=not word)
         replaced = types.Range(document.position(line, character - len(word)), document.position(line, character))
         items = [popup_item(found, replaced, word, order) for order, found in enumerate(found)]
@@ -313,6 +347,11 @@ class Server(LanguageServer):
         """Write a line into the editor's log."""
         self.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
 
+    def log_soon(self, message: str) -> None:
+        """Write a line into the editor's log, from another thread."""
+        if self._loop and not self.gone:
+            self._loop.call_soon_threadsafe(self.log, message)
+
     def report_server_error(self, error: Exception, source: object) -> None:
         """Log a defect, or a message that is none, without a word of what it was about."""
         if source is JsonRpcInternalError:  # nothing can be written any more
@@ -322,6 +361,9 @@ class Server(LanguageServer):
 
 def describe(error: BaseException) -> str:
     """What kind of error it was and where, without its words, which might be the user's."""
+    if isinstance(error, JsonRpcException) and error.data:  # pygls has made words of another error
+        *_, last = error.data["traceback"]
+        return f"{error.message.split(':')[0]} in {last.strip().splitlines()[0]}"
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{where}"
@@ -339,4 +381,5 @@ def serve(home: Workspace, input: BinaryIO, output: BinaryIO) -> int:
     server = Server(home)
     server.start_io(input, output)
     server.turns.end()
+    server.folders.follow(())
     return 0 if server.said_goodbye else 1

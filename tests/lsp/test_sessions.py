@@ -14,6 +14,7 @@ from chatapp.placement.selection import PlacementOptions
 from chatapp.settings.settings import Settings
 from chatapp.workspace import Opened, Workspace
 from model_store import Progress
+from support.checkpoints import MakeCheckpoint, Run
 from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
 from support.scripted_engine import ScriptedEngine
 
@@ -181,15 +182,18 @@ def test_several_are_offered_when_they_are_asked_for(editor: LspEditor) -> None:
 
 
 def test_the_first_answer_comes_while_the_model_is_loading() -> None:
+    over = threading.Event()
+
     class Slow(Home):
         def open_model(self, *given: Any, **options: Any) -> Opened:
-            time.sleep(30)
-            raise AssertionError("the session is over by then")
+            assert over.wait(20)
+            return super().open_model(*given, **options)
 
-    with editing(Slow()) as editor:
+    with editing(Slow(ScriptedEngine())) as editor:
         editor.begin()
         editor.open(HALF)
         assert texts(editor.ghost(1, 36)) == [REST]
+        over.set()
 
 
 def test_the_progress_of_loading_is_told() -> None:
@@ -286,6 +290,58 @@ def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: 
     assert "secret" not in json.dumps(editor.told)
 
 
+# Folders
+
+
+def write_project(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "other.py").write_text(LINE)
+    return folder
+
+
+def until_read(editor: LspEditor) -> None:
+    with editor.news:
+        assert editor.news.wait_for(lambda: any("files of" in str(message) for message in editor.told), 20)
+
+
+def test_what_other_files_of_the_folder_say_is_offered(tmp_path: Path) -> None:
+    first, second = write_project(tmp_path / "first"), write_project(tmp_path / "second")
+    with editing(Home(ScriptedEngine(text=""))) as editor:
+        editor.begin(workspaceFolders=[{"uri": first.as_uri(), "name": "first"}])
+        until_read(editor)
+        editor.open(LINE[:36], uri=(first / "new.py").as_uri())
+        assert texts(editor.ghost(0, 36, uri=(first / "new.py").as_uri())) == [REST]
+        outside = (second / "new.py").as_uri()
+        editor.open(LINE[:36], uri=outside)
+        editor.tell("textDocument/didClose", {"textDocument": {"uri": (first / "new.py").as_uri()}})
+        assert texts(editor.ghost(0, 36, uri=outside)) == []
+        seen = len(editor.told)
+        event = {"added": [{"uri": second.as_uri(), "name": "second"}], "removed": []}
+        editor.tell("workspace/didChangeWorkspaceFolders", {"event": event})
+        assert "files of second" in editor.until("window/logMessage", seen)["message"]
+        assert texts(editor.ghost(0, 36, uri=outside)) == [REST]
+        editor.tell("workspace/didChangeConfiguration", {"settings": {"folder": False}})
+        editor.type(" ", 0, 0, uri=outside)
+        assert texts(editor.ghost(0, 37, uri=outside)) == []
+
+
+def test_a_file_that_was_saved_is_known_at_once(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    saved, new = tmp_path / "project" / "saved.py", tmp_path / "project" / "new.py"
+    with editing(Home(ScriptedEngine(text=""))) as editor:
+        editor.begin(rootUri=saved.parent.as_uri())
+        until_read(editor)
+        editor.open(LINE, uri=saved.as_uri())
+        saved.write_text(LINE)
+        editor.tell("textDocument/didSave", {"textDocument": {"uri": saved.as_uri()}})
+        editor.tell("textDocument/didClose", {"textDocument": {"uri": saved.as_uri()}})
+        editor.open(LINE[:36], uri=new.as_uri())
+        deadline = time.monotonic() + 20
+        while not (found := texts(editor.ghost(0, 36, uri=new.as_uri()))) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert found == [REST]
+
+
 # What became of offers
 
 
@@ -313,3 +369,22 @@ def test_what_was_shown_and_taken_is_kept_without_a_word_of_it(home: Path, way: 
     assert shown["event"] == "shown" and shown["source"] == "file" and shown["milliseconds"] > 0
     assert accepted["event"] == "accepted" and accepted["way"] == way
     assert "parser" not in kept and "help" not in kept and URI not in kept
+
+
+# The same as on the command line
+
+
+def test_an_editor_is_offered_what_the_command_offers(chatapp: Run, checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    project = write_project(tmp_path / "project")
+    file = project / "code.py"
+    file.write_text(LINE.replace("help", "default") + HALF + "\nprint('end')\n")
+    model = str(checkpoint())
+    done = chatapp("complete", model, str(file), "--at", "3:37", "-n", "5", "--project", str(project), "--json")
+    told = [json.loads(line)["text"] for line in done.stdout.splitlines()]
+    with editing(Home()) as editor:
+        editor.begin(rootUri=project.as_uri(), initializationOptions={"model": model})
+        editor.until_loaded()
+        until_read(editor)
+        editor.open(file.read_text(), uri=file.as_uri())
+        assert texts(editor.ghost(2, 36, invoked=True, uri=file.as_uri())) == told
+    assert len(told) > 1

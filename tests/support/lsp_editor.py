@@ -105,7 +105,8 @@ class LspEditor:
 
     def until_loaded(self) -> None:
         """Wait for the model."""
-        assert self.until("window/logMessage")["message"].endswith(" is open")
+        with self.news:
+            assert self.news.wait_for(lambda: any(" is open" in str(message) for message in self.told), PATIENCE)
 
     # Documents
 
