@@ -63,10 +63,14 @@ def ask(
 ) -> list[tuple[str, float]]:
     """The lines that the model finds the likeliest, and the first of those found; with their log-probabilities."""
     prefix, suffix = see(place, engine.context_length)
-    lines = engine.find_lines(prefix, suffix, wanted=wanted) or []
+    if engine.sees_files and place.folder and place.path:
+        around = place.folder.surroundings(prefix, suffix, place.path)
+    else:
+        around = None
+    lines = engine.find_lines(prefix, suffix, around, wanted=wanted) or []
     said = {line.text.rstrip(): line.logprob for line in reversed(lines)}
     others = [each.text for each in found if each.text not in said and is_first(each)]
-    scores = engine.score_lines(prefix, suffix, others, wanted=wanted) if others and wanted() else None
+    scores = engine.score_lines(prefix, suffix, others, around, wanted=wanted) if others and wanted() else None
     return [*said.items(), *zip(others, scores or (), strict=False)]
 
 

@@ -113,6 +113,11 @@ class Engine:
         """Whether the model sees what stands behind a gap."""
         return self._infill is not None and self._infill.sees_suffix
 
+    @property
+    def sees_files(self) -> bool:
+        """Whether the model was taught to look at other files of a repository."""
+        return isinstance(self._infill, Infill) and bool(self._infill.form.placed)
+
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is."""
         return len(self.tokenizer.encode(text))

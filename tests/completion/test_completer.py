@@ -1,10 +1,13 @@
 """The completer: which offers a place has, what is shown unasked, and what is not computed again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chatapp.completion.candidates import see
 from chatapp.completion.completer import Completer
+from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import OpenFile, Place
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -25,7 +28,7 @@ def open_engine(tokenizer: Tokenizer, reply: str = "") -> tuple[Engine, Scripted
     """An engine that is sure of its reply, or without one, of nothing."""
     end = tokenizer.token_id("<|endoftext|>")
     assert end is not None
-    return make_engine(tokenizer, saying(tokenizer.encode(reply), end) if reply else hashed)
+    return make_engine(tokenizer, saying(tokenizer.encode(reply), end) if reply else hashed, 1024)
 
 
 def test_a_long_match_is_shown_unasked_without_a_model() -> None:
@@ -99,6 +102,34 @@ def test_nothing_is_offered_and_nothing_kept_when_it_is_not_wanted_any_more(toke
     assert completer.offers(LONG, invoked=True, wanted=lambda: False) == []
     assert len(session.calls) <= 1
     assert completer.offers(LONG, invoked=True)
+
+
+def test_a_model_that_knows_repositories_is_told_of_the_folder(tmp_path: Path) -> None:
+    home = write_tokenizer(tmp_path / "tokenizer")
+    spelling = (home / "tokenizer.json").read_text("utf-8")
+    named = spelling.replace("<|im_start|>", "<file_sep>").replace("<|im_end|>", "<repo_name>")
+    (home / "tokenizer.json").write_text(named, "utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "other.py").write_text("def count_words(text):\n    return len(text.split())\n", "utf-8")
+    folder = FolderIndex(tmp_path / "folder")
+    folder.scan()
+    tokenizer = Tokenizer(home)
+    engine, session = open_engine(tokenizer, "42")
+    place = Place("words = count_words(text)\ntotal = ", "\n", tmp_path / "folder" / "here.py", folder=folder)
+    Completer(engine).offers(place, invoked=True)
+    said = tokenizer.vocabulary.decode(session.rows[0], False)
+    assert said.startswith("<repo_name>folder<file_sep>other.py\ndef count_words")
+    Completer(engine).offers(replace(place, folder=None), invoked=True)
+    assert "<repo_name>" not in tokenizer.vocabulary.decode(session.rows[0], False)
+
+
+def test_what_the_model_reads_stays_the_same_while_one_types() -> None:
+    lines = "".join(f"value_{number} = {number}\n" for number in range(2000))
+    read = {see(Place(lines + "x" * typed, "\n" + lines), 1024) for typed in range(40)}
+    begun = {prefix.rstrip("x") for prefix, _ in read}
+    assert len({suffix for _, suffix in read}) == 1 and len(begun) <= 2
+    assert all(lines.endswith(prefix) and prefix.startswith("value_") for prefix in begun)
+    assert all(1000 < len(prefix) + len(suffix) <= 512 * 3.5 for prefix, suffix in read)
 
 
 def test_a_block_is_offered_to_its_end_and_no_further() -> None:

@@ -93,6 +93,7 @@ class ScriptedEngine:
     takes_system: bool = True
     """Whether its chat template has a place for a system prompt."""
     can_infill: bool = True
+    sees_files: bool = False
     can_switch_thinking: bool = False
     placement: Placement = Placement()
     go: Event = field(default_factory=Event)
