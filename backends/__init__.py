@@ -70,6 +70,10 @@ class Session(Protocol):
         """Whether an encoder reads the prompt: in one call, as a text of its own, and no part serves the next one."""
 
     @property
+    def rows_apart(self) -> bool:
+        """Whether several tokens of several rows are not read in one call, but one after the other."""
+
+    @property
     def length(self) -> int:
         """Tokens cached in every row."""
 

@@ -7,6 +7,7 @@ class CachedSession:
     """A session that counts what is in its cache, row by row the same."""
 
     whole_prompts = False
+    rows_apart = False
     top: Top | None = None
     cached = 0
     """Tokens that the decoder sees in every row."""

@@ -154,6 +154,7 @@ class Range:
 
     placement = Placement("reference", "cpu", "f32")
     top = None
+    rows_apart = False
     long = False
 
     def __init__(self, decoder: Decoder, weights: Weights):

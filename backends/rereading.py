@@ -61,6 +61,10 @@ class RememberingSession:
         return self.session.whole_prompts
 
     @property
+    def rows_apart(self) -> bool:
+        return self.session.rows_apart
+
+    @property
     def length(self) -> int:
         return len(self.rows[0]) if self.rows else 0
 

@@ -91,6 +91,7 @@ class RowsSession(CachedSession, Generic[Row]):
     """A session in which every row has a cache of its own, since functions take one row."""
 
     rows: list[Row]
+    rows_apart = True
 
     @property
     def batch(self) -> int:

@@ -57,6 +57,8 @@ class Session(CachedSession):
     Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
     """
 
+    rows_apart = True
+
     def __init__(self, folder: Path):
         self.folder, self.crowded = folder, False
         self.whole_prompts = (folder / "encoder.onnx").exists()
@@ -79,6 +81,8 @@ class Session(CachedSession):
         self.cache: dict[str, np.ndarray] = {}
         self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
         """The buffers that were used before these, by rows and capacity."""
+        self.alike = 0
+        """Cached tokens that all rows share."""
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
@@ -111,6 +115,7 @@ class Session(CachedSession):
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
         self.computing += time.monotonic() - start
+        self.alike = self.alike if self.cached else 0
         self.cached, self.read_ahead = self.cached + count, ahead
         self.top = step.top
         return step.logits
@@ -130,6 +135,10 @@ class Session(CachedSession):
             raise BackendError(f"ONNX Runtime failed: {error}") from error
         return {output.name: value for output, value in zip(encoder.get_outputs(), values, strict=True)}
 
+    def rewind(self, length: int) -> None:
+        super().rewind(length)
+        self.alike = min(self.alike, self.cached)
+
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
         if list(parents) == list(range(self.rows)):
@@ -138,10 +147,12 @@ class Session(CachedSession):
             self.memory, self.steps = {name: values[list(parents)] for name, values in self.memory.items()}, {}
         if len(parents) != self.rows:
             self.resize(parents, self.capacity)
-            return
-        moved = [row for row, parent in enumerate(parents) if row != parent]
-        for values in self.cache.values():
-            values[moved, :, : self.cached] = values[[parents[row] for row in moved], :, : self.cached]
+        else:
+            moved = [row for row, parent in enumerate(parents) if row != parent]
+            sources, part = [parents[row] for row in moved], slice(self.alike, self.cached)
+            for values in self.cache.values():
+                values[moved, :, part] = values[sources, :, part]
+        self.alike = self.cached if len(set(parents)) == 1 else self.alike
 
     def adapt(self) -> None:
         """Load the graph anew, with threads that wait in the other way, when others came or left.

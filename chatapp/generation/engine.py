@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from backends import Placement, Session
 from chatapp.generation.decoding.constraint import Typed
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate
-from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, batches, pad, score, spell
+from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, add_logprobs, read_branches, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
@@ -253,29 +252,21 @@ class Engine:
         """
         gap, (prompt, taken) = self._check_infill(), self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
         typed, ends, room = self._typed(taken), self._line_ends, self.context_length - len(prompt)
-        spellings = [
-            (index, (*gap.opening, *spelling))
-            for index, text in enumerate(texts)
-            for spelling in spell(self.tokenizer, taken, text)
-            if len(gap.opening) + len(spelling) <= room
-        ]
-        scores = [-inf] * len(texts)
+        spellings = {
+            text: [found for each in spell(self.tokenizer, taken, text) if len(found := (*gap.opening, *each)) <= room]
+            for text in texts
+        }
+        every = sorted({spelling for found in spellings.values() for spelling in found})
+        scores: dict[tuple[int, ...], float] = {}
         with self._lock, self._cache.branching(prompt) as unread:
             if (logits := self._cache.read(unread, wanted)) is None:
                 return None
-            first = logits[0, -1:].copy()  # (1, vocab)
-            for batch in batches([spelling for _, spelling in spellings], self.session.vocab_size):
+            first = logits[0, -1].copy()
+            for spelling, after in read_branches(self.session, every):
                 if not wanted():
                     return None
-                self.session.reorder([0] * len(batch))
-                tokens = pad([spellings[place][1] for place in batch])
-                after = self.session.forward(tokens, tokens.shape[1])
-                for row, place in enumerate(batch):
-                    index, spelling = spellings[place]
-                    found = score(spelling, [*first, *after[row]], ends, typed)
-                    scores[index] = float(np.logaddexp(scores[index], found))
-                self.session.rewind(len(prompt))
-        return scores
+                scores[spelling] = score(spelling, [first, *after], ends, typed)
+        return [add_logprobs(np.array([scores[each] for each in spellings[text]])) for text in texts]
 
     def _check_infill(self) -> Infill | Gap:
         """How the model infills; refuse one that cannot."""

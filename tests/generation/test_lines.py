@@ -127,12 +127,17 @@ def plain_score(engine: Engine, session: ScriptedSession, prefix: str, text: str
     return float(np.log(total))
 
 
+@pytest.mark.parametrize("rows_apart", [False, True])
 @pytest.mark.parametrize("prefix", [PREFIX, "x = ", "größ", ""])
-def test_given_lines_are_scored_in_both_spellings_with_their_end(tokenizer: Tokenizer, prefix: str) -> None:
+def test_given_lines_are_scored_in_both_spellings_with_their_end(
+    tokenizer: Tokenizer, prefix: str, rows_apart: bool
+) -> None:
     engine, session = make_engine(tokenizer)
+    session.rows_apart = rows_apart
     texts = ["rn first + second", "", "日本", "rn", "urn range(10): print(i)"]
     scores = engine.score_lines(prefix, SUFFIX, texts)
     assert scores == pytest.approx([plain_score(engine, session, prefix, text) for text in texts], abs=1e-3)
+    assert session.length == len(healed(engine, prefix)[0]) and session.batch == 1
     assert engine.score_lines(prefix, SUFFIX, []) == []
 
 

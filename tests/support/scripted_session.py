@@ -37,6 +37,7 @@ class ScriptedSession:
 
     top = None
     whole_prompts = False
+    rows_apart = False
 
     def __init__(self, logits: Logits, *, vocab_size: int, context_length: int = 256):
         self.logits = logits

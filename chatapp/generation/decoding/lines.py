@@ -6,7 +6,7 @@ from math import inf, isnan
 
 import numpy as np
 
-import backends
+from backends import Session, Top
 from chatapp.generation.decoding.candidates import check_peak, largest
 from chatapp.generation.decoding.constraint import Typed, restrict
 from chatapp.generation.decoding.generate import Step
@@ -79,7 +79,7 @@ class LineSearch:
         best = sorted(self.found.items(), key=lambda each: (-each[1][0], each[0]))[: self.count]
         return [Line(text.decode(errors="replace"), tuple(tokens), every) for text, (every, _, tokens) in best]
 
-    def step(self, logits: np.ndarray, top: backends.Top | None) -> Step:
+    def step(self, logits: np.ndarray, top: Top | None) -> Step:
         """Lengthen every beam by its likeliest tokens, and keep the likeliest beams."""
         grown: list[Beam] = []
         for place, beam in enumerate(self.beams):
@@ -149,24 +149,48 @@ def spell(tokenizer: Tokenizer, taken: Sequence[int], text: str) -> list[tuple[i
     return list(dict.fromkeys(spellings))
 
 
-def batches(spellings: Sequence[Sequence[int]], vocab_size: int) -> Iterator[list[int]]:
-    """Places of spellings that are read together: of like length, and their logits take at most LOGITS bytes."""
-    batch = list[int]()
-    for place in sorted(range(len(spellings)), key=lambda place: len(spellings[place])):
-        if batch and (len(batch) + 1) * max(1, len(spellings[place])) * vocab_size * 4 > LOGITS:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
+def read_branches(
+    session: Session, branches: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
+    """Let each of some sorted sequences go on from what is cached: they, with the logits (vocab,) after each token.
+
+    They are one batch, or several whose logits take at most LOGITS bytes. Where rows are read apart, it is quicker to
+    walk from one to the next, of which only what differs is read.
+    """
+    return (walk_branches if session.rows_apart else batch_branches)(session, branches)
 
 
-def pad(spellings: Sequence[Sequence[int]]) -> np.ndarray:
-    """The tokens (count, length) of spellings, after which anything may stand."""
-    tokens = np.zeros((len(spellings), max(1, *map(len, spellings))), np.int64)
-    for row, spelling in zip(tokens, spellings, strict=True):
-        row[: len(spelling)] = spelling
-    return tokens
+def walk_branches(
+    session: Session, branches: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
+    """The same, one after the other."""
+    length, before, after = session.length, tuple[int, ...](), list[np.ndarray]()
+    for branch in branches:
+        pairs = enumerate(zip(before, branch, strict=False))
+        shared = next((place for place, (a, b) in pairs if a != b), min(len(before), len(branch)))
+        del after[shared:]
+        session.rewind(length + shared)
+        if unread := branch[shared:]:
+            after.extend(session.forward(np.array([unread], np.int64), len(unread))[0].copy())
+        yield branch, after
+        before = branch
+
+
+def batch_branches(
+    session: Session, branches: Sequence[tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
+    """The same, in batches of like length."""
+    length, todo = session.length, sorted(branches, key=len)
+    while todo:
+        room = LOGITS // (4 * session.vocab_size)
+        count = max(1, sum(place * max(1, len(branch)) <= room for place, branch in enumerate(todo, 1)))
+        batch, todo = todo[:count], todo[count:]
+        tokens = np.zeros((count, max(1, len(batch[-1]))), np.int64)
+        for row, branch in zip(tokens, batch, strict=True):
+            row[: len(branch)] = branch
+        session.reorder([0] * count)
+        yield from zip(batch, session.forward(tokens, tokens.shape[1]), strict=True)
+        session.rewind(length)
 
 
 def score(spelling: Sequence[int], logits: Sequence[np.ndarray], ends: LineEnds, typed: Typed | None) -> float:
