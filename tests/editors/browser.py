@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, TimeoutError, sync_playwright
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--work", type=Path, required=True, help="an empty folder for what the editor writes")
     parser.add_argument("--picture", type=Path, help="where a picture of the first ghost text goes")
+    parser.add_argument("--record", type=Path, help="where what editor and server say to each other goes")
     parser.add_argument("--port", type=int, default=18771)
 
 
@@ -58,6 +59,18 @@ def open_page(chromium: str, address: str, size: tuple[int, int], failure: Path)
                 raise
         finally:
             browser.close()
+
+
+def wait_for_ghost(page: Page, ghost: str) -> None:
+    """Type a letter and take it back, until there is ghost text: the model may still be loading."""
+    for _ in range(60):
+        try:
+            page.wait_for_selector(ghost, timeout=2000)
+            return
+        except TimeoutError:
+            page.keyboard.type("x", delay=80)
+            page.keyboard.press("Backspace")
+    raise TimeoutError("no ghost text")
 
 
 def shrink(picture: Path, box: tuple[int, int, int, int]) -> None:

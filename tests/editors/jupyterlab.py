@@ -8,11 +8,12 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from editors.browser import add_arguments, open_page, serve, shrink
+from editors.browser import add_arguments, open_page, serve, shrink, wait_for_ghost
+from editors.record import make_command
+from editors.sample import BEFORE, THRESHOLD, TYPED
 
-ABOVE = "import argparse\n\nparser = argparse.ArgumentParser()"
-TYPED = "args ="
 GHOST = ".jp-GhostText"
+PROVIDER = {"enabled": True, "timeout": 15_000, "debouncerDelay": 0, "autoFillInMiddle": False, "model": ""}
 
 
 def main() -> None:
@@ -22,9 +23,15 @@ def main() -> None:
     parser.add_argument("--jupyter-lab", type=Path, default=shutil.which("jupyter-lab"), help="with the extension")
     given = parser.parse_args()
     work = given.work.resolve()
-    settings = work / "settings/@jupyterlab/apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
+    providers = {"chatapp-jupyterlab:inline": PROVIDER | {"threshold": THRESHOLD}}
+    settings = {
+        "apputils-extension/notification": {"fetchNews": "false"},
+        "completer-extension/inline-completer": {"providers": providers},
+    }
+    for name, chosen in settings.items():
+        file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps(chosen))
     project = work / "project"
     project.mkdir()
     environment = {"HOME": str(work), "PATH": f"{given.jupyter_lab.parent}:{os.defpath}", "LANG": "C.UTF-8"}
@@ -32,11 +39,14 @@ def main() -> None:
     if home := os.environ.get("CHATAPP_HOME"):
         environment["CHATAPP_HOME"] = home
     command = [given.jupyter_lab, "--no-browser", "--allow-root", f"--port={given.port}", f"--notebook-dir={project}"]
-    command += ["--IdentityProvider.token=drill", f"--Chatapp.command={given.chatapp}"]
+    command += [
+        "--IdentityProvider.token=drill",
+        f"--Chatapp.command={make_command(work, given.chatapp, given.record)}",
+    ]
     address = f"http://127.0.0.1:{given.port}/lab?token=drill"
     with (
         serve(command, environment, work / "server.log"),
-        open_page(given.chromium, address, (1000, 560), work / "failure.png") as page,
+        open_page(given.chromium, address, (1000, 500), work / "failure.png") as page,
     ):
         drive(page, given.picture)
 
@@ -47,16 +57,19 @@ def drive(page: Page, picture: Path | None) -> None:
     page.wait_for_selector(".jp-Notebook .cm-content")
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=60_000)
     page.locator(".jp-Notebook .cm-content").first.click()
-    page.keyboard.insert_text(ABOVE)
+    page.keyboard.insert_text(BEFORE.rstrip())
     page.keyboard.press("Shift+Enter")
     page.wait_for_function("document.querySelectorAll('.jp-Notebook .cm-content').length == 2")
     page.wait_for_timeout(1000)
     page.keyboard.type(TYPED, delay=80)
+    wait_for_ghost(page, GHOST)
     ghost = read_ghost(page)
     print("ghost text:", repr(ghost))
     if picture:
+        page.keyboard.press("Control+B")
+        page.wait_for_timeout(500)
         page.screenshot(path=picture)
-        shrink(picture, (0, 0, 1000, 560))
+        shrink(picture, (40, 28, 960, 480))
     page.keyboard.type(ghost[:3], delay=80)
     page.wait_for_timeout(1500)
     rest = read_ghost(page)

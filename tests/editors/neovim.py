@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +11,22 @@ from typing import Any
 
 import pynvim
 
-BEFORE = [
-    '"""Count the words of a file."""',
-    "",
-    "import argparse",
-    "",
-    "",
-    "def main() -> None:",
-    '    """Count them: 𝒜 ä 日本."""',
-    "    parser = argparse.ArgumentParser()",
-    '    parser.add_argument("file")',
-    "",
-]
-TYPED = "    args ="
-LUA = Path(__file__).parents[2] / "chatapp/lsp/editors/neovim.lua"
+from editors.record import end_record, make_command
+from editors.sample import BEFORE, THRESHOLD, TYPED
+
+EDITS = (
+    "<Esc>ggo# 𝒜𝒷 ä 日本 \t.<Esc>",
+    "0llx",
+    "$x",
+    "u",
+    "dd",
+    "p",
+    ":%s/parser/other/g<CR>",
+    "GyyP",
+    "ddgg=G",
+    "uu<C-r>",
+)
+"""Changes in other ways than by typing, among characters beyond 16 bits."""
 
 
 def main() -> None:
@@ -32,23 +35,33 @@ def main() -> None:
     parser.add_argument("--chatapp", type=Path, default=shutil.which("chatapp"), help="the command to be tried")
     parser.add_argument("--nvim", default="nvim")
     parser.add_argument("--work", type=Path, required=True, help="an empty folder for what the editor writes")
+    parser.add_argument("--record", type=Path, help="where what editor and server say to each other goes")
     given = parser.parse_args()
     work = given.work.resolve()
     (work / "project/.git").mkdir(parents=True)
-    (work / "config/nvim/plugin").mkdir(parents=True)
-    shutil.copy(LUA, work / "config/nvim/plugin/chatapp.lua")
+    (work / "config/nvim").mkdir(parents=True)
+    settings = f'vim.lsp.config("chatapp", {{ init_options = {{ threshold = {THRESHOLD} }} }})\n'
+    settings += 'vim.api.nvim_create_autocmd("LspProgress", { pattern = "end", command = "let g:opened = 1" })\n'
+    (work / "config/nvim/init.lua").write_text(settings)
+    os.environ |= {"XDG_CONFIG_HOME": str(work / "config"), "XDG_STATE_HOME": str(work / "state")}
+    subprocess.run([given.chatapp, "editor", "neovim", "--write"], check=True)
+    lua = work / "config/nvim/plugin/chatapp.lua"
+    command = make_command(work, given.chatapp, given.record)
+    lua.write_text(lua.read_text().replace(str(given.chatapp), str(command)))
     file = work / "project/words.py"
-    file.write_text("\n".join(BEFORE) + "\n")
-    os.environ |= {
-        "XDG_CONFIG_HOME": str(work / "config"),
-        "XDG_STATE_HOME": str(work / "state"),
-        "PATH": f"{given.chatapp.parent}:{os.environ['PATH']}",
-    }
+    file.write_text(BEFORE)
     editor = pynvim.attach("child", argv=[given.nvim, "--embed", "--headless", "-n", str(file)])
     try:
         drive(editor)
+        for keys in EDITS:
+            editor.input(keys)
+            time.sleep(0.2)
+        editor.command("write")
+        editor.command("lua vim.lsp.stop_client(vim.lsp.get_clients())")
+        until(lambda: editor.exec_lua("return #vim.lsp.get_clients() == 0"))
     finally:
         editor.command("qa!", async_=True)
+    end_record(given.record, file)
 
 
 def drive(editor: pynvim.Nvim) -> None:
@@ -56,6 +69,7 @@ def drive(editor: pynvim.Nvim) -> None:
     print("Neovim", editor.exec_lua("return tostring(vim.version())"))
     until(lambda: editor.exec_lua("local c = vim.lsp.get_clients({name='chatapp'})[1]; return c and c.initialized"))
     print("positions:", editor.exec_lua("return vim.lsp.get_clients({name='chatapp'})[1].offset_encoding"))
+    until(lambda: editor.vars.get("opened"))  # the model
     editor.input("Go" + TYPED)
     ghost = until(lambda: read_ghost(editor))
     print("ghost text:", repr(ghost))
@@ -66,12 +80,12 @@ def drive(editor: pynvim.Nvim) -> None:
     until(lambda: editor.current.line == TYPED + ghost and not read_ghost(editor))
     print("taken:", repr(editor.current.line), "cursor", editor.current.window.cursor)
     assert editor.current.window.cursor[1] == len(TYPED + ghost)
-    editor.input("<Esc>o<C-u>" + TYPED)
+    editor.input("<Esc>o<Esc>0C" + TYPED)
     until(lambda: read_ghost(editor))
     editor.input("<Esc>")
     until(lambda: not read_ghost(editor))
     assert editor.current.line == TYPED
-    editor.input("o<C-u>x<Tab>")
+    editor.input("o<Esc>0Cx<Tab>")
     until(lambda: editor.current.line.startswith(("x\t", "x   ")))
     print("Tab without ghost text:", repr(editor.current.line))
 

@@ -8,23 +8,16 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from editors.browser import add_arguments, open_page, serve, shrink
+from editors.browser import add_arguments, open_page, serve, shrink, wait_for_ghost
+from editors.record import end_record, make_command
+from editors.sample import BEFORE, THRESHOLD, TYPED
 
-BEFORE = '''\
-"""Count the words of a file."""
-
-import argparse
-
-
-def main() -> None:
-    """Count them."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("file")
-    '''
-TYPED = "args ="
 GHOST = ".ghost-text, .ghost-text-decoration, .ghost-text-decoration-preview"
 SETTINGS = {
     "chat.disableAIFeatures": True,
+    "chatapp.threshold": THRESHOLD,
+    "editor.cursorBlinking": "solid",
+    "editor.minimap.enabled": False,
     "extensions.autoCheckUpdates": False,
     "security.workspace.trust.enabled": False,
     "telemetry.telemetryLevel": "off",
@@ -47,7 +40,7 @@ def main() -> None:
     project = work / "project"
     project.mkdir(parents=True)
     (project / "words.py").write_text(BEFORE)
-    settings = {"User": SETTINGS, "Machine": {"chatapp.path": str(given.chatapp)}}
+    settings = {"User": SETTINGS, "Machine": {"chatapp.path": str(make_command(work, given.chatapp, given.record))}}
     for scope, chosen in settings.items():
         (work / "data" / scope).mkdir(parents=True)
         (work / "data" / scope / "settings.json").write_text(json.dumps(chosen))
@@ -62,9 +55,12 @@ def main() -> None:
     command += ["--auth", "none", "--bind-addr", address, "--disable-workspace-trust", project]
     with (
         serve(command, environment, work / "server.log"),
-        open_page(given.chromium, f"http://{address}/?folder={project}", (1200, 760), work / "failure.png") as page,
+        open_page(given.chromium, f"http://{address}/?folder={project}", (900, 460), work / "failure.png") as page,
     ):
         drive(page, given.picture)
+        edit(page)
+        page.wait_for_timeout(500)
+    end_record(given.record, project / "words.py")
 
 
 def drive(page: Page, picture: Path | None) -> None:
@@ -79,11 +75,14 @@ def drive(page: Page, picture: Path | None) -> None:
     page.locator(".monaco-editor .view-lines").first.click()
     page.keyboard.press("Control+End")
     page.keyboard.type(TYPED, delay=80)
+    wait_for_ghost(page, GHOST)
     ghost = read_ghost(page)
     print("ghost text:", repr(ghost))
     if picture:
+        page.keyboard.press("Control+B")
+        page.wait_for_timeout(500)
         page.screenshot(path=picture)
-        shrink(picture, (0, 0, 1200, 760))
+        shrink(picture, (0, 34, 900, 460))
     page.keyboard.type(ghost[:3], delay=80)
     rest = read_ghost(page)
     print("typed on:", repr(rest))
@@ -91,9 +90,21 @@ def drive(page: Page, picture: Path | None) -> None:
     page.keyboard.press("Tab")
     page.wait_for_function("ghost => !document.querySelector(ghost)", arg=GHOST)
     text = page.evaluate("Array.from(document.querySelectorAll('.view-line'), line => line.innerText).join('\\n')")
-    last = text.replace("\xa0", " ").split("\n")
-    print("taken:", [line for line in last if TYPED in line])
-    assert any(line.endswith(TYPED + ghost) for line in last)
+    lines = text.replace("\xa0", " ").split("\n")
+    print("taken:", [line for line in lines if TYPED in line])
+    assert any(line.endswith(TYPED + ghost) for line in lines)
+
+
+def edit(page: Page) -> None:
+    """Change the text in other ways than by typing, among it characters beyond 16 bits, and save it."""
+    for keys in ("Control+Home", "End", "Enter"):
+        page.keyboard.press(keys)
+    page.keyboard.insert_text("# 𝒜𝒷 ä 日本 \t.")
+    for keys in ("Home", "ArrowRight", "ArrowRight", "Delete", "End", "Backspace", "Control+Z", "Control+Shift+K"):
+        page.keyboard.press(keys, delay=50)
+    for keys in ("Control+Z", "Control+End", "Shift+Alt+ArrowUp", "Alt+ArrowUp", "Control+Slash", "Control+S"):
+        page.keyboard.press(keys, delay=50)
+    page.wait_for_function("!document.querySelector('.tab.dirty')")
 
 
 def read_ghost(page: Page) -> str:
