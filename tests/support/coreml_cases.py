@@ -1,11 +1,14 @@
 """Golden checkpoints as Core ML packages, interpreted, and the reference they are compared with."""
 
+import gc
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 if not find_spec("coremltools"):  # it has no wheels for every system
     pytest.skip("coremltools is not installed", allow_module_level=True)
@@ -14,6 +17,7 @@ from backends.coreml.inputs import Package
 from backends.coreml.packages import lower
 from backends.coreml.session import Session
 from backends.coreml.stored import Stored, rounded_constants
+from backends.coreml.tools import Program
 from backends.decoder import Decoder, Weights
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
@@ -47,15 +51,24 @@ def tokens_of(case: str) -> np.ndarray:
 
 
 def lowering(folders: pytest.TempPathFactory) -> Lowered:
-    """What lowers a golden checkpoint, once for all tests that want it so."""
-    made: dict[tuple[object, ...], Path] = {}
+    """What lowers a golden checkpoint, once for all tests of all workers that want it so."""
+    shared = folders.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # each worker has a folder of its own in it
+    shared /= "lowered"
+    shared.mkdir(exist_ok=True)
+    # coremltools writes the program into its log six times, and collects garbage, each time that it converts one.
+    Program.__str__ = lambda program: "a program"
+    gc.freeze()
 
     def make(case: str, precision: str = "f16", packages: Sequence[Package] = (SLICE,)) -> Path:
-        key = case, precision, *packages
-        if key not in made:
-            made[key] = folders.mktemp("lowered")
-            lower(*open_case(case), made[key], precision_name=precision, packages=packages, chunk=CHUNK)
-        return made[key]
+        folder = shared / "-".join(map(str, (case, precision, *packages)))
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                making = folders.mktemp("lowering")
+                lower(*open_case(case), making, precision_name=precision, packages=packages, chunk=CHUNK)
+                making.rename(folder)
+        return folder
 
     return make
 
