@@ -6,7 +6,7 @@ The screen binds its keys; the palette, the help, the prompt's offers and the lo
 from __future__ import annotations
 
 from chatapp.commands import run
-from chatapp.commands.commands import Action, Command, Slash, SlashError
+from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, SlashError, place_at
 from chatapp.commands.parse import (
     FENCE,
     alone,
@@ -105,7 +105,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("Conversations", "filter, open, rename, delete, export", "screen.sidebar", "chat.sidebar", "ctrl+b",
            foot="Chats", daily=True, names="list, chats, history, sessions, sidebar, open conversation, filter",
            place="sidebar.down sidebar.up sidebar.open sidebar.filter"),
-    Action("Search all conversations", "words in titles and messages", "screen.search", "chat.search", "f3",
+    Action("Search all conversations", "words in titles and messages", place_at(SEARCH), "chat.search", "f3",
            foot="Search", daily=True, slash=Slash("/search", wanted(run.search, "which words", read=str), "WORDS",
                        "find messages in all conversations"),
            names="find", place="search.up search.down search.leave"),
@@ -167,10 +167,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("Import", "from chatapp, ChatGPT or Ollama", "screen.import",
            slash=Slash("/import", wanted(run.import_file, "which file"), "FILE", "bring in conversations"),
            names="load file, chatgpt, ollama", place="line.leave"),
-    Action("System prompt", "instructions for every answer", "screen.system",
+    Action("System prompt", "instructions for every answer",
+           place_at("sampling.system_prompt_screen:SystemPromptScreen"),
            names="system, set system, instructions, persona, prompt library",
            place="system.use system.save system.delete system.leave"),
-    Action("Presets", "sampling options saved by name", "screen.presets", "sampling.presets", "p", "chat.sampling",
+    Action("Presets", "sampling options saved by name", place_at(PRESETS), "sampling.presets", "p", "chat.sampling",
            slash=Slash("/preset", maybe(run.choose_preset), "[NAME]", "take the options of a preset"),
            place="presets.save presets.rename presets.delete presets.leave"),
     Action("Tokens", "how sure the model was of each", "screen.heat", "chat.heat", "ctrl+t", foot="Tokens",
@@ -179,11 +180,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("Latencies", "of every token of the last answer", "screen.latencies", "chat.latencies", "ctrl+l",
            foot="Latencies", names="speed, timings, performance, statistics, csv",
            place="message.latencies latencies.csv latencies.json latencies.sort latencies.leave"),
-    Action("Several answers", "2 to 9 at once, to keep one", "screen.answers", "chat.answers", "f7", always=True,
+    Action("Several answers", "2 to 9 at once, to keep one", place_at("widgets.windows:CountScreen"),
+           "chat.answers", "f7", always=True,
            names="answers, n answers, multiple answers, variants",
            place="answers.left answers.right answers.keep answers.rank answers.heat answers.stop answers.leave "
            "count.leave"),
-    Action("Compare models", "the same prompt for several models or backends", "screen.compare",
+    Action("Compare models", "the same prompt for several models or backends",
+           place_at("answers.comparison:ComparisonScreen"),
            names="comparison, versus, side by side", place="picker.choose comparison.start comparison.leave"),
     Action("Download a model", "with its size and licence shown before", "screen.models(True)", "models.pull", "p",
            "chat.models", names="pull, fetch, get, install"),

@@ -17,6 +17,15 @@ Act = Callable[..., None] | str
 """What a command does: a function over a view, or the name of what the view itself does."""
 
 
+PRESETS, SEARCH = "sampling.preset_picker:PresetPicker", "chat.search:SearchScreen"
+"""Screens that slash commands open, too: the module below `chatapp.tui`, and the class."""
+
+
+def place_at(place: str, *arguments: object) -> str:
+    """The action that opens a screen over the conversation, named by its module below `chatapp.tui` and its class."""
+    return f"screen.over({', '.join(map(repr, (place, *arguments)))})"
+
+
 @dataclass(frozen=True)
 class Command:
     """A slash command that was typed: what it does, and its arguments after the view."""

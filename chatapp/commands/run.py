@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from chatapp.commands.commands import PRESETS, SEARCH, place_at
 from chatapp.text.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def choose_preset(view: View, name: str) -> None:
 
     path = view.workspace.home / "presets.toml"
     if not name:
-        return view.open("screen.presets", lambda: "\n".join(presets.read(path)))
+        return view.open(place_at(PRESETS), lambda: "\n".join(presets.read(path)))
     found = presets.find(path, name)
     change_options(view, found.over(view.dialogue.setup.options))
     brief = f"Answers are {found.name} from now on."
@@ -244,7 +245,7 @@ def search(view: View, words: str) -> None:
             texts = (f"{one.id}  {' '.join(f'{one.title}: {snippet}'.split())}" for one, snippet in lines)
             return "\n".join(texts) or "Nothing was found."
 
-        view.open(f"screen.search({words!r})", found)
+        view.open(place_at(SEARCH, words), found)
 
 
 def number_of(view: View) -> int:

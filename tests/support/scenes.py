@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from chatapp.commands.commands import PRESETS
 from chatapp.history import Conversation, History, Message
 from chatapp.models import catalogue
 from chatapp.models import facts as model_facts
@@ -158,12 +159,12 @@ async def sampling(driver: Driver) -> None:
 async def presets(driver: Driver) -> None:
     await asked(driver)
     await driver.type("and now?")
-    driver.screen.action_presets()
+    driver.screen.action_over(PRESETS)
     await driver.until(lambda: len(driver.app.screen_stack) > 1)
 
 
 async def system(driver: Driver) -> None:
-    driver.screen.action_system()
+    driver.screen.action_over("sampling.system_prompt_screen:SystemPromptScreen")
     await driver.until(lambda: len(driver.app.screen_stack) > 1)
 
 

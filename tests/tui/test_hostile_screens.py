@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.widgets import Input, OptionList
 
+from chatapp.commands.commands import PRESETS
 from chatapp.conversation import Setup
 from chatapp.models import catalogue
 from chatapp.models.jobs import Job
@@ -217,10 +218,10 @@ async def models(driver: Driver) -> None:
 
 
 async def manner(driver: Driver) -> None:
-    driver.screen.action_presets()
+    driver.screen.action_over(PRESETS)
     await shows(driver, "Presets", "cannot read the presets", "needs a name")
     await driver.press("escape")
-    driver.screen.action_system()
+    driver.screen.action_over("sampling.system_prompt_screen:SystemPromptScreen")
     await shows(driver, "System prompt", "evil")
     await driver.press("escape")
     await driver.screen.action_sampling()

@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
+from backends import NAMES, get
 from chatapp.evaluation import compare
 from chatapp.generation import Delta, Engine
 from chatapp.text.printable import printable
@@ -24,6 +25,7 @@ from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import OneOf, Picker
 from chatapp.tui.engines import Choice
 from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.opening import Front, Opening
 from chatapp.tui.threads import SOONEST, Drain, Pace
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 from chatapp.workspace import Opened
@@ -146,6 +148,24 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         self.results: list[compare.Result] = []
         self.pulse: Timer | None = None
         self.pace = Pace()
+
+    @classmethod
+    def over(cls, front: Front) -> Opening:
+        """Several models, or one on several backends, with the prompt that is typed or was asked last."""
+        workspace = front.workspace
+
+        def open_model(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
+            placement = workspace.choose_placement(choice.backend)
+            return workspace.open_model(choice.model, placement, on_progress=on_progress, on_fallback=warn)
+
+        def take(kept: str | None) -> None:
+            if kept:
+                front.copy(lambda: kept)
+
+        names = [model.name for model in workspace.open_store().list()]
+        places = [name for name in NAMES if get(name).devices()]
+        system, chosen = front.dialogue.setup.system, [Choice(front.model)]
+        return cls(names, places, open_model, prompt=front.typed(), system=system, chosen=chosen), take
 
     def compose(self) -> ComposeResult:
         given = "the same prompt and system prompt" if self.system else "the same prompt"

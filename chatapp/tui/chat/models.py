@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from chatapp.models.suggestion import Offer
     from chatapp.tui.chat.conversations import Conversations
     from chatapp.tui.models.lines import JobLine
-    from chatapp.workspace import Opened
 
 
 class Models:
@@ -42,30 +41,6 @@ class Models:
         models = ModelsScreen(self.open_catalogue(), self.jobs, current=current, offline=forbidden)
         models.listing.downloading = downloading
         self.screen.app.push_screen(models, take)
-
-    def compare(self) -> None:
-        """Let several models, or one on several backends, answer the same prompt."""
-        from chatapp.tui.answers.comparison import ComparisonScreen, Progress, Warn
-
-        def open_model(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
-            placement = self.screen.workspace.choose_placement(choice.backend)
-            return self.screen.workspace.open_model(choice.model, placement, on_progress=on_progress, on_fallback=warn)
-
-        def take(kept: str | None) -> None:
-            if kept:
-                self.screen.copy(kept)
-
-        import backends
-
-        names = [model.name for model in self.screen.workspace.open_store().list()]
-        places = [name for name in backends.NAMES if backends.get(name).devices()]
-        pane = self.screen.pane
-        asked = pane.page.last("user")
-        prompt = pane.box.text or (asked.text if asked else "")
-        chosen = [Choice(pane.choice.model)]
-        system = pane.dialogue.setup.system if pane.dialogue else ""
-        comparison = ComparisonScreen(names, places, open_model, prompt=prompt, system=system, chosen=chosen)
-        self.screen.app.push_screen(comparison, take)
 
     async def use(self, name: str) -> None:
         """Let another model answer; the conversation stays."""

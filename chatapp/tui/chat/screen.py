@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -11,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from chatapp.commands.commands import PRESETS
 from chatapp.text.errors import one_line
 from chatapp.tui.chat.conversations import Conversations
 from chatapp.tui.chat.reply import BUSY
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.pane import Pane
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.chat.view import ScreenView
+    from chatapp.tui.opening import Opening
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
@@ -156,16 +159,6 @@ class ChatScreen(Conversations):
         """Let the model go on where its last answer was cut off."""
         await self.pane.resume()
 
-    def action_answers(self) -> None:
-        """Ask how many answers there are to be, and let the model write them."""
-        from chatapp.tui.widgets.windows import CountScreen
-
-        async def take(n: int | None) -> None:
-            if n:
-                await self.pane.several(n)
-
-        self.app.push_screen(CountScreen(), take)
-
     async def action_several(self, n: int) -> None:
         """Let the model write several answers at once, to keep one."""
         await self.pane.several(n)
@@ -254,22 +247,16 @@ class ChatScreen(Conversations):
         """Show the drawer with the options, go there, or hide it."""
         await self.view.toggle_drawer()
 
-    def action_presets(self) -> None:
-        """Choose options by name."""
-        self.view.pick_preset()
-
-    def action_system(self) -> None:
-        """Choose the system prompt."""
-        self.view.write_system_prompt()
+    def action_over(self, place: str, *arguments: object) -> None:
+        """Open a screen over the conversation: `module:Class` below chatapp.tui, which says how it begins."""
+        module, _, name = place.partition(":")
+        with telling(self):
+            opening: Opening = getattr(import_module(f"chatapp.tui.{module}"), name).over(self.view, *arguments)
+            self.app.push_screen(*opening)
 
     def action_models(self, downloading: bool = False) -> None:
         """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
         self.models.open(downloading=downloading)
-
-    def action_compare(self) -> None:
-        """Let several models answer the same prompt."""
-        with telling(self):
-            self.models.compare()
 
     def action_message(self, action: MessageAction) -> None:
         """Do something with the message that is marked, or with the last one that it can be done with."""
@@ -311,10 +298,6 @@ class ChatScreen(Conversations):
     def action_slash(self, line: str) -> None:
         """Do what a slash command says."""
         self.view.obey(line)
-
-    def action_search(self, words: str = "") -> None:
-        """Find words in all conversations."""
-        self.view.search(words)
 
     def action_import(self) -> None:
         """Read conversations from a file."""
@@ -403,7 +386,7 @@ class ChatScreen(Conversations):
         self.view.choose_when_full(message.value)
 
     def on_sampling_drawer_presets_opened(self) -> None:
-        self.action_presets()
+        self.action_over(PRESETS)
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What takes more than one conversation."""

@@ -14,8 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from chatapp.text.errors import one_line
+from chatapp.text.errors import InputError, one_line
 from chatapp.text.printable import printable
+from chatapp.tui.opening import Front, Opening
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
         super().__init__()
         self.search, self.words = search, words
         self.found: Sequence[Found] = ()
+
+    @classmethod
+    def over(cls, front: Front, words: str = "") -> Opening:
+        """The search in all conversations."""
+
+        async def take(found: Found | None) -> None:
+            if found:
+                await front.go_to(found)
+
+        if not (history := front.open_history()):
+            raise InputError("there is no history to search in")
+        return cls(history.search, words), take
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):

@@ -54,7 +54,7 @@ class ScreenView:
     def opened(self) -> Opened:
         """The model that answers."""
         if self.screen.pane.opened is None:
-            raise InputError("the model is not open yet; try again in a moment")
+            raise InputError(self.screen.pane.failure or "the model is not open yet; try again in a moment")
         return self.screen.pane.opened
 
     @property
@@ -121,13 +121,13 @@ class ScreenView:
 
     # Sampling
 
-    def ready(self) -> tuple[Opened, Dialogue] | None:
-        """The model and the conversation that are shown; says so where they are not open yet."""
-        opened, dialogue = self.screen.pane.opened, self.screen.pane.dialogue
-        if opened and dialogue:
-            return opened, dialogue
-        self.screen.notify(self.screen.pane.failure or "The model is not open yet.", markup=False)
-        return None
+    def typed(self) -> str:
+        pane = self.screen.pane
+        asked = pane.page.last("user")
+        return pane.box.text or (asked.text if asked else "")
+
+    async def several(self, n: int) -> None:
+        await self.screen.pane.several(n)
 
     async def toggle_drawer(self) -> None:
         """Show the drawer beside the page, go there, or hide it."""
@@ -135,14 +135,13 @@ class ScreenView:
             if self.screen.drawer.has_focus:
                 return await self.close_drawer()
             self.screen.drawer.focus()
-        elif there := self.ready():
-            opened, dialogue = there
+        else:
             from chatapp.tui.sampling.drawer import SamplingDrawer
 
             self.screen.drawer = SamplingDrawer(
-                opened.engine.defaults,
-                dialogue.setup.options,
-                when_full=dialogue.setup.when_full,
+                self.engine.defaults,
+                self.dialogue.setup.options,
+                when_full=self.dialogue.setup.when_full,
                 look=self.look,
             )
             self.screen.add_class("-sampling")
@@ -177,39 +176,12 @@ class ScreenView:
         """Answer with these from now on."""
         if dialogue := self.screen.pane.dialogue:
             dialogue.change(replace(dialogue.setup, options=dict(options)))
+            self.show_setup()
 
     def choose_when_full(self, value: WhenFull) -> None:
         """Do this when the context is full."""
         if dialogue := self.screen.pane.dialogue:
             dialogue.change(replace(dialogue.setup, when_full=value))
-
-    def pick_preset(self) -> None:
-        """Choose options by the name they were saved under."""
-        from chatapp.tui.sampling.preset_picker import PresetPicker
-
-        def take(options: Mapping[str, Any] | None) -> None:
-            if options is not None:
-                self.choose_options(options)
-                self.show_setup()
-
-        if there := self.ready():
-            opened, dialogue = there
-            path = self.screen.workspace.home / "presets.toml"
-            picker = PresetPicker(path, opened.engine.defaults, dialogue.setup.options, look=self.look)
-            self.screen.app.push_screen(picker, take)
-
-    def write_system_prompt(self) -> None:
-        """Choose or write what all answers of this conversation are to keep to."""
-        from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
-
-        def take(text: str | None) -> None:
-            if text is not None:
-                run.set_system(self, text)
-
-        if there := self.ready():
-            _, dialogue = there
-            folder = self.screen.workspace.home / "prompts"
-            self.screen.app.push_screen(SystemPromptScreen(folder, dialogue.setup.system), take)
 
     # What keys do with a message
 
@@ -321,17 +293,8 @@ class ScreenView:
             question = "Import from a file: ours, ChatGPT's conversations.json, or Ollama's"
             self.ask(question, partial(run.import_file, self))
 
-    def search(self, words: str) -> None:
-        """Find words in all conversations, and show where they are."""
-        from chatapp.tui.chat.search import SearchScreen
-
-        async def take(found: Found | None) -> None:
-            if not found:
-                return
-            with telling(self.screen):
-                pane = await self.screen.open_conversation(found.conversation)
-                if found.message is not None:
-                    await pane.page.reach(found.message)
-
-        if history := self.open_history():
-            self.screen.app.push_screen(SearchScreen(history.search, words), take)
+    async def go_to(self, found: Found) -> None:
+        with telling(self.screen):
+            pane = await self.screen.open_conversation(found.conversation)
+            if found.message is not None:
+                await pane.page.reach(found.message)

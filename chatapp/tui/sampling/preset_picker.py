@@ -20,6 +20,7 @@ from chatapp.generation import Options
 from chatapp.settings import presets
 from chatapp.settings.presets import Preset, PresetError
 from chatapp.text.printable import printable
+from chatapp.tui.opening import Front, Opening
 from chatapp.tui.sampling.fields import FIELDS
 from chatapp.tui.sampling.preview import Look, Previews, draw
 from chatapp.tui.widgets.textual_fixes import EndsOnce
@@ -55,6 +56,17 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         self.naming: Literal["save", "rename"] = "save"
         self.doomed = ""
         """The preset that a second `d` deletes, or a second enter replaces."""
+
+    @classmethod
+    def over(cls, front: Front) -> Opening:
+        """The presets for the conversation that is shown."""
+
+        def take(options: Mapping[str, Any] | None) -> None:
+            if options is not None:
+                front.choose_options(options)
+
+        options = front.dialogue.setup.options
+        return cls(front.workspace.home / "presets.toml", front.engine.defaults, options, look=front.look), take
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):

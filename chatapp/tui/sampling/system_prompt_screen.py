@@ -14,9 +14,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
+from chatapp.commands.run import set_system
 from chatapp.settings import system_prompts
 from chatapp.settings.system_prompts import Entry, SystemPromptError
 from chatapp.text.printable import printable
+from chatapp.tui.opening import Front, Opening
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 KEYS = (
@@ -44,6 +46,16 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
         self.entries: list[Entry] = []
         self.doomed = ""
         """The prompt that a second `d` deletes."""
+
+    @classmethod
+    def over(cls, front: Front) -> Opening:
+        """The system prompt of the conversation that is shown."""
+
+        def take(text: str | None) -> None:
+            if text is not None:
+                set_system(front, text)
+
+        return cls(front.workspace.home / "prompts", front.dialogue.setup.system), take
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box"):

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 
 from chatapp.text.markdown import cut
 from chatapp.text.printable import printable
+from chatapp.tui.opening import Front, Opening
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 MOST = 30
@@ -74,6 +75,16 @@ class CountScreen(Window[int | None]):
         digits = [part for n in range(2, 10) for part in ((f" {n} ", "bold $accent"), (" ", ""))]
         note = "press a number; they are decoded together, and one is kept"
         super().__init__("How many answers at once?", Static(Content.assemble(*digits)), note)
+
+    @classmethod
+    def over(cls, front: Front) -> Opening:
+        """The number of answers that the model is to write."""
+
+        async def take(n: int | None) -> None:
+            if n:
+                await front.several(n)
+
+        return cls(), take
 
     def on_key(self, event: events.Key) -> None:
         if event.character and event.character in "23456789":
