@@ -15,6 +15,11 @@ from chatapp.text.printable import printable
 
 FORMAT = "chatapp-conversations"
 VERSION = 1
+ABOUT_CONVERSATION = ("title", "kind", "model", "created", "updated", "leaf")
+ABOUT_MESSAGE = (
+    *("id", "parent", "role", "text", "created", "finished", "finish_reason", "model", "options", "usage"),
+)
+"""The fields that every export has."""
 
 
 def as_json(
@@ -29,31 +34,12 @@ def as_json(
 def _facts(
     conversation: Conversation, messages: Sequence[Message], tokens: Callable[[int], Sequence[Token]]
 ) -> dict[str, Any]:  # Any: JSON
-    return {
-        "title": conversation.title,
-        "kind": conversation.kind,
-        "model": conversation.model,
-        "created": conversation.created,
-        "updated": conversation.updated,
-        "leaf": conversation.leaf,
-        **_some(setup=dict(conversation.setup)),
-        "messages": [
-            {
-                "id": message.id,
-                "parent": message.parent,
-                "role": message.role,
-                **split_thinking(message),
-                "created": message.created,
-                "finished": message.finished,
-                "finish_reason": message.finish_reason,
-                "model": message.model,
-                "options": dict(message.options),
-                "usage": dict(message.usage),
-                **_some(summary=message.summary, tokens=as_lists(tokens(message.id))),
-            }
-            for message in messages
-        ],
-    }
+    def tell(message: Message) -> dict[str, Any]:
+        told = {name: getattr(message, name) for name in ABOUT_MESSAGE} | split_thinking(message)
+        return told | _some(summary=message.summary, tokens=as_lists(tokens(message.id)))
+
+    told = {name: getattr(conversation, name) for name in ABOUT_CONVERSATION} | _some(setup=conversation.setup)
+    return told | {"messages": [tell(message) for message in messages]}
 
 
 def split_thinking(message: Message) -> dict[str, str]:

@@ -120,13 +120,7 @@ class History:
         """Begin a conversation; until it has a message it is not listed, and its first words become its title."""
         self.purge()
         now = time.time()
-        with self._writing():
-            row = self.connection.execute(
-                f"INSERT INTO conversations (title, kind, model, created, updated, setup) VALUES (?, ?, ?, ?, ?, ?) "
-                f"RETURNING {rows.CONVERSATION}",
-                (one_line(title), kind, one_line(model), now, now, json.dumps(setup or {})),
-            ).fetchone()
-        return rows.read_conversation(row)
+        return self.restore(Conversation(0, title, kind, model, now, now, 0, None, setup=setup or {}), ())
 
     def fork(self, conversation: int, messages: Sequence[Message]) -> Conversation:
         """Begin another conversation with these messages of one, each after the one before."""

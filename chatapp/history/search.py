@@ -62,24 +62,24 @@ def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> l
 
 def _by_letters(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
     """By reading: letters anywhere."""
-    conditions, patterns = _like("m.text", terms)
-    hits = connection.execute(
-        f"SELECT {COLUMNS}, m.id, m.text FROM messages m JOIN conversations c ON c.id = m.conversation "
-        f"WHERE {conditions} AND c.deleted IS NULL ORDER BY {LATEST} LIMIT ?",
-        (*patterns, limit),
-    )
-    return [_found(row, _text(row[-1]), _places(_text(row[-1]), terms)) for row in hits]
+    source = f"{COLUMNS}, m.id, m.text FROM messages m JOIN conversations c ON c.id = m.conversation"
+    return _read(connection, source, "m.text", LATEST, terms, limit)
 
 
 def _in_titles(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
     """In titles."""
-    conditions, patterns = _like("c.title", terms)
-    hits = connection.execute(
-        f"SELECT {COLUMNS}, NULL, c.title FROM conversations c WHERE {conditions} AND c.deleted IS NULL "
-        "AND c.messages > 0 ORDER BY c.updated DESC LIMIT ?",
-        (*patterns, limit),
-    )
-    return [_found(row, _text(row[-1]), _places(_text(row[-1]), terms)) for row in hits]
+    source = f"{COLUMNS}, NULL, c.title FROM conversations c"
+    return _read(connection, source, "c.title", "c.updated DESC", terms, limit, "AND c.messages > 0")
+
+
+def _read(
+    connection: sqlite3.Connection, source: str, column: str, order: str, terms: list[str], limit: int, more: str = ""
+) -> list[Found]:
+    """Look for terms in the texts of a column, the last of the source's."""
+    conditions, patterns = _like(column, terms)
+    query = f"SELECT {source} WHERE {conditions} AND c.deleted IS NULL {more} ORDER BY {order} LIMIT ?"
+    hits = connection.execute(query, (*patterns, limit))
+    return [_found(row, text := _text(row[-1]), _places(text, terms)) for row in hits]
 
 
 def _like(column: str, terms: list[str]) -> tuple[str, list[str]]:

@@ -125,8 +125,7 @@ def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # A
     ]
     agreement = [one["top1"] for one in original if one.get("top1") is not None]
     figures += [f"top-1 {min(agreement):.1%}"] if agreement else []
-    word = "verified" if verdict["passed"] else "FAILED"
-    line = f"{word} on {device}, {verdict.get('date', '')[:10]}" + (f": {', '.join(figures)}" if figures else "")
+    line = tell_verdict(device, verdict) + (f": {', '.join(figures)}" if figures else "")
     against = f"against {describe_scope(verdict.get('reference', ''))}"
     return [line, *(f"  {what}" for what in (against, *verdict.get("failures", []), *verdict.get("notes", [])))]
 
@@ -137,12 +136,16 @@ def describe_check(variant: Variant) -> Iterator[Fact]:
 
     where = f"{variant.backend} {variant.precision}"
     for device, verdict in variant.verdicts.items():
-        word = "verified" if verdict["passed"] else "FAILED"
-        failures = "".join(f"; {failure}" for failure in verdict.get("failures", ()))
-        day, against = str(verdict.get("date", ""))[:10], describe_scope(str(verdict.get("reference", "")))
-        yield Fact("check", f"{word} on {where} {device}, {day}, against {against}{failures}")
+        against = describe_scope(str(verdict.get("reference", "")))
+        line = f"{tell_verdict(f'{where} {device}', verdict)}, against {against}"
+        yield Fact("check", "; ".join([line, *verdict.get("failures", ())]))
     if not variant.verdicts:
         yield Fact("check", f"{where} is not verified yet")
+
+
+def tell_verdict(where: str, verdict: Mapping[str, Any]) -> str:  # Any: as above
+    """Tell whether logits were verified or failed, where, and on which day."""
+    return f"{'verified' if verdict['passed'] else 'FAILED'} on {where}, {str(verdict.get('date', ''))[:10]}"
 
 
 # A model of the catalogue

@@ -6,9 +6,26 @@ from textual.theme import Theme as Palette
 
 import themes
 
+VARIABLES = {
+    "surface": "surface",
+    "panel": "panel boost footer-background block-hover-background",
+    "background": "ansi-background input-cursor-foreground scrollbar-background",
+    "text": "ansi-foreground text block-cursor-foreground block-cursor-blurred-foreground input-selection-foreground "
+    "screen-selection-foreground",
+    "muted": "muted text-muted text-disabled border-blurred footer-description-foreground",
+    "model": "model",
+    "selection": "selection block-cursor-background block-cursor-blurred-background input-selection-background "
+    "screen-selection-background",
+    "accent": "border input-cursor-background footer-key-foreground",
+}
+"""For each of our colours, Textual's names of what has it."""
+
 
 def palette(theme: themes.Theme) -> Palette:
     """One of our themes, for `App.register_theme`."""
+    variables = {name: getattr(theme, colour) for colour, names in VARIABLES.items() for name in names.split()}
+    variables |= dict.fromkeys(("block-cursor-text-style", "input-cursor-text-style"), "none")
+    variables["scrollbar"] = theme.muted if theme.ansi else theme.muted + "55"
     return Palette(
         theme.name,
         primary=theme.accent,
@@ -24,37 +41,5 @@ def palette(theme: themes.Theme) -> Palette:
         error=theme.error,
         dark=theme.dark,
         ansi=theme.ansi,
-        variables={
-            "surface": theme.surface,
-            "panel": theme.panel,
-            "boost": theme.panel,
-            "ansi-background": theme.background,
-            "ansi-foreground": theme.text,
-            "text": theme.text,
-            "text-muted": theme.muted,
-            "text-disabled": theme.muted,
-            "muted": theme.muted,
-            "model": theme.model,
-            "selection": theme.selection,
-            "border": theme.accent,
-            "border-blurred": theme.muted,
-            "block-cursor-text-style": "none",
-            "block-cursor-foreground": theme.text,
-            "block-cursor-background": theme.selection,
-            "block-cursor-blurred-foreground": theme.text,
-            "block-cursor-blurred-background": theme.selection,
-            "block-hover-background": theme.panel,
-            "input-cursor-text-style": "none",
-            "input-cursor-foreground": theme.background,
-            "input-cursor-background": theme.accent,
-            "input-selection-foreground": theme.text,
-            "input-selection-background": theme.selection,
-            "screen-selection-foreground": theme.text,
-            "screen-selection-background": theme.selection,
-            "footer-background": theme.panel,
-            "footer-key-foreground": theme.accent,
-            "footer-description-foreground": theme.muted,
-            "scrollbar": theme.muted if theme.ansi else theme.muted + "55",
-            "scrollbar-background": theme.background,
-        },
+        variables=variables,
     )

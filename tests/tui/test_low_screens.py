@@ -38,3 +38,13 @@ async def test_tokens_are_listed_on_a_low_screen() -> None:
         table = await measured(driver)
         assert table.size.height >= 2
         assert " 1  one" in driver.picture
+
+
+async def test_the_welcome_leaves_the_figures_and_the_edge_alone() -> None:
+    async with running(ScriptedEngine(), size=(40, 10)) as driver:
+        await driver.until(lambda: "● ready" in driver.picture)
+        await driver.pilot.pause()
+        *page, figures, keys = driver.picture.splitlines()
+        assert figures.startswith(" ● ready")
+        assert any("continue this example, or…" in line for line in page)
+        assert "^F Fill gap" in keys

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message as Event
@@ -91,6 +91,11 @@ class Pane(Vertical):
         self.heading.model = self.choice.model
         self.status.show("○ loading", hint="type ahead: the model opens meanwhile")
         await self.show_page()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The welcome covers neither the figures nor the edge, however small the screen is."""
+        styles, size = self.welcome.styles, event.size
+        styles.max_width, styles.max_height = max(1, size.width - 6), max(1, size.height - 6)
 
     # Its page: a chat or a completion
 
@@ -199,6 +204,7 @@ class Pane(Vertical):
         self.status.show("● ready", tone="success", hint=f"opened in {milliseconds(opened.seconds)}")
         if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
             await self.change_kind("chat" if opened.engine.can_chat else "completion")
+        self.screen.refresh_bindings()
         self.let_count()
         self.text_changed()
         await self.ask_if_wanted()

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -22,8 +22,8 @@ from chatapp.settings.presets import Preset, PresetError
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
 from chatapp.tui.sampling.fields import FIELDS
+from chatapp.tui.sampling.library import Library
 from chatapp.tui.sampling.preview import Look, Previews, draw
-from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 if TYPE_CHECKING:
     from chatapp.generation.decoding.preview import Preview
@@ -34,10 +34,9 @@ KEYS = (
 )
 
 
-class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: what Options takes
+class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options takes
     """A list of names; ends with the options that differ from the model's defaults, or None."""
 
-    CSS_PATH = "screens.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (56, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "name('save')", "Save as", id="presets.save"),
@@ -53,9 +52,7 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
         self.previews = Previews(look, self, self.take_preview) if look else None
         self.preview: Preview | None = None
         self.presets: dict[str, Preset] = {}
-        self.naming: Literal["save", "rename"] = "save"
-        self.doomed = ""
-        """The preset that a second `d` deletes, or a second enter replaces."""
+        self.purpose: Literal["save", "rename"] = "save"
 
     @classmethod
     def over(cls, front: Front) -> Opening:
@@ -153,59 +150,42 @@ class PresetPicker(EndsOnce, ModalScreen[Mapping[str, Any] | None]):  # Any: wha
     def on_resize(self) -> None:
         self.call_after_refresh(self.show)
 
-    def refuse(self, reason: str) -> None:
-        self.query_one("#refusal", Static).update(printable(reason))
-
     # What can be done
 
     @on(OptionList.OptionSelected)
     def action_apply(self) -> None:
         self.dismiss(self.result(self.highlighted))
 
-    def action_leave(self) -> None:
-        if self.query_one(Input).has_class("-asked"):
-            self.stop_naming()
-        else:
-            self.dismiss(None)
-
     def action_delete(self) -> None:
         name = self.highlighted.name
-        if self.highlighted.built_in or self.doomed == name:
+        if self.highlighted.built_in or self.is_doomed(name, f"d once more deletes {name!r}"):
             self.act(lambda: presets.delete(self.path, name), "")
-        else:
-            self.doomed = name
-            self.refuse(f"d once more deletes {name!r}")
 
     def action_name(self, purpose: Literal["save", "rename"]) -> None:
         """Ask for a name: for the options that are chosen now, or for the preset under the cursor."""
         name = self.highlighted.name
         if purpose == "rename" and self.highlighted.built_in:
             return self.refuse(f"the preset {name!r} is built in and stays")
-        self.naming, self.doomed = purpose, ""
+        self.purpose, self.doomed = purpose, ""
         self.refuse("")
-        asked = self.query_one(Input)
-        asked.placeholder = "a name for the options you have now" if purpose == "save" else "another name"
-        asked.value = "" if purpose == "save" else name
-        asked.cursor_position = len(asked.value)
-        asked.cursor_blink = False
-        asked.add_class("-asked")
-        asked.focus()
+        self.query_one(Input).placeholder = (
+            "a name for the options you have now" if purpose == "save" else "another name"
+        )
+        self.ask_name("" if purpose == "save" else name)
 
-    def stop_naming(self) -> None:
-        self.doomed = ""
-        self.query_one(Input).remove_class("-asked")
-        self.query_one(OptionList).focus()
+    def home(self) -> Widget:
+        return self.query_one(OptionList)
 
     @on(Input.Submitted)
     def take_name(self, message: Input.Submitted) -> None:
         message.stop()
         new, old = " ".join(message.value.split()), self.highlighted.name
-        if self.naming == "rename":
+        if self.purpose == "rename":
             done = self.act(lambda: presets.rename(self.path, old, new), new)
-        elif new in self.presets and not self.presets[new].built_in and self.doomed != new:
-            self.doomed = new
-            return self.refuse(f"there is a preset {new!r}: enter once more replaces it")
         else:
+            known = new in self.presets and not self.presets[new].built_in
+            if known and not self.is_doomed(new, f"there is a preset {new!r}: enter once more replaces it"):
+                return
             done = self.act(lambda: presets.save(self.path, new, self.chosen), new)
         if done:
             self.stop_naming()

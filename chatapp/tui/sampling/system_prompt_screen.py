@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
@@ -19,7 +19,7 @@ from chatapp.settings import system_prompts
 from chatapp.settings.system_prompts import Entry, SystemPromptError
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.sampling.library import Library
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
@@ -28,10 +28,9 @@ KEYS = (
 NOTHING = "Without a system prompt the model answers as it was trained to."
 
 
-class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
+class SystemPromptScreen(Library[str | None]):
     """Names on the left, the text on the right; ends with the text to use (empty: none), or None."""
 
-    CSS_PATH = "screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j", "use", "Use", key_display="^J", id="system.use"),
         Binding("ctrl+s", "keep", "Save as", key_display="^S", id="system.save"),
@@ -44,8 +43,6 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
         super().__init__()
         self.folder, self.current = folder, current
         self.entries: list[Entry] = []
-        self.doomed = ""
-        """The prompt that a second `d` deletes."""
 
     @classmethod
     def over(cls, front: Front) -> Opening:
@@ -83,7 +80,7 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
         try:
             return system_prompts.entries(self.folder)
         except SystemPromptError as error:
-            self.say(str(error))
+            self.refuse(str(error))
             return [Entry(name, True) for name in system_prompts.BUILT_IN]
 
     def read(self, name: str) -> str | None:
@@ -91,7 +88,7 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
         try:
             return system_prompts.read(self.folder, name) if name else ""
         except SystemPromptError as error:
-            self.say(str(error))
+            self.refuse(str(error))
             return None
 
     def fill(self, name: str) -> None:
@@ -124,15 +121,12 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
     def show_text(self) -> None:
         """Show the prompt under the cursor; ctrl+z in the text brings back what was there."""
         self.doomed = ""
-        self.say("")
+        self.refuse("")
         text = self.read(self.highlighted)
         if text is not None and text != self.text:
             area = self.query_one(TextArea)
             area.replace(text, (0, 0), area.document.end, maintain_selection_offset=False)
             area.move_cursor((0, 0))
-
-    def say(self, reason: str) -> None:
-        self.query_one("#refusal", Static).update(printable(reason))
 
     # What can be done
 
@@ -142,45 +136,29 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
             return self.take_name()
         self.dismiss(self.text.strip())
 
-    def action_leave(self) -> None:
-        if self.naming:
-            self.stop_naming()
-        else:
-            self.dismiss(None)
-
-    @property
-    def naming(self) -> bool:
-        return self.query_one(Input).has_class("-asked")
-
     def action_keep(self) -> None:
         """Ask for the name to save the text under; take it, where that was asked already."""
         if self.naming:
             return self.take_name()
-        self.say("")
-        asked = self.query_one(Input)
-        asked.value = self.highlighted
-        asked.cursor_position = len(asked.value)
-        asked.add_class("-asked")
-        asked.focus()
+        self.refuse("")
+        self.ask_name(self.highlighted)
 
-    def stop_naming(self) -> None:
-        self.doomed = ""
-        self.query_one(Input).remove_class("-asked")
-        self.query_one(TextArea).focus()
+    def home(self) -> Widget:
+        return self.query_one(TextArea)
 
     @on(Input.Submitted)
     def take_name(self) -> None:
         name = " ".join(self.query_one(Input).value.split())
         known = any(entry.name == name and not entry.built_in for entry in self.entries)
-        if known and name != self.highlighted and self.doomed != name:
-            self.doomed = name
-            return self.say(f"there is a prompt {name!r}: enter once more replaces it")
+        warning = f"there is a prompt {name!r}: enter once more replaces it"
+        if known and name != self.highlighted and not self.is_doomed(name, warning):
+            return
         self.doomed = ""
         try:
             system_prompts.save(self.folder, name, self.text)
         except SystemPromptError as error:
-            return self.say(str(error))
-        self.say("")
+            return self.refuse(str(error))
+        self.refuse("")
         self.stop_naming()
         self.fill(name)
 
@@ -190,17 +168,16 @@ class SystemPromptScreen(EndsOnce, ModalScreen[str | None]):
         entry = next(entry for entry in self.entries if entry.name == name)
         if not name:
             return
-        if not entry.built_in and self.doomed != name:
-            self.doomed = name
-            return self.say(f"d once more deletes {name!r}")
+        if not entry.built_in and not self.is_doomed(name, f"d once more deletes {name!r}"):
+            return
         try:
             system_prompts.delete(self.folder, name)
         except SystemPromptError as error:
-            return self.say(str(error))
-        self.say("")
+            return self.refuse(str(error))
+        self.refuse("")
         self.fill("")
 
     def on_key(self, event: events.Key) -> None:
         if self.doomed and event.key not in ("d", "delete", "enter"):
             self.doomed = ""
-            self.say("")
+            self.refuse("")

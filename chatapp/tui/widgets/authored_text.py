@@ -165,22 +165,20 @@ class AuthoredText(VimArea):
         self.forget_colours(0)
 
     def undo(self) -> None:
-        if self.growing:
-            return
-        self.mark = ""
-        number = self.top_number(self.history.undo_stack)
-        self.restore(super().undo)
-        while number and self.top_number(self.history.undo_stack) == number:
-            self.restore(super().undo)
-        self.post_message(self.Restored())
+        if not self.growing:
+            self.mark = ""
+            self.travel(super().undo, lambda: self.history.undo_stack)
 
     def redo(self) -> None:
-        if self.growing:
-            return
-        number = self.top_number(self.history.redo_stack)
-        self.restore(super().redo)
-        while number and self.top_number(self.history.redo_stack) == number:
-            self.restore(super().redo)
+        if not self.growing:
+            self.travel(super().redo, lambda: self.history.redo_stack)
+
+    def travel(self, step: Callable[[], None], stack: Callable[[], list[list[Edit]]]) -> None:
+        """Take a step through the history, or all those of a continuation."""
+        number = self.top_number(stack())
+        self.restore(step)
+        while number and self.top_number(stack()) == number:
+            self.restore(step)
         self.post_message(self.Restored())
 
     def restore(self, step: Callable[[], None]) -> None:
