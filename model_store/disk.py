@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,12 +41,12 @@ def size_of(folder: Path | str) -> int:
     return sum({(file.st_dev, file.st_ino): file.st_size for file in walk(folder)}.values())
 
 
-def freed_by(folder: Path) -> int:
-    """Bytes that deleting a folder frees: not those of files that have a name elsewhere, too."""
-    inside: dict[tuple[int, int], list[os.stat_result]] = {}
-    for file in walk(folder):
-        inside.setdefault((file.st_dev, file.st_ino), []).append(file)
-    return sum(names[0].st_size for names in inside.values() if names[0].st_nlink <= len(names))
+def freed_by(*folders: Path, kept: Path | None = None) -> int:
+    """Bytes that deleting folders frees: not those of files that have a name elsewhere, too, other than in `kept`."""
+    names = Counter((file.st_dev, file.st_ino) for folder in folders for file in walk(folder))
+    sizes = {(file.st_dev, file.st_ino): (file.st_size, file.st_nlink) for folder in folders for file in walk(folder)}
+    more = {(file.st_dev, file.st_ino) for file in walk(kept)} if kept and kept.is_dir() else set()
+    return sum(size for file, (size, links) in sizes.items() if links <= names[file] + (file in more))
 
 
 def link_or_copy(source: Path, target: Path) -> None:

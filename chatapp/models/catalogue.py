@@ -16,6 +16,7 @@ from model_store.bandwidth import REACHED, speed
 from model_store.disk import SPARE, amount, existing
 from model_store.hub import manifest
 from model_store.hub.catalog import Entry, catalog
+from model_store.hub.partial import count_arrived
 from model_store.location import CHECKPOINTS, MANIFEST, Location
 from model_store.locks import Owner, working_on
 from model_store.models import LARGE
@@ -208,21 +209,13 @@ def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
         return ListedModel(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
     source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
     size = sum(file.size for file in files)
-    done = sum(min(file.size, count_arrived(folder, file.digest)) for file in files)
+    done = sum(count_arrived(folder, file) for file in files)
     owner = working_on(Location(root, name))
     share = done / size if size else 0.0
     row = describe_offered(entry, this) if entry else ListedModel(name, "absent", "hub", source)
     state: State = "elsewhere" if owner else "stopped"
     changed = {"state": state, "size": size, "share": share, "licence": str(facts.get("licence") or row.licence)}
     return ListedModel(**{**vars(row), **changed, "note": explain_owner(owner) if owner else ""})
-
-
-def count_arrived(folder: Path, digest: str) -> int:
-    """Count the bytes of a file that have arrived."""
-    for path in (folder / digest, folder / f"{digest}.part"):
-        if path.exists():
-            return path.stat().st_size
-    return 0
 
 
 def explain_owner(owner: Owner) -> str:

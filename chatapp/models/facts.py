@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -241,17 +240,12 @@ def read_details(store: Store, listed: ListedModel, this: Machine, objective: st
 
 def count_freed(store: Store, listed: ListedModel) -> int:
     """Count the bytes that removing a model frees: not those of files that another model has, too."""
-    from model_store.disk import walk
+    from model_store.disk import freed_by
     from model_store.hub import blobs
 
     location = store.location(listed.name)
     folders = (location.folder, location.checkpoint, location.partial)
-    files = [file for folder in folders if folder.is_dir() for file in walk(folder)]
-    names = Counter((file.st_dev, file.st_ino) for file in files)
-    sizes = {(file.st_dev, file.st_ino): (file.st_size, file.st_nlink) for file in files}
-    folder = location.root / blobs.FOLDER
-    kept = {(file.st_dev, file.st_ino) for file in walk(folder)} if folder.is_dir() else set()
-    return sum(size for file, (size, links) in sizes.items() if links <= names[file] + (file in kept))
+    return freed_by(*(folder for folder in folders if folder.is_dir()), kept=location.root / blobs.FOLDER)
 
 
 # A model that is to be pulled

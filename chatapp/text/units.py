@@ -1,5 +1,6 @@
 """Numbers and tables as people read them."""
 
+import math
 from collections.abc import Sequence
 
 from chatapp.text.printable import printable
@@ -50,12 +51,23 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in padded)
 
 
+def round_up(value: float) -> float:
+    """The next of 1, 1.5, 2, 3, 4, 5, 6 and 8 times a power of ten: a scale that reads well and changes seldom."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= power * step * 1.000001)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of blocks, as long as its share of so many characters."""
+    full, eighths = divmod(round(share * width * 8) if math.isfinite(share) else 0, 8)
+    return "█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()
+
+
 def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str], width: int = 40) -> str:
-    """A bar of blocks for each value, the largest `width` characters long, between its label and its number."""
+    """A bar for each value, the largest `width` characters long, between its label and its number."""
     widest, largest = max(map(len, labels)), max(values) or 1
-    lines = []
-    for label, value, number in zip(labels, values, numbers, strict=True):
-        eighths = round(value / largest * width * 8)
-        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-        lines.append(f"{label:{widest}}  {bar} {number}")
+    lines = [
+        f"{label:{widest}}  {bar(value / largest, width)} {number}"
+        for label, value, number in zip(labels, values, numbers, strict=True)
+    ]
     return "\n".join(lines)

@@ -36,6 +36,14 @@ class Wanted:
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
 
+def count_arrived(folder: Path, wanted: Wanted) -> int:
+    """Count the bytes of a file that have come into a folder, whole or not."""
+    for path in (folder / wanted.digest, folder / f"{wanted.digest}.part"):
+        if path.exists():
+            return min(wanted.size, path.stat().st_size)
+    return 0
+
+
 class Partial:
     """The first bytes of a wanted file, in `DIGEST.part`.
 

@@ -19,7 +19,7 @@ from model_store.disk import SPARE, amount, existing, writing
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import blobs, catalog, file_selection, hub, manifest, pulled, transfer
 from model_store.hub.hub import OnWait, Repository
-from model_store.hub.partial import Wanted
+from model_store.hub.partial import Wanted, count_arrived
 from model_store.hub.transfer import OnTransfer, Tracker, Transfer
 from model_store.hub.web import Patience, Site
 from model_store.location import Location
@@ -340,15 +340,10 @@ def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
 
 def count_here(location: Location, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
     """Bytes of each file that are here already, by name."""
-    folder, target, found = location.partial, location.checkpoint, {}
+    target = location.checkpoint
     if commit and manifest.read_commit(target) == commit and manifest.has_files(target, files):
         return {file.name: file.size for file in files}
-    for file in files:
-        for path in (folder / file.digest, folder / f"{file.digest}.part"):
-            if path.exists():
-                found[file.name] = min(file.size, path.stat().st_size)
-                break
-    return found
+    return {file.name: count_arrived(location.partial, file) for file in files}
 
 
 def find_here(location: Location, file: Wanted) -> Path | None:

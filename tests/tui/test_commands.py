@@ -129,7 +129,7 @@ async def test_the_clipboard_is_told_truthfully(tmp_path: Path, monkeypatch: pyt
             await driver.until(lambda file=file, text=text: file.exists() and file.read_text() == text)  # type: ignore[misc]
             await driver.until(lambda: str(driver.app.workspace.home / "copied.txt") in driver.toasts[-1])
         await enter(driver, "/copy 3")
-        assert driver.toasts[-1] == "there is no block 3: this answer has 2"
+        assert driver.toasts[-1] == "There is no block 3: this answer has 2"
 
 
 async def test_models_are_loaded_by_name_and_unknown_ones_are_told(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ async def test_help_and_unknown_commands(tmp_path: Path) -> None:
         await driver.until(lambda: isinstance(driver.app.screen, Help))
         await driver.press("escape")
         await enter(driver, "/celar")
-        assert driver.toasts[-1] == "unknown command /celar; did you mean /clear?"
+        assert driver.toasts[-1] == "Unknown command /celar; did you mean /clear?"
         await enter(driver, "/set nohistory")
         await driver.until(lambda: "Nothing of this conversation is kept." in driver.toasts)
         assert not driver.pane.kept
         await driver.type("a secret\n")
         await driver.until(lambda: driver.said and not driver.pane.reply)
         await enter(driver, "/save Secrets")
-        assert driver.toasts[-1] == "this conversation is not kept" and driver.pane.prompt.text == "/save Secrets"
+        assert driver.toasts[-1] == "This conversation is not kept" and driver.pane.prompt.text == "/save Secrets"
         await enter(driver, "/set history")
         await driver.until(lambda: driver.pane.kept and "This conversation is kept." in driver.toasts)
 

@@ -82,13 +82,13 @@ async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_sav
         before = disk.connection
         await driver.until(lambda: disk.connection is not before, "another attempt")
         assert len(driver.toasts) == 1
-        assert driver.toasts[0].startswith("this conversation is not being saved: the disk is full")
+        assert driver.toasts[0].startswith("This conversation is not being saved: the disk is full")
         assert "make room" in driver.toasts[0]
         assert len(kept(path)[0]) < 6
         disk.make_room()
         await until_saved(driver, path, [[text for _, text in driver.said]])
         await driver.until(lambda: len(driver.toasts) == 2)
-        assert driver.toasts[1] == "this conversation is being saved again, with all that was said meanwhile"
+        assert driver.toasts[1] == "This conversation is being saved again, with all that was said meanwhile"
         assert len(driver.said) == 6
 
 

@@ -10,10 +10,11 @@ from textual import events
 from textual.widgets import Input
 
 from chatapp.evaluation.measurements import Answer
+from chatapp.text.units import bar
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram, columns, histogram, scale
 from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.insight.latencies import AnswerFigures, LatencyScreen
-from chatapp.tui.insight.panel import bar, share_of
+from chatapp.tui.insight.panel import share_of
 from chatapp.tui.insight.table import TokenTable
 from support.insight_page import seen, shown, tokens, whole
 from support.scripted_engine import summary
@@ -52,7 +53,7 @@ def test_the_histogram_counts_every_token_once(latencies: list[float]) -> None:
 
 @pytest.mark.parametrize(("share", "told"), [(1.0, "████"), (0.5, "██  "), (0.0, "    "), (0.03125, "▏   ")])
 def test_bars_are_as_long_as_their_share(share: float, told: str) -> None:
-    assert bar(share, 4) == told
+    assert bar(share, 4) == told.rstrip()
 
 
 def test_shares_are_told_however_small() -> None:

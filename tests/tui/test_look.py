@@ -4,8 +4,9 @@ import pytest
 
 import themes
 from chatapp.generation import Options
+from chatapp.text.units import round_up
 from chatapp.tui.chat.message import Answer
-from chatapp.tui.chat.status import Figures, ceiling, strip
+from chatapp.tui.chat.status import Figures, strip
 from support.screen_driver import EXAMPLE, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
 
@@ -110,7 +111,7 @@ async def test_a_theme_changes_what_is_already_written() -> None:
 async def test_a_theme_that_is_not_there_is_said() -> None:
     async with running(ScriptedEngine(), theme="neon") as driver:
         assert driver.app.theme == "midnight"
-        assert [toast.split(";")[0] for toast in driver.toasts] == ["there is no theme 'neon'"]
+        assert [toast.split(";")[0] for toast in driver.toasts] == ["There is no theme 'neon'"]
 
 
 # The context meter and the figures
@@ -128,7 +129,7 @@ async def test_the_context_meter_counts_what_is_typed_and_written() -> None:
 
 @pytest.mark.parametrize("seconds", [0.00031, 0.0042, 0.0125, 0.031, 0.4, 3.0])
 def test_the_scale_of_the_strip_is_a_round_number_above(seconds: float) -> None:
-    assert seconds <= ceiling(seconds) <= 1.7 * seconds
+    assert seconds <= round_up(seconds) <= 1.7 * seconds
 
 
 def test_the_strip_is_full_at_the_top_of_its_scale() -> None:

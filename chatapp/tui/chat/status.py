@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from chatapp.text.printable import printable
-from chatapp.text.units import milliseconds
+from chatapp.text.units import milliseconds, round_up
 
 if TYPE_CHECKING:
     from chatapp.generation import Delta, Usage
@@ -84,16 +84,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
     from chatapp.generation.delta import percentile
 
     return percentile(values, percent)
-
-
-def ceiling(seconds: float) -> float:
-    """A round number at or above: a scale that reads well and changes seldom."""
-    step = 1e-4
-    while True:
-        for factor in (1, 1.5, 2, 3, 4, 5, 6, 8):
-            if seconds <= step * factor:
-                return step * factor
-        step *= 10
 
 
 def strip(latencies: Sequence[float], top: float) -> str:
@@ -225,7 +215,7 @@ class StatusLine(Widget):
             if self.reason and left.cell_length + right.cell_length > self.size.width:
                 return left  # why nothing came is worth more than where it would have run
             return left + Content(" " * max(0, self.size.width - left.cell_length - right.cell_length)) + right
-        top, slow = ceiling(max(self.figures.latencies)), self.figures.slow
+        top, slow = round_up(max(self.figures.latencies)), self.figures.slow
         scale = Content.assemble((f" 0–{top * 1000:g} ms", "$muted"))
         room = max(1, self.size.width - right.cell_length - scale.cell_length - 1)
         shown = self.figures.latencies[-room:]

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from chatapp.generation.delta import percentile
-from chatapp.text.units import milliseconds
+from chatapp.text.units import milliseconds, round_up
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LEFT, RIGHT = 9, 16
@@ -41,16 +41,10 @@ def columns(latencies: Sequence[float], width: int) -> list[Column]:
     return [Column(percentile(part, 50), max(part)) for part in parts]
 
 
-def rounded(value: float) -> float:
-    """The next of 1, 2, 5, 10, 20, 50 and so on, or between them 1.5, 3 and 8: numbers that read well."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(power * step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= power * step * 1.000001)
-
-
 def scale(latencies: Sequence[float]) -> float:
     """The top of the chart, in seconds."""
     top = min(max(latencies), FAR * percentile(latencies, 95))
-    return rounded(max(top, 1e-6))
+    return round_up(max(top, 1e-6))
 
 
 def tokens_each(total: int, bars: int) -> str:
@@ -71,7 +65,7 @@ class Bin(NamedTuple):
 def histogram(latencies: Sequence[float], rows: int) -> list[Bin]:
     """Ranges of one round width, at most so many, from the smallest latency on."""
     low, top = min(latencies), max(scale(latencies), min(latencies))
-    step = rounded(max((min(top, max(latencies)) - low) / max(1, rows - 1), 1e-5))
+    step = round_up(max((min(top, max(latencies)) - low) / max(1, rows - 1), 1e-5))
     first = math.floor(low / step)
     places = [min(int(seconds / step + 1e-9) - first, rows - 1) for seconds in latencies]
     bins = [Bin((first + i) * step, (first + i + 1) * step, places.count(i)) for i in range(max(places) + 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from textual import events
@@ -14,12 +13,11 @@ from textual.widget import Widget
 
 from chatapp.evaluation.measurements import find_probability
 from chatapp.generation.delta import Token
-from chatapp.text.units import milliseconds
+from chatapp.text.units import bar, milliseconds
 from chatapp.tui.insight.wrapping import label
 
 BEFORE = 4
 """Lines above the first alternative."""
-EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class TokenPanel(Widget, can_focus=True):
@@ -107,7 +105,7 @@ class TokenPanel(Widget, can_focus=True):
                 (f"{place + 1} ", "$muted"),
                 name.stylize("bold $text" if marked else "$text"),
                 " " * (names - name.cell_length + 1),
-                (bar(find_probability(other.logprob), room), colour),
+                (bar(find_probability(other.logprob), room).ljust(room), colour),
                 (f" {percent(other.logprob):>7}", "$text"),
                 (" ✓" if written else "", "$success"),
             )
@@ -147,9 +145,3 @@ def percent(logprob: float) -> str:
 def share_of(share: float) -> str:
     """A share in per cent, however small."""
     return f"{share * 100:.1f} %" if share >= 0.0995 else f"{share * 100:.2f} %" if share >= 0.0001 else "< .01 %"
-
-
-def bar(share: float, width: int) -> str:
-    """A bar of blocks, padded."""
-    eighths = round(share * width * 8) if math.isfinite(share) else 0
-    return ("█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()).ljust(width)

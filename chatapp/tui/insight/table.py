@@ -17,8 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from chatapp.evaluation.measurements import Step
-from chatapp.text.units import milliseconds
-from chatapp.tui.insight.panel import bar, named, percent
+from chatapp.text.units import bar, milliseconds
+from chatapp.tui.insight.panel import named, percent
 from chatapp.tui.insight.shades import painted
 from chatapp.tui.insight.wrapping import label
 

@@ -10,13 +10,13 @@ from textual.content import Content
 from textual.message_pump import MessagePump
 
 from chatapp.text.printable import printable
+from chatapp.text.units import bar
 from chatapp.tui.threads import Drain
 
 if TYPE_CHECKING:
     from chatapp.generation import Options
     from chatapp.generation.decoding.preview import Candidate, Preview
 
-EIGHTHS = " ▏▎▍▌▋▊▉█"
 SPACES = str.maketrans({" ": "·", "\n": "⏎", "\t": "⇥"})
 TEXT = 10
 """Columns of a candidate's text."""
@@ -73,20 +73,17 @@ def draw_candidate(candidate: Candidate, top: float, width: int) -> Content:
     """Draw one candidate: its text, a bar with the part that was lost or won, both probabilities."""
     name = Content(printable(candidate.text).translate(SPACES)).truncate(TEXT, ellipsis=True, pad=True)
     room = max(1, width - TEXT - NUMBERS - 1)
-    after = round(candidate.after / top * room * 8)
-    before = round(candidate.before / top * room)
-    full, part = divmod(after, 8)
-    bar = "█" * full + (EIGHTHS[part] if part else "")
-    lost = "░" * (before - len(bar))
+    before, blocks = round(candidate.before / top * room), bar(candidate.after / top, room)
+    lost = "░" * (before - len(blocks))
     unit = " %" if candidate.after else "  "
     numbers = f"{format_percent(candidate.before):>4} →{format_percent(candidate.after):>5}{unit}"
     return Content.assemble(
         name.stylize("$text" if candidate.after else "$muted"),
         " ",
-        (bar[:before], "$accent"),
-        (bar[before:], "$success"),
+        (blocks[:before], "$accent"),
+        (blocks[before:], "$success"),
         (lost, "$muted"),
-        " " * (room - len(bar) - len(lost)),
+        " " * (room - len(blocks) - len(lost)),
         (numbers, "$text" if candidate.after else "$muted"),
     )
 
