@@ -66,7 +66,11 @@ def add(parser: Parser) -> None:
     show = action("show", "print a conversation")
     show.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
     show.add_argument("--json", action="store_true", help="print JSON, with every branch")
+    add_changes(action)
 
+
+def add_changes(action: Callable[..., ArgumentParser]) -> None:
+    """Add the actions that write conversations to files, bring them in and change them."""
     export = action("export", "write conversations as Markdown, JSON or HTML", EXPORT)
     export.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     export.add_argument("--all", action="store_true", help="all conversations")

@@ -70,17 +70,7 @@ def run(
     command: str, *, stopped: Callable[[], bool] = lambda: False, seconds: float = LONGEST, largest: int = LARGEST
 ) -> Output:
     """Run a command without input; what it starts ends with it."""
-    words = [*shell(), command]
-    try:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own, that can be ended whole, and no terminal to ask at
-        )
-    except OSError as error:
-        raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
+    process = start([*shell(), command])
     taken, end = bytearray(), time.monotonic() + seconds
 
     def read() -> None:
@@ -107,6 +97,15 @@ def run(
     ending = look() if len(taken) > largest else watch.reason
     text = plain(bytes(taken[:largest]).decode("utf-8", errors="replace"))
     return Output(command, text, None if ending else code, ending)
+
+
+def start(words: list[str]) -> subprocess.Popen[bytes]:
+    """Start a command in a group of its own, that can be ended whole, and with no terminal to ask at."""
+    none, both = subprocess.DEVNULL, subprocess.STDOUT
+    try:
+        return subprocess.Popen(words, stdin=none, stdout=subprocess.PIPE, stderr=both, start_new_session=True)
+    except OSError as error:
+        raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

@@ -35,21 +35,11 @@ def open_engine(
 ) -> Engine:
     """Open the model called `name` where the user wishes or, if one is free to choose, where it runs best.
 
-    Then a placement that fails gives way to the next best, and `on_fallback` is told. Raises StoreError or
-    BackendError, with a message for the user.
+    Then what fails gives way to the next best, and `on_fallback` is told. Raises StoreError or BackendError.
     """
     model = store.get(name)
-    if options.backend:
-        ranking = [choose_on_backend(store, model, options, options.backend)]
-    else:
-        ranking = rank_runnable(store, model, options)
-    chosen = ranking[0].precision
-    if not options.precision and chosen != model.precision:
-        on_fallback(
-            f"{model.name} fails at {model.precision} here and runs at {chosen} (see: chatapp show {model.name})"
-        )
-    variants: list[Variant] = []
-    failed: list[Measurement] = []
+    ranking = rank_wanted(store, model, options, on_fallback)
+    variants, failed = list[Variant](), list[Measurement]()
     tried = {one.placement for one in record.read(store.folder(model.name))}
 
     def open_placement(placement: Placement) -> Session:
@@ -75,6 +65,22 @@ def open_engine(
     if failed:  # and another did not: it is the backend's fault, and not tried again
         record.add(store, model, failed)
     return Engine(session, tokenizer, template, defaults=defaults, load_seconds=load, lowering_seconds=lowering)
+
+
+def rank_wanted(
+    store: Store, model: StoredModel, options: PlacementOptions, on_fallback: Callable[[str], object]
+) -> list[Placement]:
+    """The placements to try, the best first; `on_fallback` is told where the model's usual precision fails."""
+    if options.backend:
+        ranking = [choose_on_backend(store, model, options, options.backend)]
+    else:
+        ranking = rank_runnable(store, model, options)
+    chosen = ranking[0].precision
+    if not options.precision and chosen != model.precision:
+        on_fallback(
+            f"{model.name} fails at {model.precision} here and runs at {chosen} (see: chatapp show {model.name})"
+        )
+    return ranking
 
 
 def use_first(store: Store, model: StoredModel, placement: Placement, load: Opener) -> Session:

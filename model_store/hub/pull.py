@@ -157,28 +157,15 @@ def plan(
         quantize.precision(precision)  # refuses an unknown one
     wanted, patience = catalog.refer(text), patience or Patience()
     location = pulled.locate(roots, wanted.name)
-    found = hub.repository(site or hub.site(), wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
-    if found.gated and not found.site.token:
-        raise hub.gated(found.page, found.id, known=False)
-    ahead = Ahead(location, found, patience, on_wait)
+    ahead = Ahead(location, ask(site or hub.site(), wanted, patience, on_wait), patience, on_wait)
+    found = ahead.source
     texts = file_selection.texts(found.files, found.id)
     config = ahead.read_json(found.files["config.json"], CONFIG_LIMIT)
     needs = find_needs(ahead, config, precision)
     chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
     if len({file.name.casefold() for file in chosen}) < len(chosen):
         raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
-    model = StoredModel(
-        name=location.name,
-        folder=location.checkpoint,
-        family=str(config.get("model_type", "unknown")),
-        parameters=needs.parameters,
-        context_length=needs.context_length,
-        chats=any(file.name.startswith("chat_template") for file in texts),
-        size=file_selection.total(needs.files),
-        own_precision=PRECISION if needs.export else "",
-        own_precision_reason=prebuilt.REASON.format(needs.export) if needs.export else "",
-        export=needs.export,
-    )
+    model = foresee(location, config, needs, chats=any(file.name.startswith("chat_template") for file in texts))
     return Plan(
         location=location,
         repository=found,
@@ -195,6 +182,30 @@ def plan(
         memory_needed=fit.memory_needed(needs.weights, needs.cache),
         memory=fit.memory(),
         tokens_per_second=speed(location.root).tokens_per_second(needs.weights),
+    )
+
+
+def ask(site: Site, wanted: catalog.Reference, patience: Patience, on_wait: OnWait) -> Repository:
+    """The repository of a model, unless its publisher wants to be asked first."""
+    found = hub.repository(site, wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
+    if found.gated and not found.site.token:
+        raise hub.gated(found.page, found.id, known=False)
+    return found
+
+
+def foresee(location: Location, config: Config, needs: "Needs", *, chats: bool) -> StoredModel:
+    """The model as it will be in the store."""
+    return StoredModel(
+        name=location.name,
+        folder=location.checkpoint,
+        family=str(config.get("model_type", "unknown")),
+        parameters=needs.parameters,
+        context_length=needs.context_length,
+        chats=chats,
+        size=file_selection.total(needs.files),
+        own_precision=PRECISION if needs.export else "",
+        own_precision_reason=prebuilt.REASON.format(needs.export) if needs.export else "",
+        export=needs.export,
     )
 
 

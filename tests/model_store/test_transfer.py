@@ -255,7 +255,7 @@ def test_memory_does_not_grow_with_the_files(loopback: LoopbackHub, tmp_path: Pa
     folder.mkdir()
     for place in range(4):
         with (folder / f"{place}.safetensors").open("wb") as file:
-            file.truncate(100_000_000)
+            file.truncate(50_000_000)
             file.write(bytes([place]))
     loopback.publish("org/large", folder)
     code = f"""

@@ -23,7 +23,7 @@ async def test_a_conversation_that_another_chatapp_deleted_is_told_and_not_opene
             driver.screen.sidebar.focus()
             driver.screen.sidebar.highlighted = 2
             await driver.press(key)
-            await driver.until(lambda: "conversation 1 was deleted" in "".join(driver.toasts), key)
+            await driver.until(lambda: "Conversation 1 was deleted" in "".join(driver.toasts), key)
             driver.app.clear_notifications()
             await driver.until(lambda: driver.screen.sidebar and driver.screen.sidebar.option_count == 2)
             with History(path) as other:
