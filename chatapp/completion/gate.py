@@ -1,0 +1,177 @@
+"""Judges a text for a place: whether it parses there, says again what stands behind, or uses unknown names."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from chatapp.completion.place import Place
+from chatapp.completion.syntax import BRACKETS, STRING, Syntax, list_keywords, load_grammar
+
+NAME = re.compile(r"[^\W\d]\w*")
+COMMENT = re.compile(r"#.*|//.*")
+DEFINED = re.compile(
+    r"(?:\b(?:def|class|import|as|for|fn|func|function|struct|enum|trait|interface|type|let|mut|var|const|package|mod)\s+"
+    r"(?P<named>[^\W\d]\w*))|(?P<assigned>[^\W\d]\w*)(?=\s*(?:,\s*[^\W\d]\w*\s*)*(?::[^=,()]*)?(?::=|=)(?!=))"
+)
+"""Names that a line gives: they need not be known."""
+SAID = 4
+"""Letters and digits of a line that are no accident."""
+LINES = 200
+"""Before the place, in which brackets that a line closes may have been opened."""
+PROSE = frozenset((".md", ".markdown", ".rst", ".txt", ".adoc", ".tex", ".html", ".htm", ""))
+"""Endings of files in which quotes and brackets are no pairs."""
+BUILTINS = {
+    "python": "self cls args kwargs "
+    + " ".join(name for kind in (builtins, str, bytes, list, dict, set, int, float, Path) for name in dir(kind)),
+    "javascript": """
+        console log error Math JSON parse stringify Object keys values entries Array Promise String Number Boolean Map
+        Set Date RegExp Error document window process module exports require undefined NaN Infinity then map filter
+        forEach reduce push pop length slice split join includes indexOf resolve reject all setTimeout""",
+    "java": """
+        String Object Integer Long Double Boolean System out println Math List Map Set ArrayList HashMap HashSet Arrays
+        Collections Optional Exception RuntimeException Override args length size get put add equals hashCode""",
+    "c": """
+        NULL size_t int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t bool true false printf fprintf
+        stderr stdout malloc calloc realloc free memcpy memset strlen strcmp strncmp include stdio stdlib string std""",
+    "go": """
+        fmt err error nil true false string int int64 float64 bool byte rune any len cap make new append copy delete
+        panic recover Println Printf Errorf Sprintf Error String strings os io context""",
+    "rust": """
+        String str Vec Option Some None Result Ok Err Box Rc Arc Self u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64
+        bool char println print vec format new len iter map collect unwrap clone into from std""",
+}
+"""What a language has by itself, besides the words of its grammar; typescript's are javascript's, cpp's are c's."""
+FAMILY = {
+    **dict.fromkeys((".py", ".pyi", ".pyw"), "python"),
+    **dict.fromkeys((".js", ".jsx", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx"), "javascript"),
+    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), "c"),
+    ".go": "go",
+    ".java": "java",
+    ".rs": "rust",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What speaks against a text."""
+
+    reason: str = ""
+    """Why it is not to be shown unasked; empty where it may be."""
+    unknown: tuple[str, ...] = ()
+    """Names that it uses and that stand nowhere in reach."""
+
+
+class Gate:
+    """Judges texts for one place after another; what the place has in common with the last one is kept."""
+
+    def __init__(self) -> None:
+        self._syntax = Syntax()
+
+    def judge(self, place: Place, text: str) -> Verdict:
+        """What speaks against a text at a place."""
+        begun, rest, before, behind = split_lines(place)
+        unknown = tuple(find_unknown(place, begun, text))
+        if reason := find_repetition(text, begun, rest, behind):
+            return Verdict(reason, unknown)
+        line, path = begun + text + rest, place.path or Path()
+        if load_grammar(path.suffix.lower()) is None:
+            return Verdict(find_imbalance(before, line, path), unknown)
+        parses = self._syntax.parses(path, before, line, behind)
+        return Verdict("" if parses else "it does not parse where it would stand", unknown)
+
+
+def split_lines(place: Place) -> tuple[str, str, str, str]:
+    """What the line of a place begins and ends with, and the whole lines before and behind it."""
+    before, newline, begun = place.prefix.rpartition("\n")
+    rest, _, behind = place.suffix.partition("\n")
+    return begun, rest.removesuffix("\r"), before + newline, behind
+
+
+def find_repetition(text: str, begun: str, rest: str, behind: str) -> str:
+    """How a text says again what stands behind it; empty where it does not."""
+    if says_something(rest) and (text.rstrip().endswith(rest.strip()) or text.strip().startswith(rest.strip())):
+        return "it repeats the rest of the line"
+    following = next((line.strip() for line in behind.splitlines() if line.strip()), "")
+    lines = [line.strip() for line in (begun + text + rest).split("\n")]
+    if says_something(following) and following in lines:
+        return "it repeats the next line"
+    return ""
+
+
+def says_something(text: str) -> bool:
+    """Whether a text is more than brackets and short words, which may well be there twice."""
+    return sum(letter.isalnum() for letter in text) >= SAID
+
+
+def find_imbalance(before: str, line: str, path: Path) -> str:
+    """Which brackets or quotes of a line do not match, where there is no grammar to say more; empty where all do."""
+    if path.suffix.lower() in PROSE:
+        return ""
+    bare = STRING.sub("", line)
+    if bare.count('"') % 2:
+        return "its quotes do not match (there is no grammar here to say more)"
+    opened = [letter for near in before.split("\n")[-LINES:] for letter in STRING.sub("", near)]
+    stack = close_brackets([], opened, strict=False)
+    if stack is None or close_brackets(stack, bare, strict=True) is None:
+        return "its brackets do not match (there is no grammar here to say more)"
+    return ""
+
+
+def close_brackets(stack: list[str], letters: Iterable[str], *, strict: bool) -> list[str] | None:
+    """The brackets that wait to be closed; None, if `strict`, where another one is closed."""
+    for letter in letters:
+        if letter in BRACKETS:
+            stack.append(BRACKETS[letter])
+        elif letter in BRACKETS.values():
+            if stack and stack[-1] == letter:
+                stack.pop()
+            elif strict:
+                return None
+    return stack
+
+
+def find_unknown(place: Place, begun: str, text: str) -> list[str]:
+    """The names of a text that stand nowhere: in the file, in open files, in the folder or in the language."""
+    word = re.search(r"\w*\Z", begun)
+    start = word.start() if word else len(begun)
+    bare = COMMENT.sub("", STRING.sub('""', begun[start:] + text))
+    given = {match["named"] or match["assigned"] for match in DEFINED.finditer(f"{begun[:start]}{bare}")}
+    before, after = place.prefix[: len(place.prefix) - len(begun) + start], place.suffix
+    texts = [before, after, *(file.text for file in place.open_files)]
+    own = list_own(place.path.suffix.lower() if place.path else "")
+    return [
+        name
+        for name in dict.fromkeys(NAME.findall(bare))
+        if len(name) > 1
+        and name not in given
+        and name not in own
+        and not any(stands_in(name, each) for each in texts)
+        and not (place.folder and place.folder.knows(name))
+    ]
+
+
+@cache
+def list_own(suffix: str) -> frozenset[str]:
+    """The names that a language has by itself."""
+    return list_keywords(suffix) | frozenset(BUILTINS.get(FAMILY.get(suffix, ""), "").split())
+
+
+def stands_in(name: str, text: str) -> bool:
+    """Whether a name stands in a text as a whole word."""
+    start = text.find(name)
+    while start >= 0:
+        end = start + len(name)
+        if not is_word(text[start - 1 : start]) and not is_word(text[end : end + 1]):
+            return True
+        start = text.find(name, end)
+    return False
+
+
+def is_word(letter: str) -> bool:
+    """Whether a letter, or none, goes on with a name."""
+    return letter.isalnum() or letter == "_"

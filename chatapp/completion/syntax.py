@@ -1,0 +1,256 @@
+"""Whether a line parses where it would stand: only what surrounds it is parsed again for each."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from tree_sitter import Language, Node, Parser, Tree
+
+GRAMMARS = {
+    **dict.fromkeys((".py", ".pyi", ".pyw"), ("python", "language")),
+    **dict.fromkeys((".js", ".jsx", ".mjs", ".cjs"), ("javascript", "language")),
+    **dict.fromkeys((".ts", ".mts", ".cts"), ("typescript", "language_typescript")),
+    ".tsx": ("typescript", "language_tsx"),
+    ".c": ("c", "language"),
+    **dict.fromkeys((".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx"), ("cpp", "language")),
+    ".go": ("go", "language"),
+    ".java": ("java", "language"),
+    ".rs": ("rust", "language"),
+}
+"""Of files' endings: the wheel tree_sitter_NAME, and what gives its grammar."""
+LISTS = frozenset(
+    (
+        *("module", "program", "source_file", "translation_unit", "block", "statement_block", "compound_statement"),
+        *("class_body", "interface_body", "declaration_list", "field_declaration_list", "constructor_body"),
+    )
+)
+"""Nodes whose children stand one after another, so that one can be left out."""
+FAR = 80
+"""Bytes of a child of a list that are worth leaving it out, where it does not stand next to the place."""
+REACH, STEP = 30_000, 10_000
+"""Characters before and after a place that are parsed, and by how many that moves."""
+LONGEST = 20_000
+"""Bytes of surroundings that are parsed for each text; where they are longer, nothing is said."""
+SOME = 2
+"""Errors of the surroundings themselves; where there are more, such as those of macros, nothing is said."""
+BODIES = {
+    "python": (
+        "\n{deeper}pass",
+        "\n{deeper}pass\n{same}finally:\n{deeper}pass",
+        "\n{deeper}case _: pass",
+        ":\n{deeper}pass",
+        "\n{same}def f(): pass",
+    ),
+    "java": (";", " {}", "\n{same}void f() {}", "\n{same}class F {}", " catch (E e) {}"),
+    "javascript": (" {}", "\n{same}f() {}", " catch {}", ";"),
+    "typescript": (" {}", "\n{same}f() {}", " catch {}", ";"),
+    "c": (";", " {}", " {};", "\n{same}f();"),
+    "cpp": (";", " {}", " {};", "\n{same}class F {};", " catch (...) {}"),
+    "go": (" {}", "{}", " 0"),
+    "rust": (" {}", ";", "\n{same}fn f() {}", ","),
+}
+"""What may follow a line that only begins something, besides the brackets that close it."""
+NEUTRAL = {"python": "pass"}
+"""A statement that does nothing; elsewhere it is a semicolon, or none."""
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+STRING = re.compile(
+    r'"""(?:\\.|(?!""").)*"""|(?<!")(?:"(?:\\.|[^"\\\n])+"|""(?!"))'
+    r"|'''(?:\\.|(?!''').)*'''|(?<!')(?:'(?:\\.|[^'\\\n])+'|''(?!'))|`(?:\\.|[^`\\])*`",
+    re.S,
+)
+OPEN_STRING = re.compile(r'"""|\'\'\'|`')
+"""What begins a string of many lines."""
+
+
+@cache
+def load_grammar(suffix: str) -> Language | None:
+    """The grammar for a file's ending; None where there is none here."""
+    if suffix not in GRAMMARS:
+        return None
+    name, function = GRAMMARS[suffix]
+    return Language(getattr(importlib.import_module(f"tree_sitter_{name}"), function)())
+
+
+@cache
+def list_keywords(suffix: str) -> frozenset[str]:
+    """The words of a language that its grammar spells."""
+    grammar = load_grammar(suffix)
+    kinds = (grammar.node_kind_for_id(i) or "" for i in range(grammar.node_kind_count)) if grammar else ()
+    return frozenset(kind for kind in kinds if re.fullmatch(r"[A-Za-z_]\w*", kind))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is parsed for a line: the nearest of a file without that line, and where the line would stand."""
+
+    language: str
+    parser: Parser
+    text: bytes
+    place: int
+    errors: int
+    """How many there are without the line."""
+
+
+class Syntax:
+    """The syntax of the file that is edited, kept while it changes a little."""
+
+    def __init__(self) -> None:
+        self._suffix = ""
+        self._text = b""
+        self._tree: Tree | None = None
+        self._surroundings: tuple[int, Surroundings | None] = -1, None
+
+    def parses(self, path: Path, before: str, line: str, behind: str) -> bool:
+        """Whether a line, or several, between what stands before and behind, adds no error, or only begins something.
+
+        `before` ends with a line break, `behind` begins after one.
+        """
+        grammar = load_grammar(path.suffix.lower())
+        around = self._around(path.suffix.lower(), grammar, before, behind) if grammar else None
+        if around is None:
+            return True
+        return any(fits(around, text) for text in spell(around.language, line))
+
+    def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Surroundings | None:
+        """What surrounds a line; it is kept as long as nothing else of the file changes."""
+        start = max(0, -(-(len(before) - REACH) // STEP) * STEP)
+        start = before.find("\n", start - 1) + 1 if start else 0
+        end = len(behind) - max(0, (len(behind) - REACH) // STEP * STEP)
+        end = behind.rfind("\n", 0, end) + 1 if end < len(behind) else end
+        head = before[start:].encode(errors="replace")
+        text, place = head + behind[:end].encode(errors="replace"), len(head)
+        if self._tree is None or suffix != self._suffix or text != self._text:
+            self._parse(suffix, grammar, text)
+        if place != self._surroundings[0]:
+            self._surroundings = place, self._cut(suffix, grammar, place)
+        return self._surroundings[1]
+
+    def _parse(self, suffix: str, grammar: Language, text: bytes) -> None:
+        parser = Parser(grammar)
+        old = self._tree if suffix == self._suffix else None
+        if old:
+            first, last = find_change(self._text, text)
+            stop, new = len(self._text) - last, len(text) - last
+            old.edit(first, stop, new, point(self._text, first), point(self._text, stop), point(text, new))
+        self._tree = parser.parse(text, old) if old else parser.parse(text)
+        self._suffix, self._text, self._surroundings = suffix, text, (-1, None)
+
+    def _cut(self, suffix: str, grammar: Language, place: int) -> Surroundings | None:
+        assert self._tree is not None
+        kept, at, left = list[bytes](), 0, place
+        for start, stop in sorted(find_far(self._tree.root_node, place)):
+            kept.append(self._text[at:start])
+            at = stop
+            left -= stop - start if stop <= place else 0
+        text = b"".join([*kept, self._text[at:]])
+        if len(text) > LONGEST:
+            return None
+        language = GRAMMARS[suffix][0]
+        around = Surroundings(language, Parser(grammar), text, left, 0)
+        neutral = measure_indentation(self._text, place) + NEUTRAL.get(language, ";")
+        errors = min((find_errors(around, line) for line in ("", neutral)), key=len)
+        if len(errors) > SOME or any(start <= left + len(neutral) + 1 and left <= stop for start, stop in errors):
+            return None
+        return replace(around, errors=len(errors))
+
+
+def measure_indentation(text: bytes, place: int) -> str:
+    """The indentation of the nearest line before a place that says something."""
+    for line in reversed(text[:place].decode(errors="replace").split("\n")):
+        if line.strip():
+            return line[: len(line) - len(line.lstrip())]
+    return ""
+
+
+def find_change(old: bytes, new: bytes) -> tuple[int, int]:
+    """How many bytes two texts begin with alike, and how many of the rest they end with alike."""
+    shorter = min(len(old), len(new))
+    first = bisect_same(shorter, lambda n: old[:n] == new[:n])
+    last = bisect_same(shorter - first, lambda n: old[len(old) - n :] == new[len(new) - n :])
+    return first, last
+
+
+def bisect_same(most: int, same: object) -> int:
+    """The largest number for which something holds, which holds for all smaller ones."""
+    assert callable(same)
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if same(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def point(text: bytes, place: int) -> tuple[int, int]:
+    """The row and the column, in bytes, of a place."""
+    return text.count(b"\n", 0, place), place - text.rfind(b"\n", 0, place) - 1
+
+
+def find_far(node: Node, place: int) -> Iterator[tuple[int, int]]:
+    """The parts of a text (from, to) that can be left out: what does not stand next to a place in a list.
+
+    Nothing is, before or behind, where there are errors: a string may begin there that is no string.
+    """
+    children = [child for child in node.children if child.is_named]
+    index = sum(child.start_byte < place for child in children)
+    clean_before = not any(child.has_error for child in children[: max(0, index - 1)])
+    clean_behind = not any(child.has_error for child in children[max(0, index - 1) :])
+    for i, child in enumerate(children):
+        far = i < index - 1 and clean_before or i > index and clean_behind
+        if child.end_byte - child.start_byte <= FAR:
+            continue
+        if node.type in LISTS and far:
+            yield child.start_byte, children[i + 1].start_byte if i + 1 < len(children) else child.end_byte
+        elif node.type in LISTS or child.start_byte <= place <= child.end_byte:
+            yield from find_far(child, place)
+
+
+def find_errors(around: Surroundings, line: str) -> list[tuple[int, int]]:
+    """Where the surroundings have errors (from, to) with a line in its place."""
+    added = (line + "\n").encode(errors="replace") if line else b""
+    tree = around.parser.parse(around.text[: around.place] + added + around.text[around.place :])
+    found, nodes = list[tuple[int, int]](), [tree.root_node]
+    while nodes:
+        node = nodes.pop()
+        if node.is_error or node.is_missing:
+            found.append((node.start_byte, node.end_byte))
+        elif node.has_error:
+            nodes += node.children
+    return found
+
+
+def fits(around: Surroundings, line: str) -> bool:
+    """Whether a line adds no error to its surroundings."""
+    errors, end = find_errors(around, line), around.place + len(line.encode(errors="replace"))
+    return len(errors) <= around.errors and not any(start <= end and around.place < stop for start, stop in errors)
+
+
+def spell(language: str, line: str) -> Iterator[str]:
+    """A line, and how it may go on where it only begins something."""
+    same = line[: len(line) - len(line.lstrip())]
+    closers = close(line)
+    for closed in [line, line + closers, f"{line}x{closers}"] if closers else [line]:
+        yield closed
+        for body in BODIES[language]:
+            yield closed + body.replace("{same}", same).replace("{deeper}", same + "    ")
+
+
+def close(line: str) -> str:
+    """What closes the strings and brackets that a line leaves open."""
+    bare = STRING.sub("", line)
+    quote = OPEN_STRING.search(bare)
+    bare = bare[: quote.start()] if quote else bare
+    stack = list[str]()
+    for letter in bare:
+        if letter in BRACKETS:
+            stack.append(BRACKETS[letter])
+        elif stack and letter == stack[-1]:
+            stack.pop()
+    return (quote[0] if quote else "") + "".join(reversed(stack))
