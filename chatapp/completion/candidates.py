@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from chatapp.completion.gate import Gate
 from chatapp.completion.matches import Match, matches_elsewhere, matches_in_file
 from chatapp.completion.place import Place
 from chatapp.generation import Engine
@@ -30,6 +31,10 @@ class Candidate:
     """Where it followed the same text in this file."""
     other: Match | None = None
     """The same in an open file, or in the folder."""
+    fault: str = ""
+    """Why it would be wrong there whatever was meant: it does not parse, or repeats what stands behind."""
+    unknown: tuple[str, ...] = ()
+    """Names in it that stand nowhere in reach."""
 
     def find_source(self, place: Place) -> Source:
         """Where it was found first: the nearest files come first, and the model where it stands nowhere."""
@@ -56,6 +61,12 @@ def find_candidates(
     for text, logprob in ask(engine, place, list(found.values()), wanted) if engine else ():
         found[text] = replace(found.get(text, Candidate(text)), logprob=logprob)
     return list(found.values()) if wanted() else []
+
+
+def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
+    """The candidate with what speaks against it at the place."""
+    verdict = gate.judge(place, candidate.text)
+    return replace(candidate, fault=verdict.reason, unknown=verdict.unknown)
 
 
 def ask(

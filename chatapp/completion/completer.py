@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chatapp.completion.block import Block
-from chatapp.completion.candidates import Candidate, find_candidates
+from chatapp.completion.candidates import Candidate, find_candidates, judge
+from chatapp.completion.gate import Gate
 from chatapp.completion.offers import Offer
 from chatapp.completion.place import Place
 from chatapp.completion.ranker import rank, read_weights
@@ -14,6 +15,8 @@ from chatapp.generation import Engine
 
 THRESHOLD = 0.3
 """The probability from which an offer is shown unasked."""
+WORTH = 0.02
+"""The probability from which it is looked what speaks against a candidate."""
 SENSIBLE = 0.1
 """The probability from which a block that is asked for goes on with another line."""
 
@@ -62,6 +65,7 @@ class Completer:
         self.engine: Engine | None = None if callable(engine) else engine
         self._open = engine if callable(engine) else None
         self._last: Answer | None = None
+        self._gate = Gate()
 
     def open(self) -> None:
         """Load the model, if that is not done yet; meanwhile another thread may ask for offers."""
@@ -98,14 +102,19 @@ class Completer:
     def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:
         """Offers of one line, the best first, and the probability that none of them is right."""
         candidates = find_candidates(self.engine, place, wanted, matching=self.matching)
-        ranked = rank(candidates, read_weights("model" if self.engine else "files"))
+        weights = read_weights("model" if self.engine else "files")
+        ranked = rank(
+            [judge(self._gate, place, each) if chance >= WORTH else each for chance, each in rank(candidates, weights)],
+            weights,
+        )
         offers = [self._offer(place, each, probability) for probability, each in ranked if each.text]
         return offers, 1.0 - sum(offer.probability for offer in offers)
 
     def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:
         source, other = candidate.find_source(place), candidate.other
         path = other.path if other and source in ("open file", "folder") else None
-        return Offer(candidate.text, source, probability, self._withhold(probability), path, candidate)
+        withheld = candidate.fault or self._withhold(probability)
+        return Offer(candidate.text, source, probability, withheld, path, candidate)
 
     def _withhold(self, probability: float) -> str:
         return f"less likely than {self.threshold:.2f}" if probability < self.threshold else ""
@@ -116,7 +125,8 @@ class Completer:
         """The offer with the lines that follow it in its block, each found as the first one was."""
         block = Block.around(place, lines)
         while block.goes_on(offer.text) and wanted():
-            further, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), wanted)
+            found, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), wanted)
+            further = [each for each in found if each.candidate and not each.candidate.fault]
             likely = further[0].probability if further else 0.0
             least = SENSIBLE if invoked else self.threshold / offer.probability
             if likely < least or not block.holds(further[0].text):

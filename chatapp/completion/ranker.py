@@ -27,6 +27,8 @@ FEATURES: Mapping[str, Callable[[Candidate], float]] = {
     "model": lambda it: exp(it.logprob / ROOT) if it.logprob is not None else 0.0,
     "empty": lambda it: float(not it.text),
     "short": lambda it: float(len(it.text) < SHORT),
+    "faulty": lambda it: float(bool(it.fault)),
+    "unknown names": lambda it: float(bool(it.unknown)),
     "file": lambda it: float(it.file is not None),
     "file length": lambda it: log1p(it.file.length) if it.file else 0.0,
     "file share": lambda it: it.file.share if it.file else 0.0,

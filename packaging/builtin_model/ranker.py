@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from lines import Case, Projects, draw_places, read_wheels
 
-from chatapp.completion.candidates import Candidate, find_candidates
+from chatapp.completion.candidates import Candidate, find_candidates, judge
+from chatapp.completion.gate import Gate
 from chatapp.completion.ranker import FEATURES
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -32,9 +33,11 @@ from model_store import Store
 OUT = Path(__file__).resolve().parents[2] / "chatapp" / "completion" / "ranker.json"
 FOLDS = 5
 L2 = 0.003
+Found = tuple[list[Candidate], list[Candidate]]
+"""The candidates of a place in its project, and without it."""
 KINDS: dict[str, Callable[[Candidate], Candidate | None]] = {
     "model": lambda it: it,
-    "files": lambda it: Candidate(it.text, file=it.file, other=it.other) if it.file or it.other else None,
+    "files": lambda it: replace(it, logprob=None) if it.file or it.other else None,
 }
 """What is left of a candidate where a model was asked, and where none was."""
 UNUSED = {"files": {"model"}}
@@ -90,13 +93,12 @@ def fit(examples: Sequence[Example]) -> Fit:
     return Fit(weights.detach().numpy() / scale, float(none.detach()))
 
 
-def examples_of(found: Sequence[tuple[Case, Sequence[Candidate]]], kind: str, names: Sequence[str]) -> list[Example]:
+def examples_of(cases: Sequence[Case], found: Sequence[Found], kind: str, names: Sequence[str]) -> list[Example]:
     """Each case with the other files of its package, and without."""
     examples = []
-    for case, candidates in found:
-        alone = [replace(each, other=None) for each in candidates if each.logprob is not None or each.file]
-        for seen in (candidates, alone):
-            left = [kept for each in seen if (kept := KINDS[kind](each))]
+    for case, ways in zip(cases, found, strict=True):
+        for candidates in ways:
+            left = [kept for each in candidates if (kept := KINDS[kind](each))]
             right = next((place for place, each in enumerate(left) if each.text == case.wanted), -1)
             numbers = [[FEATURES[name](each) for name in names] for each in left]
             examples.append(Example(case.package, np.array(numbers, float).reshape(-1, len(names)), right))
@@ -132,9 +134,13 @@ def fold_of(example: Example) -> int:
 def ask(cases: Sequence[Case], projects: Projects, given: argparse.Namespace) -> None:
     """Asks for the candidates of every case, in its project, and keeps them."""
     engine = open_engine(Store(given.found.parent / "store"), given.model, PlacementOptions("onnx"))
-    found = []
+    found, gate = [], Gate()
     for done, case in enumerate(cases, 1):
-        found.append(find_candidates(engine, projects.place(case)))
+        inside = projects.place(case)
+        outside, known = replace(inside, folder=None), find_candidates(engine, inside)
+        alone = [replace(each, other=None) for each in known if each.logprob is not None or each.file]
+        ways = (inside, known), (outside, alone)
+        found.append(tuple([judge(gate, place, each) for each in candidates] for place, candidates in ways))
         if done % 100 == 0:
             print(f"{done} of {len(cases)} lines", flush=True)
     given.found.write_bytes(pickle.dumps(found))
@@ -156,7 +162,7 @@ def main() -> None:
     if not given.found.exists():
         with TemporaryDirectory() as folder:
             ask(cases, Projects(documents, Path(folder)), given)
-    found = list(zip(cases, pickle.loads(given.found.read_bytes()), strict=True))
+    found: list[Found] = pickle.loads(given.found.read_bytes())
     stated: dict[str, object] = {
         "fitted on": {
             "model": given.model,
@@ -167,7 +173,7 @@ def main() -> None:
     }
     for kind in KINDS:
         names = [name for name in FEATURES if name not in UNUSED.get(kind, set())]
-        examples = examples_of(found, kind, names)
+        examples = examples_of(cases, found, kind, names)
         fitted, measured = fit(examples), measure(examples)
         print(kind, json.dumps(measured))
         weights = {name: round(float(value), 4) for name, value in zip(names, fitted.weights, strict=True)}

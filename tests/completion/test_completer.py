@@ -49,6 +49,20 @@ def test_the_threshold_decides() -> None:
     assert Completer(None, threshold=0.999).offers(LONG) == []
 
 
+def test_what_does_not_parse_there_is_shown_only_when_asked_for() -> None:
+    text = "if first:\n    go(1)\nelse:\n    go(2)\n"
+    right, wrong = (
+        Place(text * 2 + text[:20] + "el", "\n", Path("a.py")),
+        Place(text * 3 + "go(3)\nel", "\n", Path("a.py")),
+    )
+    completer = Completer(None, threshold=0.0)
+    assert [offer.text for offer in completer.offers(right)] == ["se:"]
+    assert completer.offers(wrong) == []
+    (asked,) = completer.offers(wrong, invoked=True)
+    assert asked.text == "se:" and "does not parse" in asked.withheld
+    assert [offer.text for offer in completer.offers(replace(wrong, path=Path("a.txt")))] == ["se:"]
+
+
 def test_the_sources_are_told_and_the_nearest_counts() -> None:
     other = OpenFile(Path("other.py"), "settings = read_settings(home)\n" * 3)
     place = Place("settings = read_settings(", "\n", Path("here.py"), (other,))

@@ -38,6 +38,11 @@ def test_what_speaks_for_a_candidate_makes_it_likelier(better: Candidate) -> Non
     assert chance(better) > 1.2 * chance(PLAIN)
 
 
+@pytest.mark.parametrize("worse", [replace(PLAIN, fault="it does not parse"), replace(PLAIN, unknown=("nobody",))])
+def test_what_speaks_against_a_candidate_makes_it_less_likely(worse: Candidate) -> None:
+    assert chance(worse) < 0.8 * chance(PLAIN)
+
+
 def test_a_longer_match_is_likelier_than_a_short_one() -> None:
     short, long = (Candidate("value", file=Match("value", length, 0.8, first=True)) for length in (4, 40))
     weights = read_weights("files")
