@@ -1,4 +1,4 @@
-"""Writes the best checkpoint as a Hugging Face model folder and checks it against transformers."""
+"""Writes a checkpoint as a Hugging Face model folder and checks it against transformers."""
 
 # torch has no types as this project checks it.
 # mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False, warn-return-any=False
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    model = load(arguments.run / "best.pt")
+    model = load(arguments.run / "state.pt")
     write(model, arguments.work, arguments.out)
     found = difference(model, arguments.out, Path(__file__).with_name("samples.py").read_text())
     size = sum(file.stat().st_size for file in arguments.out.iterdir())

@@ -83,6 +83,9 @@ class Run:
     size: str
     begun_from: str = ""
     """Name of the model that it began from, if any."""
+    device: str = "cpu"
+    rates: float = 1.0
+    """Factor on the recipe's rates."""
     calls: int = 0
     steps: int = 0
     tokens: int = 0
@@ -149,9 +152,9 @@ def save(path: Path, content: dict[str, Any]) -> None:
     os.replace(partial, path)
 
 
-def load(path: Path, device: str) -> dict[str, Any]:
+def load(path: Path) -> dict[str, Any]:
     """Reads a checkpoint (Any: as it was saved)."""
-    state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
 
 
@@ -162,20 +165,18 @@ class Trainer:
         self.arguments = arguments
         self.work: Path = arguments.work
         self.folder: Path = arguments.into or arguments.run
-        self.device: str = arguments.device
         self.precision = PRECISIONS[arguments.precision]
         state = self.starting_state()
-        self.run = (
-            Run(**state["run"]) if state else Run(arguments.size, arguments.model.name if arguments.model else "")
-        )
+        self.run = self.starting_run(state)
+        self.device = self.run.device
         self.recipe, self.config = RECIPES[self.run.size], SIZES[self.run.size]
         self.model = self.starting_model(state).to(self.device).train()
         """The weights in float32; what computes may be a copy of lower precision."""
         self.computing = copy.deepcopy(self.model).to(self.precision) if arguments.precision != "fp32" else self.model
         self.optimiser = Optimiser(
             self.model,
-            rate=arguments.rates * self.recipe.rate,
-            embedding_rate=arguments.rates * self.recipe.embedding_rate,
+            rate=self.run.rates * self.recipe.rate,
+            embedding_rate=self.run.rates * self.recipe.embedding_rate,
             decay=self.recipe.weight_decay,
             precision=self.precision,
         )
@@ -195,10 +196,27 @@ class Trainer:
         """Reads the checkpoint to go on from: this folder's, or for a new branch the trunk's."""
         for folder in (self.folder, self.arguments.run):
             if (folder / "state.pt").exists():
-                return load(folder / "state.pt", self.device)
+                return load(folder / "state.pt")
         if self.arguments.into:
             raise SystemExit(f"nothing to cool down: {self.arguments.run} has no state.pt")
         return None
+
+    def starting_run(self, state: dict[str, Any] | None) -> Run:
+        """Goes on with a run, refusing what would make another of it, or begins one."""
+        given = {
+            "size": self.arguments.size,
+            "device": self.arguments.device,
+            "begun_from": self.arguments.model and self.arguments.model.resolve().name,
+            "rates": self.arguments.rates,
+        }
+        asked = {name: value for name, value in given.items() if value is not None}
+        if not state:
+            return Run(**{"size": "cpu11"} | asked)
+        run = Run(**state["run"])
+        for name, value in asked.items():
+            if value != (kept := getattr(run, name)):
+                raise SystemExit(f"this run has {name} {kept!r}, not {value!r}: leave it out, or begin another folder")
+        return run
 
     def starting_model(self, state: dict[str, Any] | None) -> Model:
         """Gives the weights of the checkpoint, of the model to begin from, or new ones."""
@@ -315,10 +333,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--from", dest="model", type=Path, help="begin with the weights of this model, grown to --size")
     parser.add_argument("--cool-down", type=float, help="share of all tokens over which a branch takes the rates to 0")
     parser.add_argument("--into", type=Path, help="folder of that branch; resumed if not empty")
-    parser.add_argument("--size", choices=SIZES, default="cpu11")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--size", choices=SIZES, help="of a new run; cpu11 unless another is named")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="of a new run; cpu unless named")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without AMX")
-    parser.add_argument("--rates", type=float, default=1.0, help="factor on the recipe's rates")
+    parser.add_argument("--rates", type=float, help="factor on the recipe's rates, of a new run; 1 unless given")
     parser.add_argument("--tokens", type=float, default=math.inf, help="end of the trunk, all calls together")
     parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
     parser.add_argument("--checkpoint-minutes", type=float, default=10)

@@ -1,6 +1,5 @@
 """The recipe of the built-in model, in short form: samples from a small corpus, training, interruption, a branch."""
 
-import hashlib
 import importlib
 import json
 import os
@@ -9,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,53 +104,74 @@ def test_about_half_of_the_cuts_are_inside_words(monkeypatch: pytest.MonkeyPatch
     assert 0.42 < inside / len(begins) < 0.62
 
 
-def train(work: Path, folder: Path, *more: str | Path) -> str:
-    options = ("--size", "tiny", "--precision", "bf16", "--tokens", str(STEPS * STEP_TOKENS))
-    return run("train", "--work", work, "--run", folder, *options, *more)
+IN_TURN = """
+import hashlib, json, runpy, sys
+from pathlib import Path
+trunk, commands = json.loads(sys.argv[1])
+for sys.argv in commands:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    print("trunk", hashlib.sha256(Path(trunk, "state.pt").read_bytes()).hexdigest())
+"""
+"""Runs commands in one process, since torch takes seconds to load."""
+
+
+def train(work: Path, folder: Path, *more: str | Path) -> list[str]:
+    options = ("--size", "tiny", "--precision", "bf16", "--tokens", STEPS * STEP_TOKENS)
+    command = (RECIPE / "train.py", "--work", work, "--run", folder, *options, *more)
+    return [str(word) for word in command]
 
 
 def steps_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
 
 
+@dataclass
+class Runs:
+    """A trunk without interruption and a branch of it, and what the trunk's checkpoint was after either."""
+
+    trunk: Path
+    branch: Path
+    states: list[str]
+
+
 @pytest.fixture(scope="module")
-def trunk(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run to its end without interruption."""
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("trunk")
-    assert "finished" in train(work, folder)
-    return folder
+    trunk, branch = tmp_path_factory.mktemp("trunk"), tmp_path_factory.mktemp("branch")
+    commands = [train(work, trunk), train(work, trunk, "--cool-down", "0.5", "--into", branch)]
+    words = [sys.executable, "-c", IN_TURN, json.dumps([str(trunk), commands])]
+    done = subprocess.run(words, cwd=RECIPE, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("finished") == 2
+    return Runs(trunk, branch, [line for line in done.stdout.splitlines() if line.startswith("trunk ")])
 
 
 def test_a_run_that_is_killed_goes_on_with_the_same_rows_and_the_same_losses(
-    work: Path, trunk: Path, tmp_path: Path
+    work: Path, runs: Runs, tmp_path: Path
 ) -> None:
-    options = ["--size", "tiny", "--precision", "bf16", "--checkpoint-minutes", "0"]
-    script = str(RECIPE / "train.py")
-    command = [sys.executable, script, "--work", str(work), "--run", str(tmp_path), *options]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL) as process:
+    endless = train(work, tmp_path, "--tokens", "inf", "--checkpoint-minutes", "0")
+    with subprocess.Popen([sys.executable, *endless], env=environment(), stdout=subprocess.DEVNULL) as process:
         while not (tmp_path / "state.pt").exists() or len(steps_of(tmp_path)) < 3:
             assert process.poll() is None
             time.sleep(0.05)
         process.kill()
     assert 3 <= len(steps_of(tmp_path)) < STEPS
-    train(work, tmp_path)
-    assert steps_of(tmp_path) == steps_of(trunk)
-    assert len(steps_of(trunk)) == STEPS and steps_of(trunk)[-1]["positions"]["128"][0] > 0
+    subprocess.run([sys.executable, *train(work, tmp_path)], env=environment(), check=True, capture_output=True)
+    assert steps_of(tmp_path) == steps_of(runs.trunk)
+    assert len(steps_of(runs.trunk)) == STEPS and steps_of(runs.trunk)[-1]["positions"]["128"][0] > 0
 
 
-def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(work: Path, trunk: Path, tmp_path: Path) -> None:
-    before = hashlib.sha256((trunk / "state.pt").read_bytes()).digest()
-    assert "finished" in train(work, trunk, "--cool-down", "0.5", "--into", tmp_path)
-    assert hashlib.sha256((trunk / "state.pt").read_bytes()).digest() == before
-    steps = steps_of(tmp_path)
+def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(runs: Runs) -> None:
+    assert len(runs.states) == 2 and len(set(runs.states)) == 1
+    steps = steps_of(runs.branch)
     assert [line["step"] for line in steps] == list(range(STEPS + 1, 2 * STEPS + 1))
     assert steps[-1]["tokens"] == 2 * STEPS * STEP_TOKENS
     # The last of it is read in the long context.
     assert "256" in steps[-1]["positions"] and "256" not in steps[0]["positions"]
 
 
-GROWTH = """
+ODDS_AND_ENDS = """
+import sys
 import torch
 from grow import grown
 from model import Config, Model
@@ -163,11 +184,15 @@ ids = torch.randint(6, 8000, (2, 40))
 with torch.no_grad():
     old, new = (one.logits(one.hidden(ids)) for one in (small, larger))
 print(float(torch.corrcoef(torch.stack([old.flatten(), new.flatten()]))[0, 1]))
+sys.argv[0:1] = []
+import train
+train.main()
 """
 
 
-def test_a_grown_model_computes_nearly_what_it_grew_from() -> None:
-    pytest.importorskip("torch")
-    done = subprocess.run([sys.executable, "-c", GROWTH], cwd=RECIPE, capture_output=True, text=True, env=environment())
-    assert done.returncode == 0, done.stderr
+def test_a_model_grows_and_computes_nearly_the_same_and_a_run_stays_what_it_began_as(work: Path, runs: Runs) -> None:
+    other = train(work, runs.trunk, "--size", "small")
+    words = [sys.executable, "-c", ODDS_AND_ENDS, *other]
+    done = subprocess.run(words, cwd=RECIPE, capture_output=True, text=True, env=environment())
     assert float(done.stdout) > 0.99
+    assert done.returncode == 1 and "this run has size 'tiny', not 'small'" in done.stderr
