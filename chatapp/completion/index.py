@@ -15,7 +15,7 @@ from chatapp.completion.segment import LAST_RUNS, LAST_WORD, Segment, pair_range
 from chatapp.completion.sources import Ignored, Omitted, admits, admits_folder, check_root, clean, walk
 from chatapp.generation import Surroundings
 
-SEGMENT = 512 * 1024
+SEGMENT = 256 * 1024
 """Bytes of text that are searched as one; about as many are read before they can be asked for."""
 MOST_TEXT = 20 * 1024 * 1024
 """Bytes of text: twice as much is needed in memory."""
