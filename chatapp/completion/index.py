@@ -12,13 +12,15 @@ import numpy as np
 from chatapp.completion.excerpts import find_excerpts, words_around
 from chatapp.completion.place import Occurrence
 from chatapp.completion.segment import LAST_RUNS, LAST_WORD, Segment, pair_range, word_range
-from chatapp.completion.sources import Ignored, Omitted, admits, admits_folder, check_root, clean, walk
+from chatapp.completion.sources import MOST_BYTES, Ignored, Omitted, admits, admits_folder, check_root, clean, walk
 from chatapp.generation import Surroundings
 
 SEGMENT = 256 * 1024
 """Bytes of text that are searched as one; about as many are read before they can be asked for."""
 MOST_TEXT = 20 * 1024 * 1024
 """Bytes of text: twice as much is needed in memory."""
+SOON = 0.3
+"""Seconds after which what was read can be asked for, also where it is less."""
 SMALL = 8
 """Small segments, such as one of a file that was edited, that may be there before they are put together."""
 RESCAN = 30.0
@@ -53,7 +55,7 @@ class FolderIndex:
         self._segments: tuple[Segment, ...] = ()
         self._homes: dict[Path, tuple[Segment, int]] = {}
         """In which segment each file is, and which it is there."""
-        self._stamps: dict[Path, tuple[int, int]] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
         """When each file that may count was changed, in nanoseconds, and its size."""
         self._full: set[Path] = set()
         """Files for which there was no room."""
@@ -109,35 +111,37 @@ class FolderIndex:
     def scan(self) -> None:
         """Read what is new or has changed, and forget what is gone."""
         with self._lock:
-            omitted, found, waiting = Omitted(), set[Path](), list[tuple[Path, bytes]]()
-            self._ignored = Ignored(self.root)
-            for path, facts in walk(self.root, omitted):
+            omitted, found, waiting = Omitted(), set[str](), list[tuple[Path, bytes]]()
+            self._ignored, due = Ignored(self.root), monotonic() + SOON
+            for name, facts in walk(self.root, omitted):
                 if self._closed.is_set():
                     return
-                found.add(path)
+                found.add(name)
                 stamp = facts.st_mtime_ns, facts.st_size
-                if self._stamps.get(path) != stamp and (content := self._read(path, omitted)) is not None:
-                    self._stamps[path] = stamp
+                if self._stamps.get(name) != stamp and (content := self._read(name, omitted)) is not None:
+                    self._stamps[name] = stamp
                     if text := clean(content):
-                        waiting.append((path, text))
+                        waiting.append((Path(name), text))
                     else:
-                        self._forget(path)
-                    waiting = self._flush(waiting, SEGMENT)
+                        self._forget(Path(name))
+                    if sum(len(text) for _, text in waiting) >= SEGMENT or monotonic() >= due:
+                        waiting, due = self._flush(waiting), monotonic() + SOON
                 self._pause()
-            self._flush(waiting, 1)
-            for path in self._stamps.keys() - found:
-                del self._stamps[path]
-                self._full.discard(path)
-                self._forget(path)
+            self._flush(waiting)
+            for name in self._stamps.keys() - found:
+                del self._stamps[name]
+                self._full.discard(Path(name))
+                self._forget(Path(name))
             self._tidy()
             self._next_scan = monotonic() + RESCAN
             omitted.full = len(self._full)
             self.notice = omitted.describe(self.root)
             self.scanned.set()
 
-    def _read(self, path: Path, omitted: Omitted) -> bytes | None:
+    def _read(self, name: str, omitted: Omitted) -> bytes | None:
         try:
-            return path.read_bytes()
+            with open(name, "rb") as file:
+                return file.read(MOST_BYTES + 1)
         except FileNotFoundError:
             return None
         except OSError:
@@ -150,10 +154,8 @@ class FolderIndex:
             self._closed.wait(REST)
             self._worked = monotonic()
 
-    def _flush(self, waiting: list[tuple[Path, bytes]], least: int) -> list[tuple[Path, bytes]]:
-        """Add files that wait, if they are enough, and return those that wait on."""
-        if sum(len(text) for _, text in waiting) < least:
-            return waiting
+    def _flush(self, waiting: list[tuple[Path, bytes]]) -> list[tuple[Path, bytes]]:
+        """Add files that wait, as far as there is room, and return those that wait on: none."""
         room = MOST_TEXT - sum(len(segment.text) for segment in self._segments)
         kept = list[tuple[Path, bytes]]()
         for path, text in waiting:
@@ -185,7 +187,7 @@ class FolderIndex:
             path, text = self._edited.popitem()
             cleaned = clean(text.encode(errors="replace")) if self._counts(path) else None
             if cleaned:
-                self._flush([(path, cleaned)], 1)
+                self._flush([(path, cleaned)])
             else:
                 self._forget(path)
         self._tidy()
@@ -195,7 +197,7 @@ class FolderIndex:
         if self.root not in path.parents or not admits(path.name):
             return False
         folders = [folder for folder in path.parents if self.root in folder.parents]
-        return all(map(admits_folder, folders)) and not self._ignored.covers_any(path)
+        return all(map(admits_folder, map(str, folders))) and not self._ignored.covers_any(path)
 
     def _tidy(self) -> None:
         """Make new segments of those that are half forgotten, and of small ones where these are many."""

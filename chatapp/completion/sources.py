@@ -93,7 +93,7 @@ BINARY = (
 """Endings of files that are not opened to see that they are no text."""
 MOST_BYTES = 512 * 1024
 """Of one file: what is larger, nobody wrote by hand."""
-MOST_ENTRIES = 50_000
+MOST_ENTRIES = 20_000
 """Files and folders that are looked at."""
 LONGEST_LINE = 5000
 """Bytes: what has a longer line is minified, or data."""
@@ -156,32 +156,31 @@ class Ignored:
     """What the .gitignore files of a folder, and of those above it in the repository, leave out."""
 
     def __init__(self, root: Path):
-        self.root = root
-        self._specs: dict[Path, GitIgnoreSpec | None] = {}
+        self._root = str(root)
+        self._specs: dict[str, GitIgnoreSpec | None] = {}
         above = (root, *root.parents)
-        self.top = next((folder for folder in above if (folder / ".git").exists()), root)
+        self._top = str(next((folder for folder in above if (folder / ".git").exists()), root))
 
-    def covers(self, path: Path, *, folder: bool) -> bool:
+    def covers(self, path: str, *, folder: bool) -> bool:
         """Whether a file or folder is left out, where the folders above it are not: the nearest rule decides."""
-        for parent in path.parents:
-            spec = self._spec(parent)
-            name = path.relative_to(parent).as_posix() + ("/" if folder else "")
-            decided = spec.check_file(name).include if spec else None
-            if decided is not None:
-                return decided
-            if parent == self.top:
-                break
+        parent = path
+        while parent not in (self._top, os.path.dirname(parent)):
+            parent = os.path.dirname(parent)
+            if spec := self._spec(parent):
+                name = os.path.relpath(path, parent).replace(os.sep, "/") + ("/" if folder else "")
+                if (decided := spec.check_file(name).include) is not None:
+                    return decided
         return False
 
     def covers_any(self, path: Path) -> bool:
         """Whether a file, or any of the folders from the root to it, is left out."""
-        folders = [folder for folder in path.parents if self.root in folder.parents]
-        return self.covers(path, folder=False) or any(self.covers(folder, folder=True) for folder in folders)
+        folders = [str(folder) for folder in path.parents if Path(self._root) in folder.parents]
+        return self.covers(str(path), folder=False) or any(self.covers(folder, folder=True) for folder in folders)
 
-    def _spec(self, folder: Path) -> GitIgnoreSpec | None:
+    def _spec(self, folder: str) -> GitIgnoreSpec | None:
         if folder not in self._specs:
-            names = [folder / ".gitignore"] + [folder / ".git" / "info" / "exclude"] * (folder == self.top)
-            lines = [line for name in reversed(names) for line in _lines(name)]
+            exclude = _lines(Path(folder, ".git", "info", "exclude")) if folder == self._top else []
+            lines = exclude + _lines(Path(folder, ".gitignore"))
             self._specs[folder] = GitIgnoreSpec.from_lines(lines) if lines else None
         return self._specs[folder]
 
@@ -193,43 +192,41 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def walk(root: Path, omitted: Omitted) -> Iterator[tuple[Path, os.stat_result]]:
-    """Files that may count, those nearest to the root first; no link is followed."""
+def walk(root: Path, omitted: Omitted) -> Iterator[tuple[str, os.stat_result]]:
+    """The paths of files that may count, those nearest to the root first; no link is followed."""
     ignored, left = Ignored(root), MOST_ENTRIES
-    folders = deque([root])
+    folders = deque([str(root)])
     while folders:
-        folder = folders.popleft()
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(folders.popleft()) as entries:
                 found = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
         except OSError:
             omitted.unreadable += 1
             continue
-        if len(found) > left:
-            omitted.many = True
-        left -= min(left, len(found))
-        for entry in found:
-            path = Path(entry.path)
+        left -= len(found)
+        for entry in found[: len(found) + min(0, left)]:
             try:
                 facts = entry.stat(follow_symlinks=False)
             except OSError:  # gone meanwhile
                 continue
             if stat.S_ISDIR(facts.st_mode):
-                if admits_folder(path) and not ignored.covers(path, folder=True):
-                    folders.append(path)
-            elif stat.S_ISREG(facts.st_mode) and admits(path.name) and not ignored.covers(path, folder=False):
+                if admits_folder(entry.path) and not ignored.covers(entry.path, folder=True):
+                    folders.append(entry.path)
+            elif stat.S_ISREG(facts.st_mode) and admits(entry.name) and not ignored.covers(entry.path, folder=False):
                 if facts.st_size <= MOST_BYTES:
-                    yield path, facts
+                    yield entry.path, facts
                 else:
                     omitted.large += 1
-        if not left:
+        if left <= 0:
+            omitted.many = left < 0 or bool(folders)
             return
 
 
-def admits_folder(folder: Path) -> bool:
+def admits_folder(folder: str) -> bool:
     """Whether a folder may hold what people wrote."""
-    name = folder.name
-    return not name.startswith(".") and name not in FOLDERS and not (folder / "pyvenv.cfg").exists()
+    name = os.path.basename(folder)
+    hidden = name.startswith(".") or name in FOLDERS
+    return not hidden and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
 
 
 def admits(name: str) -> bool:

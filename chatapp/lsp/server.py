@@ -207,7 +207,10 @@ class Server(LanguageServer):
                 self._model = None
                 self.tell(f"{one_line(error) or describe(error)}; until then offers come from files alone")
         else:
-            self.log(f"{name} is open")
+            behind = (
+                "" if completer.engine.can_infill else "; it was not taught to fill gaps, and goes on from the left"
+            )
+            self.log(f"{name} is open{behind}")
 
     # Documents
 

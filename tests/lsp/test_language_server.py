@@ -59,6 +59,13 @@ def editor() -> Iterator[LspEditor]:
         yield editor
 
 
+def test_of_a_model_that_was_not_taught_to_fill_gaps_the_log_says_so() -> None:
+    with editing(Home(ScriptedEngine(text="", can_infill=False))) as editor:
+        editor.begin()
+        editor.until_loaded()
+        assert any("not taught to fill gaps" in str(message) for message in editor.told)
+
+
 def texts(items: list[dict[str, object]]) -> list[object]:
     return [item["insertText"] for item in items]
 
