@@ -12,6 +12,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, TimeoutError, sync_playwright
 
+from editors.sample import TYPED
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that every drill in a browser takes."""
@@ -71,6 +73,25 @@ def wait_for_ghost(page: Page, ghost: str) -> None:
             page.keyboard.type("x", delay=80)
             page.keyboard.press("Backspace")
     raise TimeoutError("no ghost text")
+
+
+def drop_and_ask(page: Page, ghost: str, taken: str, *, back: Sequence[str] = ()) -> None:
+    """Let Esc drop ghost text, and Alt+\\ ask for it, after what was taken is deleted again.
+
+    `back` are the keys that lead back to the text after Esc.
+    """
+    for _ in range(len(taken) + 1):
+        page.keyboard.press("Backspace")
+    page.keyboard.type(TYPED[-1])
+    wait_for_ghost(page, ghost)
+    page.keyboard.press("Escape")
+    page.wait_for_function("ghost => !document.querySelector(ghost)", arg=ghost)
+    for keys in back:
+        page.keyboard.press(keys)
+    page.keyboard.press("Alt+\\")
+    page.wait_for_selector(ghost)
+    print("dropped, asked for:", page.locator(ghost).all_inner_texts())
+    page.keyboard.press("Escape")
 
 
 def shrink(picture: Path, box: tuple[int, int, int, int]) -> None:

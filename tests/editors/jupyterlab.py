@@ -8,12 +8,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from editors.browser import add_arguments, open_page, serve, shrink, wait_for_ghost
+from editors.browser import add_arguments, drop_and_ask, open_page, serve, shrink, wait_for_ghost
 from editors.record import make_command
-from editors.sample import BEFORE, THRESHOLD, TYPED
+from editors.sample import BEFORE, TYPED
 
 GHOST = ".jp-GhostText"
-PROVIDER = {"enabled": True, "timeout": 15_000, "debouncerDelay": 0, "autoFillInMiddle": False, "model": ""}
 
 
 def main() -> None:
@@ -23,15 +22,9 @@ def main() -> None:
     parser.add_argument("--jupyter-lab", type=Path, default=shutil.which("jupyter-lab"), help="with the extension")
     given = parser.parse_args()
     work = given.work.resolve()
-    providers = {"chatapp-jupyterlab:inline": PROVIDER | {"threshold": THRESHOLD}}
-    settings = {
-        "apputils-extension/notification": {"fetchNews": "false"},
-        "completer-extension/inline-completer": {"providers": providers},
-    }
-    for name, chosen in settings.items():
-        file = work / f"settings/@jupyterlab/{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps(chosen))
+    settings = work / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"fetchNews": "false"}))
     project = work / "project"
     project.mkdir()
     environment = {"HOME": str(work), "PATH": f"{given.jupyter_lab.parent}:{os.defpath}", "LANG": "C.UTF-8"}
@@ -80,6 +73,7 @@ def drive(page: Page, picture: Path | None) -> None:
     lines = page.locator(".jp-Notebook .cm-line").all_inner_texts()
     print("taken:", lines[-1])
     assert lines[-1] == TYPED + ghost
+    drop_and_ask(page, GHOST, ghost, back=["Enter"])
 
 
 def read_ghost(page: Page) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pynvim
 
 from editors.record import end_record, make_command
-from editors.sample import BEFORE, THRESHOLD, TYPED
+from editors.sample import BEFORE, TYPED
 
 EDITS = (
     "<Esc>ggo# 𝒜𝒷 ä 日本 \t.<Esc>",
@@ -40,8 +40,7 @@ def main() -> None:
     work = given.work.resolve()
     (work / "project/.git").mkdir(parents=True)
     (work / "config/nvim").mkdir(parents=True)
-    settings = f'vim.lsp.config("chatapp", {{ init_options = {{ threshold = {THRESHOLD} }} }})\n'
-    settings += 'vim.api.nvim_create_autocmd("LspProgress", { pattern = "end", command = "let g:opened = 1" })\n'
+    settings = 'vim.api.nvim_create_autocmd("LspProgress", { pattern = "end", command = "let g:opened = 1" })\n'
     (work / "config/nvim/init.lua").write_text(settings)
     os.environ |= {"XDG_CONFIG_HOME": str(work / "config"), "XDG_STATE_HOME": str(work / "state")}
     subprocess.run([given.chatapp, "editor", "neovim", "--write"], check=True)
@@ -82,6 +81,13 @@ def drive(editor: pynvim.Nvim) -> None:
     assert editor.current.window.cursor[1] == len(TYPED + ghost)
     editor.input("<Esc>o<Esc>0C" + TYPED)
     until(lambda: read_ghost(editor))
+    editor.input("<C-]>")
+    until(lambda: not read_ghost(editor))
+    editor.input("<M-Bslash>")
+    first = until(lambda: read_ghost(editor))
+    editor.input("<M-Bslash>")
+    until(lambda: read_ghost(editor) not in ("", first))
+    print("asked for:", repr(first), "and the next:", repr(read_ghost(editor)))
     editor.input("<Esc>")
     until(lambda: not read_ghost(editor))
     assert editor.current.line == TYPED

@@ -22,5 +22,3 @@ BEYOND = 'note = "ä 日本 𝒜"; given = '
 """The beginning of a line, after which each of the three ways of counting has another number."""
 CALL, REST = "parser.par", "se_args()"
 """What is typed behind it, and what the file itself says then, as likely as is shown unasked."""
-THRESHOLD = 0.1
-"""Low, so that what the model says is shown, however few of its words the file has."""

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from editors.browser import add_arguments, open_page, serve, shrink, wait_for_ghost
+from editors.browser import add_arguments, drop_and_ask, open_page, serve, shrink, wait_for_ghost
 from editors.record import end_record, make_command
-from editors.sample import BEFORE, THRESHOLD, TYPED
+from editors.sample import BEFORE, TYPED
 
 GHOST = ".ghost-text, .ghost-text-decoration, .ghost-text-decoration-preview"
 SETTINGS = {
     "chat.disableAIFeatures": True,
-    "chatapp.threshold": THRESHOLD,
     "editor.cursorBlinking": "solid",
     "editor.minimap.enabled": False,
     "extensions.autoCheckUpdates": False,
@@ -93,6 +92,7 @@ def drive(page: Page, picture: Path | None) -> None:
     lines = text.replace("\xa0", " ").split("\n")
     print("taken:", [line for line in lines if TYPED in line])
     assert any(line.endswith(TYPED + ghost) for line in lines)
+    drop_and_ask(page, GHOST, ghost)
 
 
 def edit(page: Page) -> None:
