@@ -14,6 +14,7 @@ from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of,
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import Turn, go_on_from, is_cut_off, is_unanswered
 from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Timings, Token, Usage
+from chatapp.generation.options import without_free_text
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
@@ -222,6 +223,9 @@ class Dialogue:
         """Let the model write what is missing between two texts; the branch reads on behind it."""
         turn = self._turn(engine, None, text=before)
         turn.after = clean(after)
+        turn.options = replace(
+            self.setup.taken(without_free_text(engine.defaults)), n=1, logprobs=turn.options.logprobs
+        )
         return self._begin(engine, turn)
 
     # From a question to the stream of its replies

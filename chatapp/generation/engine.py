@@ -12,6 +12,7 @@ import numpy as np
 from backends import Placement, Session
 from chatapp.generation.decoding.constraint import Typed
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate
+from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
 from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, add_logprobs, read_branches, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row, Rows
@@ -30,6 +31,8 @@ from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import Channel, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
 
+FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
+"""Options that only say how a text goes on."""
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 BEYOND = 4
 """Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
@@ -150,6 +153,8 @@ class Engine:
         is not noticed.
         """
         started = perf_counter()
+        if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
+            raise GenerationError(f"{wrong} is for models that go on with a text; this one answers: set it to 0")
         if begun and self.session.whole_prompts:
             raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
         if begun and begun[-1] in self.tokenizer.eos:
@@ -186,14 +191,33 @@ class Engine:
     def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
         """What may follow a text; what answers it, where an encoder reads it."""
         started = perf_counter()
-        prompt = self._text(text)
+        prompt = self._text(text, file_start=bool(options.file_start))
         context = () if self.session.whole_prompts else prompt
-        return self._stream(self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True))
+        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True)
+        for row in turn.rows:
+            if options.indentation:
+                row.constraint = Indentation(self._breaks, text, context)
+            if options.stop_at_dedent:
+                row.stops = Dedent(options.stop, text)
+        return self._stream(turn)
 
-    def _text(self, text: str) -> list[int]:
+    def _text(self, text: str, *, file_start: bool = False) -> list[int]:
+        """The prompt that a text is, with the mark of a file's start before it where that is wanted."""
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
-        return self.tokenizer.encode_whole(text) if self.session.whole_prompts else self.tokenizer.encode_prompt(text)
+        if self.session.whole_prompts:
+            return self.tokenizer.encode_whole(text)
+        if not file_start:
+            return self.tokenizer.encode_prompt(text)
+        if (mark := infill.find_file_start(self.tokenizer)) is None:
+            raise GenerationError(
+                "this model has no token for the start of a file, such as <file_sep>: leave file_start off"
+            )
+        return [*self.tokenizer.start, mark, *self.tokenizer.encode(text)]
+
+    @cached_property
+    def _breaks(self) -> LineBreaks:
+        return LineBreaks(self.tokenizer, self.session.vocab_size)
 
     def infill(
         self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
@@ -293,14 +317,18 @@ class Engine:
         return LineEnds(self.tokenizer, self._check_infill().end)
 
     def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True
+        self,
+        prompt: Sequence[Message] | str,
+        wanted: Callable[[], bool] = lambda: True,
+        *,
+        file_start: bool = False,
     ) -> Distribution | None:
-        """What the model says about the token that comes after a conversation or a text.
+        """What the model says about the token that comes after a conversation, or a text that may begin a file.
 
         The prompt is read as for a turn, and what was read serves the next one; the last answer is remembered. Before
         each part of the prompt `wanted` is asked; None, where it says no.
         """
-        tokens = self._text(prompt) if isinstance(prompt, str) else self._conversation(prompt)
+        tokens = self._text(prompt, file_start=file_start) if isinstance(prompt, str) else self._conversation(prompt)
         context = tokens if isinstance(prompt, str) and not self.session.whole_prompts else ()
         turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
         if (known := self._next) and known[0] == tokens:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,18 @@ class Options:
         0, "a whole number, 0 (off) or more", lambda value: value >= 0,
         "N", "never the same N tokens twice; 0: off", "3", "never the same so many tokens twice",
         "no_repeat", (), penalty=True, rare=True))
+    file_start: int = _row(Knob(
+        0, "0 (off) or 1", lambda value: value in (0, 1),
+        "0|1", "1: a text to go on with begins a file of code", "1", "1: a text to go on with begins a file of code",
+        "file_start", (), rare=True))
+    indentation: int = _row(Knob(
+        0, "0 (off) or 1", lambda value: value in (0, 1),
+        "0|1", "1: what goes on with a text is indented as code", "1",
+        "1: what goes on with a text is indented as code", "indentation", (), rare=True))
+    stop_at_dedent: int = _row(Knob(
+        0, "0 (off) or 1", lambda value: value in (0, 1),
+        "0|1", "1: where a text ends in a colon, end with the block", "1",
+        "1: what goes on with a text that ends in a colon ends with the block", "stop_dedent", (), rare=True))
     # fmt: on
     dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     """A token with one of these in it ends what DRY takes for a sequence, and is never penalised."""
@@ -202,6 +214,17 @@ WHOLE = {
 """The least and the most of the other numbers, and both in words."""
 
 
+def without_free_text(defaults: Options) -> Options:
+    """A model's defaults for a gap: code may say there what it has said before, and begins no file."""
+    stop = ("\n\n",) if defaults.stop else ()  # of a model that does not end by itself
+    off = replace(defaults, repetition_penalty=1.0, dry_multiplier=0.0, stop=stop)
+    return replace(off, file_start=0, indentation=0, stop_at_dedent=0)
+
+
+OURS = "dry_multiplier", "dry_base", "dry_allowed_length", "dry_breakers", "dry_whole_words"
+"""Of our own options, those besides the samplers that generation_config.json may have."""
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -226,7 +249,7 @@ def published_options(folder: Path) -> Options:
     config = optional_json(path)
     greedy = config.get("do_sample") is False
     names = [name for name, knob in KNOBS.items() if not (greedy or knob.penalty)]
-    names += ["repetition_penalty", "no_repeat_ngram_size"]
+    names += ["repetition_penalty", "no_repeat_ngram_size", *OURS]
     values = {name: config[name] for name in names if config.get(name) is not None}
     if stop := config.get("stop_strings"):
         values["stop"] = (stop,) if isinstance(stop, str) else stop

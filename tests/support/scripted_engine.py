@@ -120,7 +120,11 @@ class ScriptedEngine:
         return sum(self.count_tokens(message.text) for message in messages) + len(begun)
 
     def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True
+        self,
+        prompt: Sequence[Message] | str,
+        wanted: Callable[[], bool] = lambda: True,
+        *,
+        file_start: bool = False,
     ) -> Distribution | None:
         return Distribution(np.linspace(4, -4, 1000, dtype=np.float32), (), lambda token: f"word{token}")
 

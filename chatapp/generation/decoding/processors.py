@@ -133,7 +133,7 @@ class Dry:
         """Penalise every token that has followed what the text ends with."""
         multiplier, base, allowed = self.options.dry_multiplier, self.options.dry_base, self.options.dry_allowed_length
         for token, length in self.repeats(history.tokens).items():
-            if length >= allowed and not self.goes_on(history.tokens[-1], token):
+            if length >= allowed:
                 logits[token] -= multiplier * base ** (length - allowed)
 
     def repeats(self, tokens: Sequence[int]) -> dict[int, int]:
@@ -141,9 +141,10 @@ class Dry:
         found: dict[int, int] = {}
         if len(tokens) < 2 or self.breaks(tokens[-1]):
             return found
+        word = self.find_word(tokens)
         for place in find_places(tokens, tokens[-1]):
             following = tokens[place + 1]
-            if self.breaks(following):
+            if self.breaks(following) or (place < word and self.goes_on(tokens[-1], following)):
                 continue
             length = 1
             while length < LONGEST and length <= place and tokens[place - length] == (end := tokens[-1 - length]):
@@ -160,10 +161,18 @@ class Dry:
             self.breaking[token] = any(text in content for text in self.breakers)
         return self.breaking[token]
 
-    def goes_on(self, last: int, token: int) -> bool:
-        """Whether a token goes on with a word, and is to be spared."""
+    def find_word(self, tokens: Sequence[int]) -> int:
+        """Where the word begins that the tokens end with, if whole words are spared; what it repeats itself is not."""
         if not (self.options.dry_whole_words and self.tokenizer):
-            return False
+            return 0
+        place = len(tokens) - 1
+        while place and self.goes_on(tokens[place - 1], tokens[place]):
+            place -= 1
+        return place
+
+    def goes_on(self, last: int, token: int) -> bool:
+        """Whether a token goes on with the word that another ends with."""
+        assert self.tokenizer
         before, after = (self.tokenizer.content(each).decode(errors="replace") for each in (last, token))
         return bool(WORD_END.search(before) and WORD_BEGINNING.match(after))
 

@@ -74,7 +74,7 @@ class Row:
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
-        if self.stops.strings:  # it may end with what this one says: then nothing more is drawn
+        if self.stops.eager:  # it may end with what this one says: then nothing more is drawn
             self.read()
 
     def read(self) -> None:

@@ -14,6 +14,8 @@ class StopStrings:
         self.strings = strings
         self.leading = going_on
         """Whether there was nothing but white space yet, which is let through."""
+        self.eager = bool(strings)
+        """Whether each token has to be read at once, because there may be no next one."""
         self.held = ""
         self.found = False
 

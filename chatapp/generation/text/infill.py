@@ -24,6 +24,8 @@ ENDS = (
     "[MIDDLE]",
 )
 """Tokens, besides those of the forms, after which nothing belongs to the middle."""
+FILE_STARTS = "<file_sep>", "<|file_sep|>", "<|file_separator|>"
+"""What stands before each file where several are one text: StarCoder2, Qwen, CodeGemma."""
 SHORTEST = 4
 """Characters of a line that are no mere bracket: what stands behind the gap and may as well stand in it."""
 WORD = re.compile(r" ?\w*\Z")
@@ -233,6 +235,11 @@ def _is_mellum(tokenizer: Tokenizer) -> bool:
     """
     first = tokenizer.token_id("<fim_prefix>")
     return _has(tokenizer, MELLUM) and first is not None and first < 256 and not tokenizer.divides_numbers
+
+
+def find_file_start(tokenizer: Tokenizer) -> int | None:
+    """The token with which this tokenizer's model begins a file; None if it has none."""
+    return next((token for text in FILE_STARTS if (token := tokenizer.token_id(text)) is not None), None)
 
 
 def find_gap(tokenizer: Tokenizer) -> Gap | None:

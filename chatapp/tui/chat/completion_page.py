@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chatapp.history import Message as Said
     from chatapp.history import Role
 
-EXAMPLE = "class Account:\n    def __init__(self, name, balance):"
+EXAMPLE = "class Stack:\n    def __init__(self): self.items = []\n    def __len__(self):"
 """What the built-in model goes on with rightly, whichever way its tokens fall."""
 GAP_EXAMPLE = (
     "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",

@@ -169,7 +169,9 @@ class ScreenView:
             return None
         if not (prompt := pane.page.prompt(lambda: pane.prompt.text)):
             return None
-        found = pane.opened.engine.next_token(prompt, wanted=lambda: not pane.reply)
+        found = pane.opened.engine.next_token(
+            prompt, wanted=lambda: not pane.reply, file_start=bool(options.file_start)
+        )
         return found.under(options) if found else None
 
     def choose_options(self, options: Mapping[str, Any]) -> None:  # Any: what Options takes

@@ -1,0 +1,174 @@
+"""Indentation as a rule for the next token, and as the end of a text that was begun with a block's heading."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from chatapp.generation.decoding.stop import StopStrings
+from chatapp.generation.text.layout import Layout
+from chatapp.generation.text.tokenizer import Tokenizer
+
+WIDEST = 255
+"""Columns that are told apart."""
+PARTS = re.compile(r"\n|[^\S\n]+|\S[^\n]*")
+"""What a text consists of: line breaks, other white space, and the rest of a line."""
+NOTHING, COLON, OTHER, OPENING = range(4)
+"""What a token ends its line with; after the last, signs that may open something, nothing is said of the next line."""
+NO_TEXT = "?"
+"""In place of what a token says that is special or a part of a character: it stands in its line as a sign does."""
+OPENS = frozenset("\"'#()[]{}\\")
+
+
+class LineBreaks:
+    """The white space in a vocabulary's tokens: where lines end, and how far in the next ones begin."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int):
+        self.tokenizer, self.vocab_size = tokenizer, vocab_size
+
+    def text(self, token: int) -> str:
+        """What a token says; empty for special ones and parts of characters."""
+        if token in self.tokenizer.control:
+            return ""
+        whole = self.tokenizer.whole(token)
+        return self.tokenizer.name(token).replace("▁", " ") if whole is None else whole  # SentencePiece's space
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [self.text(token) for token in range(self.vocab_size)]
+
+    @cached_property
+    def breaking(self) -> np.ndarray:
+        """The tokens with a line's end in them."""
+        return np.array([token for token, text in enumerate(self.texts) if "\n" in text], np.int64)
+
+    @cached_property
+    def heads(self) -> np.ndarray:
+        """What each of these ends its line with."""
+        return np.array([kind_of(self.texts[token].partition("\n")[0]) for token in self.breaking], np.int64)
+
+    @cached_property
+    def tails(self) -> np.ndarray:
+        """White space at the beginning of the line that each of these begins, (tokens, 3)."""
+        return np.array([margin(self.texts[token].rpartition("\n")[2]) for token in self.breaking], np.int64)
+
+    @cached_property
+    def margins(self) -> np.ndarray:
+        """White space at the beginning of every token up to its first line's end, (vocab, 3)."""
+        return np.array([margin(text.partition("\n")[0] if text else NO_TEXT) for text in self.texts], np.int64)
+
+
+def kind_of(head: str) -> int:
+    """What a part of a line ends it with."""
+    if not head.strip():
+        return NOTHING
+    return OPENING if OPENS & set(head) else COLON if head.rstrip().endswith(":") else OTHER
+
+
+def margin(line: str) -> tuple[int, int, bool]:
+    """Spaces before a line, tabs before it, and whether something follows these."""
+    rest = line.lstrip(" \t")
+    before = line[: len(line) - len(rest)]
+    return before.count(" "), before.count("\t"), bool(rest.strip())
+
+
+class Indentation:
+    """The constraint that no line of code begins where none can stand."""
+
+    def __init__(self, breaks: LineBreaks, text: str, context: Sequence[int] = ()):
+        """Of what goes on with `text`, which is the tokens `context`."""
+        self.breaks, self.layout = breaks, Layout()
+        self.layout.add(text)
+        self.detokenizer = breaks.tokenizer.detokenizer(context)
+        self.read = 0
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
+        """Ids of those that may follow these tokens of the reply; None: all."""
+        for token in tokens[self.read :]:
+            self.layout.add(self.detokenizer.add(token))
+        self.read = len(tokens)
+        wrong = self.forbidden()
+        if not wrong.size:
+            return None
+        right = np.ones(self.breaks.vocab_size, bool)
+        right[wrong] = False
+        return np.flatnonzero(right)
+
+    def forbidden(self) -> np.ndarray:
+        """The tokens that may not come next."""
+        layout, breaks = self.layout, self.breaks
+        if layout.blank:
+            columns, written = layout.columns(), len(layout.line)
+            if layout.is_free or written > max(columns):
+                return breaks.breaking[:0]
+            misplaced = self._wrong(breaks.margins, columns, written)
+            misplaced[breaks.breaking] |= (breaks.heads == NOTHING) & self._wrong(breaks.tails, columns)
+            return np.flatnonzero(misplaced)
+        wrong = np.zeros(breaks.breaking.size, bool)
+        for ending, colon in ((NOTHING, None), (COLON, True), (OTHER, False)):
+            if columns := layout.columns_next(colon=colon):
+                wrong |= (breaks.heads == ending) & self._wrong(breaks.tails, columns)
+        found: np.ndarray = breaks.breaking[wrong]
+        return found
+
+    def _wrong(self, margins: np.ndarray, columns: list[int], written: int = 0) -> np.ndarray:
+        """Which of these beginnings of a line cannot become right, when so much white space is written already."""
+        places = np.zeros(WIDEST + 1, bool)
+        places[[column for column in columns if column <= WIDEST]] = True
+        spaces, tabs, ended = margins.T
+        reached = np.minimum(written + spaces + tabs, WIDEST)
+        odd = (spaces if self.layout.tabs else tabs) > 0
+        wrong: np.ndarray = odd | np.where(ended, ~places[reached], reached > max(columns))
+        return wrong
+
+
+class Dedent(StopStrings):
+    """Ends the body of a block, too: where a line stands as far out as the block's heading."""
+
+    def __init__(self, strings: Sequence[str], text: str):
+        """Of what goes on with `text`; where that does not end in a heading, only the strings stop it."""
+        super().__init__(strings, going_on=True)
+        self.layout = Layout()
+        self.layout.add(text.rstrip() + "\n")
+        self.ends = self.layout.due
+        """Whether there will be a body to end."""
+        self.eager |= self.ends
+        self.margin = self.layout.levels[-1]
+        """The column of the heading."""
+        self.begun = False
+        """Whether a line of the body was written."""
+        self.space = ""
+        """White space, which belongs to the body only if more of it follows."""
+
+    def add(self, text: str) -> str:
+        """The text that can be shown now."""
+        if self.found or not self.ends:
+            return "" if self.found else super().add(text)
+        body, ended = self._body(text)
+        shown = super().add(body)
+        if ended and not self.found:
+            shown += super().flush()
+            self.found, self.space = True, ""
+        return shown
+
+    def flush(self) -> str:
+        """What was held back and did not stop it."""
+        space, self.space = self.space, ""
+        return super().add(space) + super().flush()
+
+    def _body(self, text: str) -> tuple[str, bool]:
+        """What of the text belongs to the body, and whether that ends there."""
+        body = ""
+        for part in PARTS.findall(text):
+            if part.isspace():
+                self.space += part
+            else:
+                if self.layout.blank and not self.layout.is_free:
+                    inside = len(self.layout.line) > self.margin
+                    if self.begun and not inside:
+                        return body, True
+                    self.begun |= inside
+                body, self.space = body + self.space + part, ""
+            self.layout.add(part)
+        return body, False
