@@ -38,6 +38,7 @@ FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("a text", lambda value: isinstance(value, str))
 TEXTS = Kind("a list of texts", each(lambda value: isinstance(value, str)))
 POSITIVE = above(0, 1e15, "a number above 0")
+MULTIPLIER = Kind("a number from 0.00001 to 100000", lambda value: is_number(value) and 1e-5 <= value <= 1e5)
 EPSILON = above(0, 1, "a number above 0, and 1 at most")
 BASE = above(1, 1e15, "a number above 1")
 SHARE = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
@@ -51,14 +52,23 @@ PATTERN = Kind(
     "a list of kinds and how often they come",
     each(lambda row: isinstance(row, list) and len(row) == 2 and TEXTS.fits(row[0]) and WINDOW.fits(row[1])),
 )
+PERIOD = Kind(
+    "a number of layers, or letters such as LLLG",
+    lambda value: (
+        (is_whole(value) and 0 <= value <= 1 << 12)
+        or (isinstance(value, str) and bool(value) and value == "L" * (len(value) - 1) + "G")
+    ),
+)
 SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
 
 NAMED: dict[str, Kind] = {
-    "activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
+    "activation activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
     "architectures attention_layers layer_types": TEXTS,
     "attention_types": PATTERN,
+    "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
     "attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
     "attn_logit_softcapping mscale mscale_all_dim final_logit_softcapping": CAP,
+    "alibi new_decoder_architecture parallel_attn": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
     "do_layer_norm_before is_gated_act multi_query scale_attn_by_inverse_layer_idx scale_attn_weights": FLAG,
@@ -66,6 +76,7 @@ NAMED: dict[str, Kind] = {
     "layer_norm_eps layer_norm_epsilon norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "no_rope_layers": SWITCHES,
+    "sliding_window_pattern": PERIOD,
     "partial_rotary_factor rotary_pct": SHARE,
     "query_pre_attn_scalar": POSITIVE,
     "rope_local_base_freq rope_theta rotary_emb_base": BASE,
@@ -75,10 +86,11 @@ NAMED: dict[str, Kind] = {
 
 SIZES = {
     "num_hidden_layers n_layer num_layers num_decoder_layers": 1 << 12,
-    "no_rope_layer_interval sliding_window_pattern": 1 << 12,
-    "num_attention_heads n_head num_heads num_key_value_heads": 1 << 13,
+    "no_rope_layer_interval": 1 << 12,
+    "num_attention_heads n_head num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "head_dim d_kv": 1 << 12,
-    "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim word_embed_proj_dim": 1 << 20,
+    "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
+    << 20,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length": 1 << 22,
     "vocab_size": 1 << 24,
@@ -93,10 +105,11 @@ KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
 NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
 NEVER_NULL = {
-    "attention_types", "layer_norm_eps", "layer_norm_epsilon", "max_window_layers", "multi_query",
-    "no_rope_layer_interval", "norm_epsilon", "query_pre_attn_scalar", "relative_attention_max_distance",
-    "relative_attention_num_buckets", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length",
-    "text_config", "vocab_size", "window_size",
+    "attention_multiplier", "attention_types", "embedding_multiplier", "layer_norm_eps", "layer_norm_epsilon",
+    "logit_scale", "logits_scaling", "max_window_layers", "multi_query", "no_rope_layer_interval", "norm_epsilon",
+    "query_pre_attn_scalar", "relative_attention_max_distance", "relative_attention_num_buckets",
+    "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length", "text_config",
+    "vocab_size", "window_size",
 }  # fmt: skip
 """Fields for which null does not mean the usual value."""
 

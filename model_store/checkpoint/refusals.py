@@ -9,16 +9,19 @@ from model_store.errors import UnsupportedCheckpoint, cut, shown
 
 TYPES = {
     "mixes experts": (
-        "*moe*", "mixtral", "dbrx", "deepseek_v*", "gpt_oss", "jetmoe", "llama4*", "minimax*", "switch_transformers",
+        "*moe*", "mixtral", "dbrx", "deepseek_v*", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "kimi_k2*", "llama4*",
+        "longcat_flash", "mimo_v2_flash", "minimax*", "switch_transformers",
     ),
     "keeps a recurrent state": (
-        "bamba", "falcon_h1", "*mamba*", "jamba", "lfm2*", "nemotron_h", "qwen3_next", "recurrent_gemma", "rwkv*",
-        "xlstm", "zamba*",
+        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm2*", "nemotron_h", "olmo_hybrid",
+        "qwen3_5*", "qwen3_next", "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "reads or makes images or sound": (
-        "*_vl", "*_vl_*", "*clip*", "*vision*", "*whisper*", "beit", "blip*", "chameleon", "convnext*", "deit",
-        "dinov*", "florence2", "gemma3n*", "gemma4*", "idefics*", "internvl", "llava*", "mllama", "musicgen*",
-        "paligemma", "pixtral", "qwen*omni*", "siglip*", "smolvlm", "speecht5", "swin*", "vit*", "wav2vec2*",
+        "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*vision*", "*whisper*", "aria",
+        "beit", "blip*", "chameleon", "convnext*", "deit", "dinov*", "emu3", "exaone4_5", "florence2", "fuyu",
+        "gemma3n*", "gemma4*", "glm46v*", "glm4v*", "got_ocr2", "granite_docling*", "idefics*", "internvl", "janus",
+        "kosmos*", "llava*", "mllama", "molmo*", "musicgen*", "ovis2", "paligemma", "phi4_multimodal", "pixtral",
+        "qwen*omni*", "siglip*", "smolvlm", "speecht5", "swin*", "vit*", "voxtral*", "wav2vec2*",
     ),
     "reads text and writes none": (
         "*bert*", "albert", "deberta*", "electra", "esm", "mpnet", "xlm-roberta*", "xlnet",
@@ -26,7 +29,9 @@ TYPES = {
 }  # fmt: skip
 """Why a model of one of these types cannot run; the types are patterns."""
 
-OTHERS = "ministral", "ministral3", "mistral3", "mistral4", "mt5", "qwen", "qwen3_5", "t5gemma", "t5gemma2"
+OTHERS = (
+    "ministral", "ministral3", "mistral3", "mistral4", "mt5", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text", "xglm"
+)  # fmt: skip
 """Types of other models, whose names are no slips for those of ours."""
 
 FIELDS = {
@@ -36,6 +41,7 @@ FIELDS = {
     "qk_layernorm": "layer norms on queries and keys",
     "rope_interleaved": "rotary positions that turn neighbours",
     "use_bidirectional_attention": "attention to what comes later",
+    "use_qk_norm": "layer norms on queries and keys",
     "use_mrope": "rotary positions in several dimensions",
 }
 """What a field of config.json asks for when it is set, in the families that do run."""

@@ -250,7 +250,9 @@ def group_heads(values: np.ndarray, attention: Attention) -> np.ndarray:
 
 
 def halve_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From rotating neighbours, in the first elements of a head, to rotating the halves of the head."""
+    """From rotating neighbours, in the first elements of a head, to rotating its halves, in layers that rotate."""
+    if attention.rope is None:
+        return values
     rotary = rotated_elements(attention)
     return reorder_rotary(values, attention, [*range(0, rotary, 2)], [*range(1, rotary, 2)])
 

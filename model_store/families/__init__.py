@@ -62,6 +62,13 @@ def field(config: Config, *spellings: str) -> Any:  # Any: config.json's
     return config[next((name for name in spellings if config.get(name) is not None), spellings[0])]
 
 
+def alternate(config: Config, count: int, period: int) -> list[str]:
+    """The kinds of layers, one in so many sees all: as `sliding_window_pattern` says, 6 or LLLG, else `period`."""
+    said = config.get("sliding_window_pattern")
+    every = period if said is None else len(said) if isinstance(said, str) else said
+    return ["sliding_attention" if every and (i + 1) % every else "full_attention" for i in range(count)]
+
+
 def windows(config: Config, default: Sequence[str], window: int | None) -> list[int]:
     """The window of each layer, 0 for none, by `layer_types` of config.json or else by `default`."""
     kinds = config.get("layer_types") or default

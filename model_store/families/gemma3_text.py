@@ -6,7 +6,7 @@ from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import plus_one
-from model_store.families import activation, gemma, gemma2, windows
+from model_store.families import activation, alternate, gemma, gemma2, windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -30,8 +30,7 @@ def decoder(config: Config) -> Decoder:
     far = {**own, "rope_theta": config.get("rope_theta"), "rope_scaling": full}
     close = {**own, "rope_theta": config.get("rope_local_base_freq"), "rope_scaling": near}
     far_rope, near_rope = rope(far, head_dim, theta=1_000_000.0), rope(close, head_dim)
-    period = config.get("sliding_window_pattern") or 6
-    default = ["sliding_attention" if (i + 1) % period else "full_attention" for i in range(count)]
+    default = alternate(config, count, 6)
     layers = (
         replace(attention, rope=near_rope if window else far_rope, window=window)
         for window in windows(config, default, config.get("sliding_window", 4096))

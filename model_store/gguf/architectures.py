@@ -8,20 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint, suggest
 
 Fields = dict[str, Any]  # Any: config.json's
-
-
-def halve_turned(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From rotating neighbours to rotating the halves of a head, in layers that rotate at all."""
-    return halve_rotary(values, attention) if attention.rope else values
 
 
 @dataclass(frozen=True)
@@ -110,12 +103,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={"use_parallel_residual": "use_parallel_residual", "rope.freq_base": "rotary_emb_base"},
         partial="rotary_pct",
     ),
-    "llama": Architecture("llama", halve_turned, keys=WINDOW, adjust=adjust_llama),
+    "llama": Architecture("llama", halve_rotary, keys=WINDOW, adjust=adjust_llama),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
-    "smollm3": Architecture("smollm3", halve_turned),
+    "smollm3": Architecture("smollm3", halve_rotary),
     "starcoder": Architecture("gpt_bigcode", adjust=adjust_starcoder),
     "starcoder2": Architecture("starcoder2", keys=WINDOW),
 }

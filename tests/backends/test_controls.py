@@ -19,7 +19,7 @@ from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.convert import open_checkpoint
-from model_store.families import codegen, gpt_bigcode
+from model_store.families import codegen, falcon, gpt_bigcode
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
@@ -155,12 +155,20 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
     return {"alibi": tuple(2 ** (-8 * (i + 1) / each.heads) for i in range(each.heads))}
 
 
-WINDOWED = "gemma2", "gemma3", "gemma3_text", "gpt_neo", "mistral", "phi3", "qwen2-window", "smollm3", "starcoder2"
+WINDOWED = (
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "mistral", "phi3", "qwen2-window",
+    "smollm3", "starcoder2", "vaultgemma",
+)  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "opt"),
-    1e-5: ("bloom", "codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "phi", "phi3", "starcoder2"),
-    1e-6: ("gemma", "llama", "qwen2", "smollm3"),
-}
+    1e-5: (
+        "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2", "gpt_bigcode",
+        "gpt_neo", "gpt_neox", "gptj", "phi", "phi3", "stablelm", "starcoder2",
+    ),
+    1e-6: ("gemma", "granite", "llama", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
+    1.5625e-7: ("glm", "glm4"),
+    1e-8: ("helium",),
+}  # fmt: skip
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 CONTROLS: dict[str, tuple[str, Change]] = {
@@ -178,15 +186,27 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "one after the other": ("gpt_neox-sequential_yarn", decoder(parallel=True)),
     "scaled embedding": ("gemma", decoder(embedding_scale=1.0)),
     "scaled embedding of biogpt": ("biogpt", decoder(embedding_scale=1.0)),
+    "scaled embedding of granite": ("granite", decoder(embedding_scale=1.0)),
+    "scaled output": ("cohere", decoder(output_scale=1.0)),
+    "scaled output of granite": ("granite", decoder(output_scale=1.0)),
+    "parallel under one norm, of cohere": ("cohere", decoder(parallel=False)),
+    "parallel in stablelm": ("stablelm-parallel", decoder(parallel=False)),
+    "one after the other in stablelm": ("stablelm", decoder(parallel=True)),
+    "parallel under two norms": ("falcon-grouped", decoder(parallel=False)),
+    "one after the other in falcon": ("falcon-sequential", decoder(parallel=True)),
     "capped logits": ("gemma2", decoder(logit_softcap=0.0)),
     # Attention.
     "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
     "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
+    "scale of its own, of granite": ("granite", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "no scale": ("gpt_neo", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "scale of each layer": ("gpt2-layer_scale", attention(lambda each: {"scale": 1.0})),
     "heads that share keys": ("llama", other_heads_share),
     "rotary positions": ("llama", attention(lambda each: {"rope": None})),
     "rotary positions on some layers": ("smollm3", rotary(500.0)),
+    **{f"rotary positions on some layers of {case}": (case, rotary(500.0)) for case in ("cohere2", "exaone4-hybrid")},
+    **{f"rotary positions on a part in {case}": (case, rotary(500.0)) for case in ("glm", "glm4", "stablelm")},
+    **{f"theta of {case}": (case, rotary(10_000.0)) for case in ("cohere", "ernie4_5", "falcon", "granite", "helium")},
     "rotary positions, theta": ("llama", rotary(10_000.0)),
     "rotary positions on a quarter": ("gpt_neox", rotary(500.0)),
     "rotary positions on a half": ("phi", rotary(500.0)),
@@ -218,6 +238,12 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "normalised queries and keys": ("gemma3_text", without("layers.*.[qk]_norm")),
     "norm after attention": ("gemma2", without("layers.*.post_attention_norm")),
     "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
+    **{
+        f"norm after {part} of {case}": (case, without(f"layers.*.post_{part}_norm"))
+        for case in ("exaone4", "glm4")
+        for part in ("attention", "ffn")
+    },
+    "normalised queries of exaone4": ("exaone4", without("layers.*.q_norm")),
     "norm before feed-forward": ("llama", without("layers.*.ffn_norm")),
     "norm before feed-forward, side by side": ("gpt_neox", without("layers.*.ffn_norm")),
     "norm before attention": ("llama", without("layers.*.attention_norm")),
@@ -227,7 +253,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         f"bias of {role}, {case}": (case, unbiased(f"layers.*.{role}"))
         for case, roles in {
             "gpt2": ("qkv_proj", "o_proj", "up_proj", "down_proj", "attention_norm", "ffn_norm"),
-            "qwen2": ("qkv_proj",),
+            **dict.fromkeys(("qwen2", "glm", "seed_oss", "stablelm"), ("qkv_proj",)),
+            "falcon-grouped": ("qkv_proj", "o_proj", "up_proj", "down_proj"),
+            "ernie4_5": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
             "llama": ("gate_up_proj", "o_proj", "down_proj"),
             "gptj": ("up_proj", "down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
@@ -245,8 +273,12 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox")},
-    transforms.halve_rotary: {"gptj": ("*", transforms.spread_rotary), "codegen": ("*", None)},
-    transforms.spread_rotary: {"gpt_neox": ("*", None), "phi": ("*", transforms.halve_rotary)},
+    transforms.halve_rotary: {
+        "gptj": ("*", transforms.spread_rotary),
+        **{case: ("*", None) for case in ("codegen", "cohere", "cohere2", "ernie4_5", "glm", "helium")},
+    },
+    transforms.spread_rotary: {"stablelm": ("*", None), "gpt_neox": ("*", None), "phi": ("*", transforms.halve_rotary)},
+    falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},
 }

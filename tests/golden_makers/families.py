@@ -32,6 +32,9 @@ LLAMA: dict[str, object] = dict(
     layer_norm_eps=EPSILON,
     norm_epsilon=EPSILON,
 )
+FALCON: dict[str, object] = dict(vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=4) | dict(
+    max_position_embeddings=64, ffn_hidden_size=96, rope_theta=500.0, layer_norm_epsilon=EPSILON, bos_token_id=0
+)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -109,6 +112,30 @@ CASES: dict[str, dict[str, object]] = {
         sliding_window=6,
         attn_logit_softcapping=5.0,
         final_logit_softcapping=3.0,
+    ),
+    "granite": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3)
+    | dict(attention_multiplier=0.1, tie_word_embeddings=True),
+    "cohere": dict(LLAMA, logit_scale=0.25, pad_token_id=0),
+    "cohere2": dict(LLAMA, num_hidden_layers=4, logit_scale=0.25, sliding_window=6, pad_token_id=0),
+    "glm": dict(LLAMA, head_dim=16, pad_token_id=0),
+    "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
+    "stablelm": dict(LLAMA, use_qkv_bias=True),
+    "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
+    "exaone4": dict(LLAMA, sliding_window=None, layer_types=["full_attention", "full_attention"]),
+    "exaone4-hybrid": dict(LLAMA, num_hidden_layers=4, sliding_window=6, sliding_window_pattern=4),
+    "ernie4_5": dict(LLAMA, head_dim=20, use_bias=True),
+    "seed_oss": dict(LLAMA, head_dim=20),
+    "helium": dict(LLAMA, head_dim=16, pad_token_id=0),
+    "falcon": dict(FALCON, multi_query=True),
+    "falcon-grouped": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True),
+    "falcon-one_norm": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
+    "falcon-sequential": dict(FALCON, multi_query=False, parallel_attn=False),
+    "vaultgemma": dict(LLAMA, head_dim=16, query_pre_attn_scalar=24, sliding_window=6)
+    | dict(attn_logit_softcapping=5.0, final_logit_softcapping=3.0),
+    "cwm": dict(LLAMA, num_hidden_layers=4, head_dim=16, sliding_window=6)
+    | dict(
+        rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=4.0, low_freq_factor=1.0)
+        | dict(high_freq_factor=4.0, original_max_position_embeddings=32)
     ),
 }
 """Fields of config.json, by model type and, after a dash, what is special."""

@@ -1,0 +1,52 @@
+"""Falcon: attention and feed-forward side by side, under one norm or two; each key-value head with its queries."""
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import rope
+from model_store.errors import UnsupportedCheckpoint
+from model_store.families import activation, field
+
+PREFIX = "transformer."
+TIED = True
+UNUSED = (".rotary_emb.inv_freq", ".maybe_rotary.inv_freq")
+MODEL = {"embedding": "word_embeddings", "norm": "ln_f", "lm_head": "lm_head"}
+
+
+def ungroup(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From the queries, the key and the value of each key-value head in turn to all q, all k, all v."""
+    groups = values.reshape(attention.kv_heads, -1, attention.head_dim, *values.shape[1:])
+    parts = groups[:, :-2], groups[:, -2], groups[:, -1]
+    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
+
+
+LAYER = {
+    "attention_norm": "h.{0}.input_layernorm=h.{0}.ln_attn",
+    "qkv_proj": ("h.{}.self_attention.query_key_value", ungroup),
+    "o_proj": "h.{}.self_attention.dense",
+    "ffn_norm?": "h.{0}.ln_mlp=h.{0}.post_attention_layernorm",
+    "up_proj": "h.{}.mlp.dense_h_to_4h",
+    "down_proj": "h.{}.mlp.dense_4h_to_h",
+}
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    if config.get("alibi"):
+        raise UnsupportedCheckpoint("falcon with ALiBi (alibi in config.json) is not supported")
+    heads, size = field(config, "num_attention_heads", "n_head"), field(config, "hidden_size", "n_embed")
+    newer, head_dim = config.get("new_decoder_architecture"), size // heads
+    own = config.get("num_kv_heads") or config.get("n_head_kv") or heads
+    kv_heads = own if newer or not config.get("multi_query", True) else 1
+    return Decoder(
+        layers=(Attention(heads, kv_heads, head_dim, head_dim**-0.5, rope(config, head_dim)),)
+        * field(config, "num_hidden_layers", "n_layer"),
+        hidden_size=size,
+        vocab_size=config["vocab_size"],
+        context_length=config.get("max_position_embeddings", 2048),
+        norm="layer",
+        epsilon=config.get("layer_norm_epsilon", 1e-5),
+        activation=activation(config.get("activation", "gelu")),
+        parallel=bool(newer or config.get("parallel_attn", True)),
+    )

@@ -1,0 +1,23 @@
+"""Granite is Llama with factors; that of the branches is taken out of the residual, whose norms do not see it."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import llama
+from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same, branch = llama.decoder(config), config.get("residual_multiplier", 1.0)
+    scale = config.get("attention_multiplier", 1.0)
+    return replace(
+        same,
+        layers=tuple(replace(attention, scale=scale) for attention in same.layers),
+        embedding_scale=config.get("embedding_multiplier", 1.0) / branch,
+        epsilon=same.epsilon / branch**2,
+        output_scale=1 / config.get("logits_scaling", 1.0),
+    )

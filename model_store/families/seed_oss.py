@@ -1,0 +1,13 @@
+"""Seed-OSS is Llama with biases on q, k and v."""
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import llama
+from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    return llama.decoder({"head_dim": 128, **config})
