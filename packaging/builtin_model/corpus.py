@@ -16,7 +16,7 @@ import re
 import sysconfig
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -127,29 +127,35 @@ def listed(file: Path) -> set[str]:
     return {normalised(line.split("==")[0]) for line in lines if line and not line.startswith("#")}
 
 
+def wheel_files(wheels: Iterable[Path]) -> Iterator[tuple[email.message.Message, str, dict[str, Read]]]:
+    """Yields metadata, licence and the Python files by path of each wheel under a permissive licence."""
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            names = sorted(archive.namelist())
+            stated = archive.read(next(name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)))
+            meta = email.message_from_string(stated.decode("utf-8", "replace"))
+            permissive, licence = permissive_licence(meta)
+            if permissive:
+                yield meta, licence, {n: functools.partial(archive.read, n) for n in names if n.endswith(".py")}
+            else:
+                print(f"left out: {normalised(meta['Name'])} ({licence})")
+
+
 def packages(wheels: Path) -> Iterator[tuple[Source, dict[str, Read]]]:
     """Yields every usable source with its Python files by path, the standard library first."""
     root = Path(sysconfig.get_path("stdlib"))
     own = {str(p.relative_to(root)): p.read_bytes for p in sorted(root.rglob("*.py")) if "-packages" not in str(p)}
     yield Source("python-stdlib", platform.python_version(), "PSF-2.0", heldout=False, first=True), own
-    found = {normalised(wheel.name.split("-")[0]): wheel for wheel in sorted(wheels.glob("*.whl"))}
     first = listed(FIRST_PACKAGES)
 
-    def place(item: tuple[str, Path]) -> tuple[bool, bool, str]:
+    def place(wheel: Path) -> tuple[bool, bool, str]:
         """Orders the first packages before the others; held-out ones are last, losing what they share with any."""
-        return item[0] in HELD_OUT_PACKAGES, item[0] not in first, item[0]
+        name = normalised(wheel.name.split("-")[0])
+        return name in HELD_OUT_PACKAGES, name not in first, name
 
-    for name, wheel in sorted(found.items(), key=place):
-        with zipfile.ZipFile(wheel) as archive:
-            stated = next(n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n))
-            meta = email.message_from_string(archive.read(stated).decode("utf-8", "replace"))
-            permissive, licence = permissive_licence(meta)
-            if not permissive:
-                print(f"left out: {name} ({licence})")
-                continue
-            paths = sorted(n for n in archive.namelist() if n.endswith(".py") and not n.endswith("/"))
-            files: dict[str, Read] = {path: functools.partial(archive.read, path) for path in paths}
-            yield Source(name, meta["Version"], licence, name in HELD_OUT_PACKAGES, name in first), files
+    for meta, licence, files in wheel_files(sorted(wheels.glob("*.whl"), key=place)):
+        name = normalised(meta["Name"])
+        yield Source(name, meta["Version"], licence, name in HELD_OUT_PACKAGES, name in first), files
 
 
 def cleaned(raw: bytes) -> tuple[str, str]:

@@ -1,15 +1,13 @@
 """Lines of code to be completed: drawn from files that were set aside, or from wheels that no model here has seen."""
 
-import email
 import json
 import random
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus import SKIPPED_PATH, Document, cleaned, permissive_licence, shingles
+from corpus import SKIPPED_PATH, Document, cleaned, normalised, shingles, wheel_files
 
 from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import Place
@@ -117,22 +115,13 @@ def draw_places(documents: list[Document], count: int, seed: int) -> list[Case]:
 def read_wheels(folder: Path) -> Iterator[Document]:
     """Reads the Python files of the permissively licensed wheels in a folder, each text once."""
     seen: set[int] = set()
-    for path in sorted(folder.glob("*.whl")):
-        with zipfile.ZipFile(path) as wheel:
-            names = sorted(wheel.namelist())
-            stated = wheel.read(next(name for name in names if name.endswith(".dist-info/METADATA")))
-            metadata = email.message_from_bytes(stated)
-            permissive, licence = permissive_licence(metadata)
-            package = re.sub(r"[-_.]+", "-", metadata["Name"]).lower()
-            if not permissive:
-                print(f"left out: {package} ({licence})")
-                continue
-            for name in names:
-                text = cleaned(wheel.read(name))[0] if name.endswith(".py") and not SKIPPED_PATH.search(name) else ""
-                runs = shingles(text)
-                if text and len(runs & seen) <= 0.15 * len(runs):
-                    seen |= runs
-                    yield {"package": package, "path": name, "text": text}
+    for metadata, _, files in wheel_files(sorted(folder.glob("*.whl"))):
+        for path, read in files.items():
+            text = "" if SKIPPED_PATH.search(path) else cleaned(read())[0]
+            runs = shingles(text)
+            if text and len(runs & seen) <= 0.15 * len(runs):
+                seen |= runs
+                yield {"package": normalised(metadata["Name"]), "path": path, "text": text}
 
 
 class Projects:
