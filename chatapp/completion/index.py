@@ -79,7 +79,7 @@ class FolderIndex:
     @property
     def paths(self) -> list[Path]:
         """The files that are in it, sorted."""
-        return sorted(self._homes)
+        return sorted(list(self._homes))
 
     def start(self) -> None:
         """Begin to read in the background, and keep up to date until closed."""

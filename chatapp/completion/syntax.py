@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,8 @@ BODIES = {
 NEUTRAL = {"python": "pass"}
 """A statement that does nothing; elsewhere it is a semicolon, or none."""
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
+WAITS = tuple(",=+-*/%<>&|^!~?:([{.")
+"""After which, within brackets, something has to stand."""
 STRING = re.compile(
     r'"""(?:\\.|(?!""").)*"""|(?<!")(?:"(?:\\.|[^"\\\n])+"|""(?!"))'
     r"|'''(?:\\.|(?!''').)*'''|(?<!')(?:'(?:\\.|[^'\\\n])+'|''(?!'))|`(?:\\.|[^`\\])*`",
@@ -114,7 +116,11 @@ class Syntax:
         around = self._around(path.suffix.lower(), grammar, before, behind) if grammar else None
         if around is None:
             return True
-        return any(fits(around, text) for text in spell(around.language, line))
+        bodies, closers = BODIES[around.language], close(line)
+        if not closers:
+            return fits(around, line, bodies)
+        closed = [line + closers, *([f"{line}x{closers}"] if line.rstrip()[-1:] in WAITS else [])]
+        return fits(around, line, ()) or any(fits(around, each, bodies) for each in closed)
 
     def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Surroundings | None:
         """What surrounds a line; it is kept as long as nothing else of the file changes."""
@@ -226,20 +232,18 @@ def find_errors(around: Surroundings, line: str) -> list[tuple[int, int]]:
     return found
 
 
-def fits(around: Surroundings, line: str) -> bool:
-    """Whether a line adds no error to its surroundings."""
-    errors, end = find_errors(around, line), around.place + len(line.encode(errors="replace"))
-    return len(errors) <= around.errors and not any(start <= end and around.place < stop for start, stop in errors)
-
-
-def spell(language: str, line: str) -> Iterator[str]:
-    """A line, and how it may go on where it only begins something."""
+def fits(around: Surroundings, line: str, bodies: Sequence[str]) -> bool:
+    """Whether a line adds no error to its surroundings, or one at its end that one of the bodies mends."""
     same = line[: len(line) - len(line.lstrip())]
-    closers = close(line)
-    for closed in [line, line + closers, f"{line}x{closers}"] if closers else [line]:
-        yield closed
-        for body in BODIES[language]:
-            yield closed + body.replace("{same}", same).replace("{deeper}", same + "    ")
+    for body in ("", *bodies):
+        whole = line + body.replace("{same}", same).replace("{deeper}", same + "    ")
+        errors, end = find_errors(around, whole), around.place + len(whole.encode(errors="replace"))
+        added = [(start, stop) for start, stop in errors if start <= end and around.place < stop]
+        if not added and len(errors) <= around.errors:
+            return True
+        if not body and not any(stop >= end for _, stop in errors):
+            return False
+    return False
 
 
 def close(line: str) -> str:
