@@ -132,6 +132,8 @@ class FolderIndex:
                 del self._stamps[name]
                 self._full.discard(Path(name))
                 self._forget(Path(name))
+            for path in [path for path in self._homes if str(path) not in found and not path.exists()]:
+                self._forget(path)  # an editor had it
             self._tidy()
             self._next_scan = monotonic() + RESCAN
             omitted.full = len(self._full)

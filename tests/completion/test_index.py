@@ -202,6 +202,10 @@ def test_what_an_editor_tells_counts_until_the_file_changes(running: FolderIndex
     path.write_text("saved = 1\nand_more = 2\n")
     running.scan()
     assert running.knows("saved") and not running.knows("edited")
+    running.update(running.root / "never_saved.py", "unsaved = 1\n")
+    until(lambda: running.knows("unsaved"))
+    running.scan()
+    assert not running.knows("unsaved")
 
 
 def test_whoever_asks_after_a_while_has_the_folder_looked_through_again(
