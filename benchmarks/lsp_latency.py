@@ -99,7 +99,7 @@ def fill(folder: Path, count: int) -> Path:
 
 
 def type_lines(server: Server, edited: Path, places: int) -> tuple[Figures, Figures, Figures, int]:
-    """Type lines anew: requests at a place far from the last one, while typing, and those that went on with an offer."""
+    """Type lines anew: requests far from the last one, while typing, and where an offer was typed on; those shown."""
     cold, warm, known, shown = Figures(), Figures(), Figures(), 0
     lines, uri = edited.read_text("utf-8").split("\n"), edited.as_uri()
     long_enough = [number for number, line in enumerate(lines) if len(line.strip()) > KEYS + 4 and line.isascii()]
@@ -125,7 +125,7 @@ def place(line: int, character: int) -> dict[str, int]:
 
 
 def type_fast(server: Server, edited: Path, keys: int) -> tuple[int, int]:
-    """Type ten characters a second without waiting: the most requests without an answer, and how many got one in time."""
+    """Type ten characters a second: the most requests that had no answer, and how many had one before the next key."""
     uri, end = edited.as_uri(), len(edited.read_text("utf-8").split("\n")) - 1
     text = "def compute_the_total(values):\n    total = 0\n    for value in values:\n        total += value\n" * 10
     server.editor.type("\n", end, len(edited.read_text("utf-8").split("\n")[-1]), uri)
@@ -173,9 +173,8 @@ def main() -> None:
         print(f"shown {shown} of {len(cold.clock + warm.clock + known.clock)}")
         most, in_time = type_fast(server, edited, 10 * given.places)
         print(f"ten keys a second: at most {most} requests without an answer, {in_time} answered before the next key")
-        print(
-            f"memory at the end {server.memory('VmRSS'):.0f} MB, at most {server.memory('VmHWM'):.0f} MB; goals: {GOALS}"
-        )
+        print(f"memory at the end {server.memory('VmRSS'):.0f} MB, at most {server.memory('VmHWM'):.0f} MB")
+        print(f"goals: {GOALS}")
         editor.leave()
         server.process.wait(20)
 

@@ -25,8 +25,8 @@ def run(given: Namespace) -> int:
     from chatapp.lsp.streams import claim_output
 
     output = claim_output()
-    from chatapp.lsp.server import serve
+    from chatapp.lsp.server import Server, serve
 
-    code = serve(Workspace(), sys.stdin.buffer, output)
+    code = serve(Server(Workspace()), sys.stdin.buffer, output)
     sys.stderr.flush()
     os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -378,10 +377,8 @@ def path_of(uri: str) -> Path | None:
     return Path(path) if path else None
 
 
-def serve(home: Workspace, input: BinaryIO, output: BinaryIO) -> int:
+def serve(server: Server, input: BinaryIO, output: BinaryIO) -> int:
     """Answer an editor until it leaves; the exit code, which is 1 where it did not say so before."""
-    logging.getLogger("pygls").disabled = True  # it would log texts
-    server = Server(home)
     server.start_io(input, output)
     server.turns.end()
     server.folders.follow(())

@@ -4,51 +4,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chatapp.placement.selection import PlacementOptions
-from chatapp.settings.settings import Settings
-from chatapp.workspace import Opened, Workspace
-from model_store import Progress
+from chatapp.workspace import Opened
 from support.checkpoints import MakeCheckpoint, Run
 from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
 from support.scripted_engine import ScriptedEngine
-
-LINE = "    parser.add_argument('--verbose', help='more')\n"
-HALF = LINE + LINE[:36]
-"""Its second line goes on as the first did: a match of the file, worth showing unasked."""
-REST = " help='more')"
-
-
-class Home(Workspace):
-    """A home whose model is a stand-in, which is opened when it may."""
-
-    def __init__(self, engine: ScriptedEngine | None = None, *, stats: bool = False) -> None:
-        super().__init__()
-        self.engine, self.stats = engine, stats
-        self.opened: list[str] = []
-
-    def read_settings(self) -> Settings:
-        return replace(super().read_settings(), completion_stats=self.stats)
-
-    def open_model(
-        self,
-        name: str,
-        placement: PlacementOptions | None = None,
-        *,
-        on_progress: Progress | None = None,
-        on_fallback: Callable[[str], object] = lambda reason: None,
-    ) -> Opened:
-        self.opened.append(name)
-        if not self.engine:
-            return super().open_model(name, placement, on_progress=on_progress, on_fallback=on_fallback)
-        if on_progress:
-            on_progress("lowering", 0.5)
-        return Opened(self.engine, name, 1, 0.0)
+from support.stand_in_home import HALF, LINE, REST, Home, texts
 
 
 @pytest.fixture
@@ -59,15 +24,12 @@ def editor() -> Iterator[LspEditor]:
         yield editor
 
 
-def test_of_a_model_that_was_not_taught_to_fill_gaps_the_log_says_so() -> None:
-    with editing(Home(ScriptedEngine(text="", can_infill=False))) as editor:
-        editor.begin()
-        editor.until_loaded()
-        assert any("not taught to fill gaps" in str(message) for message in editor.told)
-
-
-def texts(items: list[dict[str, object]]) -> list[object]:
-    return [item["insertText"] for item in items]
+def until(condition: Callable[[], object]) -> None:
+    """Wait for something that nobody tells."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def test_ghost_text_is_offered_at_the_cursor(editor: LspEditor) -> None:
@@ -125,61 +87,56 @@ def test_what_is_selected_in_a_list_is_taken_for_typed(editor: LspEditor) -> Non
 
 
 def test_what_is_typed_on_is_not_computed_again() -> None:
-    home = Home(ScriptedEngine(text="return a + b\n"))
-    with editing(home) as editor:
+    engine = ScriptedEngine(text="return a + b\n")
+    with editing(Home(engine)) as editor:
         editor.begin(initializationOptions={"threshold": 0})
         editor.until_loaded()
         editor.open("def add(a, b):\n    ")
         (first,) = editor.ghost(1, 4)
-        assert home.engine and len(home.engine.asked) == 1
+        assert len(engine.asked) == 1
         for place, letter in enumerate("retu"):
             editor.type(letter, 1, 4 + place)
             (item,) = editor.ghost(1, 5 + place)
             assert f"{'retu'[: place + 1]}{item['insertText']}" == first["insertText"]
-        assert len(home.engine.asked) == 1
+        assert len(engine.asked) == 1
         editor.type("x", 1, 8)
         editor.ghost(1, 9)
-        assert len(home.engine.asked) == 2
+        assert len(engine.asked) == 2
 
 
 def test_the_newest_request_of_a_document_wins_and_no_more_than_one_waits() -> None:
-    home = Home(ScriptedEngine(text="one two three four\n", pause_after=1))
-    with editing(home) as editor:
+    engine = ScriptedEngine(text="one two three four\n", pause_after=1)
+    with editing(Home(engine)) as editor:
         editor.begin(initializationOptions={"threshold": 0})
         editor.until_loaded()
         editor.open("y")
         answers = [editor.ask_ghost(0, 1)]
-        assert home.engine
-        while not home.engine.busy:
-            time.sleep(0.005)
+        until(lambda: engine.busy)
         for place, letter in enumerate("abcdefghi", 1):
             editor.type(letter, 0, place)
             answers.append(editor.ask_ghost(0, place + 1))
         for answer in answers[1:-1]:
             assert answer.result(20)["items"] == [], "answered before the model goes on"
-        home.engine.pause_after = None
-        home.engine.go.set()
+        engine.pause_after = None
+        engine.go.set()
         assert answers[0].result(20)["items"] == []
         assert texts(answers[-1].result(20)["items"]) == ["one two three four"]
-        assert len(home.engine.asked) == 2
+        assert len(engine.asked) == 2
 
 
 def test_a_cancelled_request_stops_the_model() -> None:
-    home = Home(ScriptedEngine(text="word " * 400, delay=0.02))
-    with editing(home) as editor:
+    engine = ScriptedEngine(text="word " * 400, delay=0.02)
+    with editing(Home(engine)) as editor:
         editor.begin(initializationOptions={"threshold": 0})
         editor.until_loaded()
         editor.open("y")
         answer = editor.ask_ghost(0, 1)
-        assert home.engine
-        while not home.engine.busy:
-            time.sleep(0.005)
+        until(lambda: engine.busy)
         editor.tell("$/cancelRequest", {"id": editor.last})
         with pytest.raises(LspError, match="-32800"):
             answer.result(20)
-        while not home.engine.closed:
-            time.sleep(0.005)
-        assert home.engine.last_usage and home.engine.last_usage.completion_tokens < 100
+        until(lambda: engine.closed)
+        assert engine.last_usage and engine.last_usage.completion_tokens < 100
 
 
 def test_several_are_offered_when_they_are_asked_for(editor: LspEditor) -> None:
@@ -279,6 +236,13 @@ def test_another_model_takes_the_place_of_the_first() -> None:
         assert home.opened == ["builtin", "another"]
 
 
+def test_of_a_model_that_was_not_taught_to_fill_gaps_the_log_says_so() -> None:
+    with editing(Home(ScriptedEngine(text="", can_infill=False))) as editor:
+        editor.begin()
+        editor.until_loaded()
+        assert any("not taught to fill gaps" in str(message) for message in editor.told)
+
+
 def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> None:
     editor.open(HALF, uri="untitled:Untitled-1")
     assert texts(editor.ghost(1, 36, uri="untitled:Untitled-1")) == [REST]
@@ -343,10 +307,7 @@ def test_a_file_that_was_saved_is_known_at_once(tmp_path: Path) -> None:
         editor.tell("textDocument/didSave", {"textDocument": {"uri": saved.as_uri()}})
         editor.tell("textDocument/didClose", {"textDocument": {"uri": saved.as_uri()}})
         editor.open(LINE[:36], uri=new.as_uri())
-        deadline = time.monotonic() + 20
-        while not (found := texts(editor.ghost(0, 36, uri=new.as_uri()))) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert found == [REST]
+        until(lambda: texts(editor.ghost(0, 36, uri=new.as_uri())) == [REST])
 
 
 # What became of offers

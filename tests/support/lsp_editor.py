@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from chatapp.lsp.server import serve
+from chatapp.lsp.server import Server, serve
 from chatapp.workspace import Workspace
 
 URI = "file:///project/code.py"
@@ -34,6 +34,8 @@ class LspEditor:
         self.news = threading.Condition()
         self.waiting: dict[int, Future[Any]] = {}
         self.version = 0
+        self.server: Server | None = None
+        """The server, where it is in this process."""
         self._last = 0
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -154,17 +156,19 @@ def editing(workspace: Workspace) -> Iterator[LspEditor]:
     ends = zip((*to_server, *from_server), ("rb", "wb") * 2, strict=True)
     files = [cast(BinaryIO, os.fdopen(end, mode)) for end, mode in ends]  # as the mode says
     codes: list[int] = []
-    server = threading.Thread(target=lambda: codes.append(serve(workspace, files[0], files[3])), daemon=True)
-    server.start()
+    server = Server(workspace)
+    thread = threading.Thread(target=lambda: codes.append(serve(server, files[0], files[3])), daemon=True)
+    thread.start()
     editor = LspEditor(files[1], files[2])
+    editor.server = server
     try:
         yield editor
         editor.leave()
-        server.join(PATIENCE)
+        thread.join(PATIENCE)
         assert codes == [0]
     finally:
         files[1].close()  # where the server has not ended yet, it does now
-        server.join(PATIENCE)
+        thread.join(PATIENCE)
         files[0].close()
         files[3].close()
         editor.reader.join(PATIENCE)

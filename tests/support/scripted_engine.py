@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -161,8 +162,14 @@ class ScriptedEngine:
         count: int = 4,
         wanted: Callable[[], bool] = lambda: True,
     ) -> list[Line] | None:
-        text = self.text.partition("\n")[0]
-        return [Line(text, tuple(self.id(piece) for piece in pieces(text)), -1.0)] if wanted() else None
+        said = ""
+        with closing(self.write(f"{prefix}<gap>{suffix}", Options(), 0)) as deltas:
+            for delta in deltas:
+                if not wanted():
+                    return None
+                said += delta.text
+        text = said.partition("\n")[0]
+        return [Line(text, tuple(self.id(piece) for piece in pieces(text)), -1.0)]
 
     def score_lines(
         self,
