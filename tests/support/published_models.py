@@ -48,7 +48,9 @@ DEFAULTS = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=256, max_
 VISION = dict(
     hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
 )
-PERIODS = {"gemma2": 2, "gemma3_text": 6, "smollm3": 4, "gpt_neo": 2}
+PERIODS = {"cohere2": 4, "cwm": 4, "exaone4": 4, "gemma2": 2, "gemma3_text": 6, "gpt_neo": 2, "smollm3": 4} | {
+    "vaultgemma": 2
+}
 """Layers after which their kinds begin again, for those that have kinds."""
 T5 = dict(relative_attention_num_buckets=8, relative_attention_max_distance=32, num_decoder_layers=3, n_positions=LONG)
 """Distances have buckets up to the largest; 36 tokens go beyond it."""
@@ -75,14 +77,17 @@ def shrunken(config: Config) -> Config:
     layers = 1 + PERIODS.get(config["model_type"], 1)
     small[one_of(config, HEADS)], small[one_of(config, HIDDEN)], small[one_of(config, LAYERS)] = heads, hidden, layers
     fields = {field: head_dim for field in HEAD_DIM} | {"num_key_value_heads": kv_heads, "vocab_size": VOCABULARY}
-    fields |= {field: hidden * 3 // 2 for field in ("intermediate_size", "n_inner", "d_ff", "ffn_dim")}
+    fields |= {"num_kv_heads": kv_heads}
+    fields |= {
+        field: hidden * 3 // 2 for field in ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "ffn_hidden_size")
+    }
     fields |= {"max_window_layers": round(config.get("max_window_layers", 0) * layers / config[one_of(config, LAYERS)])}
     fields |= {"word_embed_proj_dim": hidden * config.get("word_embed_proj_dim", 0) // config[one_of(config, HIDDEN)]}
     fields |= {"rotary_dim": config.get("rotary_dim", 0) * head_dim // size_of_head(config) // 2 * 2}
     fields |= {token: shrunken_token(config.get(token)) for token in TOKENS}
     small |= {field: value for field, value in fields.items() if config.get(field) is not None}
     for field in "layer_types", "no_rope_layers", "attention_layers":
-        if field in config:
+        if config.get(field):
             small[field] = config[field][:layers]
     if config["model_type"] == "gpt_neo":
         small |= {
@@ -133,8 +138,12 @@ def shrunken_head(head_dim: int) -> int:
 def shrunken_heads(config: Config) -> tuple[int, int]:
     """Few heads, and key-value heads in proportion."""
     heads = int(config[one_of(config, HEADS)])
-    kv_heads = config.get("num_key_value_heads") or heads
-    if config.get("multi_query") or config.get("attention_head_type") or kv_heads == 1:
+    kv_heads = config.get("num_key_value_heads") or config.get("num_kv_heads") or heads
+    if (
+        (config.get("multi_query") and not config.get("new_decoder_architecture"))
+        or config.get("attention_head_type")
+        or kv_heads == 1
+    ):
         return min(heads, 4), 1
     if config["model_type"] == "codegen":
         return 4, 4  # its projection is laid out for four processors
@@ -182,15 +191,16 @@ def random_tensors(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarra
 
 
 ARITHMETIC = {
-    "activation_function", "attention_types", "attn_factor", "attn_logit_softcapping", "dense_act_fn",
-    "factor", "feed_forward_proj", "final_logit_softcapping", "hidden_act", "hidden_activation",
-    "high_freq_factor", "layer_norm_eps", "layer_norm_epsilon", "layer_types", "long_factor",
-    "low_freq_factor", "max_window_layers", "no_rope_layer_interval", "no_rope_layers", "norm_epsilon",
+    "activation", "activation_function", "attention_multiplier", "attention_types", "attn_factor",
+    "attn_logit_softcapping", "dense_act_fn", "embedding_multiplier", "factor", "feed_forward_proj",
+    "final_logit_softcapping", "hidden_act", "hidden_activation", "high_freq_factor", "layer_norm_eps",
+    "layer_norm_epsilon", "layer_types", "logit_scale", "logits_scaling", "long_factor", "low_freq_factor",
+    "max_window_layers", "no_rope_layer_interval", "no_rope_layers", "norm_epsilon",
     "original_max_position_embeddings", "partial_rotary_factor", "query_pre_attn_scalar",
-    "relative_attention_max_distance", "rms_norm_eps", "rope_local_base_freq", "rope_scaling", "rope_theta",
-    "rotary_dim", "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx", "scale_attn_weights",
-    "scale_embedding", "short_factor", "sliding_window", "sliding_window_pattern", "use_parallel_residual",
-    "use_sliding_window", "window_size",
+    "relative_attention_max_distance", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq",
+    "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx",
+    "scale_attn_weights", "scale_embedding", "short_factor", "sliding_window", "sliding_window_pattern",
+    "use_parallel_residual", "use_sliding_window", "window_size",
 }  # fmt: skip
 """Fields that change the arithmetic and no shape, in some family or other."""
 EXTRA: Config = {
