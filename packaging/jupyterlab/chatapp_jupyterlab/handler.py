@@ -48,7 +48,7 @@ class InlineCompletion(APIHandler):
             self.set_status(HTTPStatus.SERVICE_UNAVAILABLE)
             self.finish({"message": str(error)})
             return
-        self.finish({"items": items})
+        self.finish({"items": items, "messages": self.language_server.take_messages()})
 
 
 def add_handler(server: Any) -> None:  # Any: a ServerApp

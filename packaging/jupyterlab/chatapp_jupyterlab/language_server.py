@@ -1,6 +1,7 @@
 """One `chatapp lsp` for all notebooks of a Jupyter server."""
 
 import asyncio
+import logging
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
+LOG = logging.getLogger(__name__)
 OPEN = 20
 """So many texts the language server knows at once."""
 
@@ -46,6 +48,12 @@ class LanguageServer:
         self._versions: dict[str, int] = {}
         """Of each text that it knows, the one asked about last at the end."""
         self._settings: dict[str, Any] = {}
+        self._messages: list[str] = []
+
+    def take_messages(self) -> list[str]:
+        """What the language server has to say to the user since this was asked."""
+        messages, self._messages = self._messages, []
+        return messages
 
     async def complete(self, asked: Asked) -> list[dict[str, str]]:
         """The offers; none where a newer request about the same text has come."""
@@ -94,10 +102,12 @@ class LanguageServer:
         command = shutil.which(self.command, path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
         if not command:
             raise NotStartedError(
-                f"the command {self.command} was not found. Install it where Jupyter runs (pip install chatapp), "
-                "or start Jupyter with --Chatapp.command=/the/whole/path/of/chatapp"
+                f"the command {self.command} was not found; install chatapp, "
+                "or start Jupyter with --Chatapp.command=PATH"
             )
         client = LanguageClient("chatapp-jupyterlab", "0.1.0")
+        client.feature(types.WINDOW_SHOW_MESSAGE)(lambda params: self._messages.append(params.message))
+        client.feature(types.WINDOW_LOG_MESSAGE)(lambda params: LOG.info(params.message))
         await client.start_io(command, "lsp")
         self._process = process = client._server  # there is no public name for it
         assert process

@@ -70,13 +70,17 @@ class Provider implements IInlineCompletionProvider {
     if (!response.ok) {
       const error = await ServerConnection.ResponseError.create(response);
       if (error.message !== this._told) {
-        Notification.error(`chatapp: ${error.message}`);
+        Notification.error(`chatapp: ${error.message}`, { autoClose: 20_000 });
       }
       this._told = error.message;
       return { items: [] };
     }
     this._told = '';
-    return await response.json();
+    const { items, messages } = await response.json();
+    for (const message of messages) {
+      Notification.warning(`chatapp: ${message}`, { autoClose: 20_000 });
+    }
+    return { items };
   }
 
   private _settings: { [name: string]: unknown } = { threshold: 0.3, model: '' };
