@@ -3,7 +3,7 @@
 import argparse
 import re
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from chatapp.settings.settings import OBJECTIVES
@@ -71,19 +71,54 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
     add_placement(parser)
 
 
+def add_beams(parser: Parser) -> None:
+    """Add the options of a beam search."""
+    group = parser.add_argument_group("beam search", "The likeliest texts instead of drawn ones: docs/sampling.md.")
+    group.add_argument("--num-beams", metavar="N", type=int, help="go on with N texts at once; -n of them are told")
+    group.add_argument(
+        "--length-penalty", metavar="L", type=float, help="scores are divided by length to the power of L (default: 1)"
+    )
+    group.add_argument(
+        "--early-stopping",
+        metavar="WHEN",
+        type=parse_early_stopping,
+        help="end with N texts: false if others are hardly better, true at once, never if they may be (default: false)",
+    )
+    group.add_argument("--num-beam-groups", metavar="G", type=int, help="groups that avoid each other's tokens")
+    group.add_argument("--diversity-penalty", metavar="D", type=float, help="by how much they avoid them")
+    group.add_argument(
+        "--beam-sampling", action="store_const", const=True, help="draw beams, with the options of generation"
+    )
+
+
 def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
     """Read the options that were given, checked before a model is opened; the others are the model's to choose."""
     from dataclasses import fields
 
     from chatapp.generation import Options
 
-    chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name)) is not None}
+    chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name, None)) is not None}
     if "logit_bias" in chosen:
         chosen["logit_bias"] = dict(chosen["logit_bias"])
     if "dry_breakers" in chosen:
         chosen["dry_breakers"] = tuple(filter(None, chosen["dry_breakers"]))
     Options(**chosen)
+    check_beam_options(chosen)
     return chosen
+
+
+def check_beam_options(chosen: Mapping[str, Any]) -> None:
+    """Refuse options that would do nothing, or contradict each other, before a model is opened."""
+    from chatapp.generation import OptionError
+    from chatapp.generation.options import BEAM_OPTIONS, ORDER, Options, check_together
+
+    beams = {name: chosen[name] for name in ("num_beams", "n", "mirostat_tau", *BEAM_OPTIONS) if name in chosen}
+    check_together(Options(**beams))
+    if chosen.get("num_beams", 1) > 1 and not chosen.get("beam_sampling"):
+        drawing = [name for name in (*ORDER, "xtc_probability", "dynamic_temperature", "seed") if name in chosen]
+        if idle := [name for name in drawing if name != "temperature" or chosen[name]]:
+            option = "--" + idle[0].replace("_", "-")
+            raise OptionError(f"{option} is for drawing, and a beam search takes the likeliest; add --beam-sampling")
 
 
 def add_placement(parser: Parser) -> None:
@@ -170,6 +205,11 @@ def parse_bias(text: str) -> tuple[int, float]:
         return int(token), float(number)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not ID=BIAS, such as 50256=-100") from None
+
+
+def parse_early_stopping(text: str) -> bool | str:
+    """Parse true, false or never."""
+    return {"true": True, "false": False}.get(text.lower(), text.lower())
 
 
 def parse_order(text: str) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ class Printout:
                 print(as_json(index, reply, logprobs=self.form.logprobs), flush=True)
                 continue
             if index:
-                note(f"completion {index + 1} of {len(self.replies)}")
+                note(f"completion {index + 1} of {len(self.replies)}{tell_score(reply)}")
                 write(reply.text, self.form)
             end_line(reply.text, self.form)
             if self.form.logprobs:
@@ -123,6 +123,11 @@ class Printout:
             note("Interrupted.")
         if self.form.stats and usage:
             print_stats(usage, self.form.stats)
+
+
+def tell_score(reply: Reply) -> str:
+    """The score of a text that a beam search has found."""
+    return "" if reply.score is None else f", score {reply.score:.3f}"
 
 
 def print_json(facts: object) -> None:
@@ -136,7 +141,9 @@ def print_json(facts: object) -> None:
 
 def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:
     """A reply as one line of JSON."""
-    facts = {"index": index, "text": reply.text, "finish_reason": reply.finish_reason}
+    facts: dict[str, object] = {"index": index, "text": reply.text, "finish_reason": reply.finish_reason}
+    if reply.score is not None:
+        facts["score"] = reply.score
     if reply.thinking:
         facts["thinking"] = split(reply.thinking).thinking
     return json.dumps(facts | ({"tokens": [asdict(token) for token in reply.tokens]} if logprobs else {}))

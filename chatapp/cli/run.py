@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import (
     Parser,
+    add_beams,
     add_generation,
     add_output,
     add_setup,
@@ -54,6 +55,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.set_defaults(name_words=name_words)
     add_generation(parser, temperature="0.8", max_tokens="until the context is full; see above")
+    add_beams(parser)
     add_setup(parser)
     group = parser.add_argument_group("conversation")
     which = group.add_mutually_exclusive_group()

@@ -60,6 +60,11 @@ def _truth(given: str) -> bool:
     return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}[given.lower()]
 
 
+def _early(given: str) -> bool | str:
+    """True, false or never."""
+    return "never" if given.lower() == "never" else _truth(given)
+
+
 def _biases(given: str) -> dict[int, float]:
     """Pairs such as 50256=-100."""
     if given.lower() == "none":
@@ -88,6 +93,12 @@ PARAMETERS: Mapping[str, Parameter] = {
     "dry_whole_words": Parameter(_truth, "true", "whether DRY spares tokens that go on with a word"),
     "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
     "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
+    "num_beams": Parameter(int, "4", "look for the likeliest texts with so many at once; 1: draw instead"),
+    "num_beam_groups": Parameter(int, "2", "groups of beams that avoid each other's tokens"),
+    "length_penalty": Parameter(float, "1.0", "a beam's score is divided by its length to the power of this"),
+    "diversity_penalty": Parameter(float, "0.5", "by how much groups of beams avoid each other's tokens"),
+    "early_stopping": Parameter(_early, "true", "when a search ends that has enough texts: false, true or never"),
+    "beam_sampling": Parameter(_truth, "true", "whether beams are drawn, with the options of sampling"),
     "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full"),
     "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one"),
 }

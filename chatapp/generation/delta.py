@@ -80,6 +80,25 @@ class Usage:
         return {name: getattr(self, name) for name in self.__slots__} | {"latencies": list(self.latencies)}
 
 
+BeamChange = Literal["extended", "pruned", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class BeamEvent:
+    """A change in the tree of beams that a search looks at."""
+
+    change: BeamChange
+    beam: int
+    """Its number."""
+    parent: int
+    """The beam that it went on from; 0 is the prompt."""
+    token: int
+    text: str
+    """What the token says."""
+    score: float
+    """The sum of the log-probabilities of its tokens; of one that is finished, divided as the length penalty says."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """One increment of a reply: a sampled token, or a few where they come more quickly than a screen can show them.
@@ -98,6 +117,10 @@ class Delta:
     """On the very last delta only."""
     channel: Channel = "text"
     """Whether the text, marks and all, is what the model thinks before it answers; a delta has one channel."""
+    score: float | None = None
+    """Of a text that a beam search has found, with its last delta."""
+    beams: tuple[BeamEvent, ...] = ()
+    """What a beam search has done since the delta before."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

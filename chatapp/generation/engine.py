@@ -10,6 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from backends import Placement, Session
+from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.constraint import Typed
 from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate
 from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
@@ -21,7 +22,7 @@ from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import peak_memory
-from chatapp.generation.options import Options
+from chatapp.generation.options import Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
@@ -48,14 +49,14 @@ class Turn:
     reproducible: bool
     """The caller chose the seed."""
     watch: Stopwatch
-    unfinished: int
-    """Rows whose last delta is still to come."""
     hold: float
     """Seconds for which tokens may be held back: none where the reader may have enough."""
     channels: list[Channels] = field(default_factory=list)
     """Of the rows, where it is a chat: what is thinking, and what is answer."""
     opening: str = ""
     """The mark with which the template has opened the thinking: the replies begin with it."""
+    finished: int = 0
+    """Rows whose last delta was told."""
     cached_tokens: int = 0
     prefill_seconds: float = 0.0
     time_to_first_token: float = 0.0
@@ -361,6 +362,7 @@ class Engine:
         Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
         empty lines, which are no stop strings.
         """
+        check_together(options)
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
@@ -393,7 +395,7 @@ class Engine:
         for row in rows:
             row.go_on_from(begun)
         watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
-        return Turn(prompt, rows, seed, options.seed is not None, watch, unfinished=len(rows), hold=hold)
+        return Turn(prompt, rows, seed, options.seed is not None, watch, hold=hold)
 
     def _check_prompt(self, prompt: list[int]) -> None:
         """Refuse a prompt that cannot be this model's, or that its context does not hold."""
@@ -409,13 +411,13 @@ class Engine:
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
         with self._lock:
             turn.watch.resume()
-            decoding = Rows(turn.rows)
+            decoding = Beams(turn.rows) if turn.rows[0].sampler.options.num_beams > 1 else Rows(turn.rows)
             intact = False
             try:
                 unread = self._cache.reuse(turn.prompt, reproducible=turn.reproducible)
                 turn.cached_tokens = len(turn.prompt) - len(unread)
                 for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
-                    for delta in self._deltas(turn, growth, decoding.rows):
+                    for delta in self._deltas(turn, growth, decoding):
                         yield delta
                         turn.watch.resume()
                 intact = True
@@ -426,31 +428,35 @@ class Engine:
                 for row in turn.rows:
                     row.take_back()
                 if intact:
-                    self._cache.keep(turn.prompt + decoding.rows[0].tokens)
+                    self._cache.keep([*turn.prompt, *decoding.cached])
                 self.last_usage = turn.usage or self._usage(turn)
 
-    def _deltas(self, turn: Turn, growth: Growth, rows: Sequence[Row]) -> Iterator[Delta]:
-        """A delta for each of the rows if they have grown, or one for a part of the prompt."""
+    def _deltas(self, turn: Turn, growth: Growth, decoding: Rows | Beams) -> Iterator[Delta]:
+        """A delta for each row that has grown, or one that says that the prompt is read, or beams are compared."""
         prefill, decode, sampling = growth.prefill, growth.decode, growth.sampling
         turn.prefill_seconds += prefill
-        if not growth.totals:
-            yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None)
-        for row in rows if growth.totals else ():
+        grown, events = decoding.grown(growth.totals), tuple(decoding.events)
+        decoding.events.clear()
+        if events or not grown:
+            yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None, beams=events)
+            prefill = decode = sampling = 0.0
+        for row, totals in grown:
             begins = not row.seconds
-            tokens, text, finish_reason = row.tell(growth.totals)
+            tokens, text, finish_reason = row.tell(totals)
             timings = Timings(prefill, decode, sampling, turn.watch.lap())
             prefill = decode = sampling = 0.0  # told with the first row
             if begins and not turn.time_to_first_token:
                 turn.time_to_first_token = tokens[0].seconds
             turn.latencies += [token.seconds for token in tokens[begins:]]
-            turn.unfinished -= finish_reason is not None
-            if not turn.unfinished:
+            turn.finished += finish_reason is not None
+            if turn.finished == len(turn.rows):
                 turn.usage = self._usage(turn)
             text = turn.opening + text if begins else text
             *before, (channel, text) = self._parts(turn, row.index, text, ended=finish_reason is not None)
             for other, part in before:
                 yield Delta(part, row.index, (), None, NO_TIME, None, other)
-            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage, channel)
+            score = row.score if finish_reason else None
+            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage, channel, score)
 
     def _parts(self, turn: Turn, index: int, text: str, *, ended: bool) -> list[tuple[Channel, str]]:
         """A text by its channels: one part at least, and only one where nothing thinks."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from backends.errors import UserError
 from chatapp.generation.errors import GenerationError
@@ -160,7 +160,20 @@ class Options:
     """None: drawn at random, and told in the usage. With a seed the prompt is always read anew, so that the
     text does not depend on what the cache held."""
     n: int = 1
-    """How many completions, decoded as one batch."""
+    """How many completions, decoded as one batch; the best of the beams, where there are several."""
+    num_beams: int = 1
+    """Texts that a beam search goes on with at once; 1: none."""
+    num_beam_groups: int = 1
+    """Groups of beams, each of which avoids what those before it chose."""
+    length_penalty: float = 1.0
+    """The score of a text is divided by its length to the power of this: above 0 is for longer ones."""
+    diversity_penalty: float = 0.0
+    """Taken from the score of a token for each beam of the groups before that chose it in the same step."""
+    early_stopping: bool | Literal["never"] = False
+    """When a search ends that has enough texts: False: when others are hardly better; True: at once; never: when none
+    can be better."""
+    beam_sampling: bool = False
+    """Whether beams are drawn, with the options of sampling, instead of the likeliest."""
     logprobs: int | None = None
     """None: none; k: the log-probability of each token and of the k likeliest."""
     think: bool | None = None
@@ -173,7 +186,7 @@ class Options:
                 raise _error(name, value, knob.allowed)
         for name, (least, most, allowed) in WHOLE.items():
             value = getattr(self, name)
-            if not (_is_whole(value) and least <= value <= most) and (value is not None or name == "n"):
+            if not (_is_whole(value) and least <= value <= most) and (value is not None or name in ALWAYS):
                 raise _error(name, value, f"a whole number, {allowed}")
         if self.think not in (None, True, False):
             raise _error("think", self.think, "true or false")
@@ -185,6 +198,13 @@ class Options:
             raise _error("sampler_order", wrong[0], f"made of {', '.join(ORDER)}")
         if len(set(self.sampler_order)) < len(self.sampler_order):
             raise _error("sampler_order", " ".join(self.sampler_order), "without doubles")
+        for name, (low, high) in BEAM_NUMBERS.items():
+            if not _is_number(value := getattr(self, name)) or not low <= value <= high:
+                raise _error(name, value, f"from {low} to {high}")
+        if self.early_stopping not in (True, False, "never"):
+            raise _error("early_stopping", self.early_stopping, "true, false or never")
+        if self.beam_sampling not in (True, False):
+            raise _error("beam_sampling", self.beam_sampling, "true or false")
         self._check_logit_bias()
 
     def _check_texts(self, name: str) -> None:
@@ -209,9 +229,47 @@ WHOLE = {
     "max_tokens": (1, math.inf, "1 or more"),
     "seed": (0, 2**64 - 1, "from 0 to 2**64 - 1"),
     "n": (1, 64, "from 1 to 64"),
+    "num_beams": (1, 64, "from 1 to 64"),
+    "num_beam_groups": (1, 64, "from 1 to 64"),
     "logprobs": (0, 20, "from 0 to 20"),
 }
 """The least and the most of the other numbers, and both in words."""
+ALWAYS = ("n", "num_beams", "num_beam_groups")
+"""Those of them that are always given."""
+BEAM_NUMBERS = {"length_penalty": (-10, 10), "diversity_penalty": (0, 1000)}
+"""The least and the most of what beams are scored by."""
+
+
+def check_together(options: Options) -> None:
+    """Refuse options that contradict each other."""
+    beams, groups = options.num_beams, options.num_beam_groups
+    if beams == 1:
+        for name, usual in BEAM_OPTIONS.items():
+            if (value := getattr(options, name)) != usual:
+                raise OptionError(f"{name} {value} is for a beam search; give num_beams too")
+        return
+    if options.n > beams:
+        raise OptionError(f"a search with {beams} beams finds {beams} texts, not {options.n}; raise num_beams")
+    if beams % groups:
+        raise OptionError(f"{beams} beams do not make {groups} equal groups; choose another number")
+    if (groups > 1) != (options.diversity_penalty > 0):
+        raise OptionError("num_beam_groups and diversity_penalty belong together: give both, or neither")
+    if groups > 1 and options.beam_sampling:
+        raise OptionError("beam_sampling draws, and groups of beams are compared; choose one of them")
+    if options.mirostat_tau:
+        raise OptionError("mirostat_tau follows one text, and a beam search has several; leave it out")
+    if options.beam_sampling and not options.temperature:
+        raise OptionError("beam_sampling draws, and with a temperature of 0 nothing is drawn; choose one of them")
+
+
+BEAM_OPTIONS = {
+    "num_beam_groups": 1,
+    "length_penalty": 1.0,
+    "diversity_penalty": 0.0,
+    "early_stopping": False,
+    "beam_sampling": False,
+}
+"""What only a beam search looks at, and what it usually is."""
 
 
 def without_free_text(defaults: Options) -> Options:

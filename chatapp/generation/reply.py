@@ -26,6 +26,8 @@ class Reply:
     thinking_seconds: float = 0.0
     finish_reason: FinishReason = "cancelled"
     """Cancelled until it ends by itself."""
+    score: float | None = None
+    """Where a beam search has found it."""
     usage: Usage | None = None
     """The engine's summary of the turn, in the reply that ended last."""
     scored: int = 0
@@ -47,6 +49,7 @@ class Reply:
                 self.thinking_seconds += sum([token.seconds for token in delta.tokens])
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.usage = delta.usage or self.usage
+        self.score = self.score if delta.score is None else delta.score
 
     def add_tokens(self, tokens: Sequence[Token]) -> None:
         """Take in what tokens cost, and how likely they were."""

@@ -8,7 +8,7 @@ from textual import events
 from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError, Options
-from chatapp.generation.options import KNOBS
+from chatapp.generation.options import BEAM_OPTIONS, KNOBS
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,
@@ -235,7 +235,7 @@ def test_every_stop_of_a_slider_is_an_allowed_value(field: Field) -> None:
 def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
     rare = {name for name, knob in KNOBS.items() if knob.rare}
     texts = {"dry_breakers", "dry_whole_words", "bad_words", "sampler_order"}
-    elsewhere = {"n", "logprobs", "think"} | rare | texts
+    elsewhere = {"n", "logprobs", "think", "num_beams", *BEAM_OPTIONS} | rare | texts
     assert {field.name for field in FIELDS} == set(vars(Options())) - elsewhere | {"when_full"}
 
 

@@ -14,6 +14,9 @@ class Constraint(Protocol):
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
         """Ids of those that may follow these tokens of the reply; None: all."""
 
+    def copy(self) -> "Constraint":
+        """One for a reply that goes on otherwise from here."""
+
 
 class Typed:
     """What has been typed already of the word that the reply begins with: it is spelt first."""
@@ -26,6 +29,9 @@ class Typed:
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
         rest = self.rest(tokens)
         return self.tokenizer.spelling.agreeing(rest) if rest else None
+
+    def copy(self) -> "Typed":
+        return self  # remembers nothing
 
     def rest(self, tokens: Sequence[int]) -> bytes:
         """What the tokens of a reply leave to be spelt."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy, deepcopy
 from functools import cached_property
 
 import numpy as np
@@ -94,6 +95,11 @@ class Indentation:
         right = np.ones(self.breaks.vocab_size, bool)
         right[wrong] = False
         return np.flatnonzero(right)
+
+    def copy(self) -> "Indentation":
+        other = copy(self)
+        other.layout, other.detokenizer = deepcopy(self.layout), self.detokenizer.copy()
+        return other
 
     def forbidden(self) -> np.ndarray:
         """The tokens that may not come next."""

@@ -1,7 +1,7 @@
 """The n completions as they grow: their tokens, and the text they make."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from chatapp.generation.decoding.constraint import Constraint, restrict
 from chatapp.generation.decoding.generate import Step
 from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.decoding.stop import StopStrings
-from chatapp.generation.delta import Alternative, FinishReason, Token
+from chatapp.generation.delta import Alternative, BeamEvent, FinishReason, Token
 from chatapp.generation.text.tokenizer import Detokenizer
 
 
@@ -50,6 +50,8 @@ class Row:
     weights: np.ndarray | None = None
     """Where log-probabilities are reckoned."""
     finish_reason: FinishReason | None = None
+    score: float | None = None
+    """Of a text that a beam search has found."""
     seconds: float = 0.0
     """The turn's time when the last token told was drawn; 0 before the first."""
 
@@ -124,7 +126,18 @@ class Rows:
 
     def __init__(self, rows: Sequence[Row]):
         self.rows = self._going = list(rows)
+        self.events: list[BeamEvent] = []
+        """What a search would tell."""
         self._parents = [0] * len(self.rows)  # each continues the one row that read the prompt
+
+    @property
+    def cached(self) -> Sequence[int]:
+        """The tokens of the reply that stay in the cache."""
+        return self.rows[0].tokens
+
+    def grown(self, totals: Sequence[float]) -> Iterable[tuple[Row, Sequence[float]]]:
+        """The rows with new tokens, if there are any, and the turn's time when each was drawn."""
+        return [(row, totals) for row in self.rows] if totals else ()
 
     def step(self, logits: np.ndarray, top: backends.Top | None) -> Step:
         """Draw a token for each row."""

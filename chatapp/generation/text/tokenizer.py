@@ -325,6 +325,13 @@ class Detokenizer:
         self.previous, self.given = token, max(0, self.given - len(content or b""))
         return text
 
+    def copy(self) -> Detokenizer:
+        """Another one that goes on from here."""
+        other = copy.copy(self)
+        other.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        other.utf8.setstate(self.utf8.getstate())
+        return other
+
     def flush(self) -> str:
         """What is left at the end: U+FFFD if a character remained incomplete."""
         return self.utf8.decode(b"", final=True)
@@ -383,6 +390,11 @@ class MosesDetokenizer(Detokenizer):
 
     def add(self, token: int) -> str:
         return self.sentence.grow(self.tokenizer.name(token)) if self._visible(token) else ""
+
+    def copy(self) -> Detokenizer:
+        other = copy.copy(self)
+        other.sentence = copy.deepcopy(self.sentence)
+        return other
 
     def flush(self) -> str:
         return self.sentence.finish()

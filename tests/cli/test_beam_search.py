@@ -1,0 +1,48 @@
+"""Beam search from the command line."""
+
+import json
+
+import pytest
+
+from support.checkpoints import MakeCheckpoint, Run
+
+SEARCH = ("--num-beams", "4", "-n", "3", "--max-tokens", "6")
+
+
+def test_the_best_texts_come_with_their_scores(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
+    folder = str(checkpoint())
+    found = [json.loads(line) for line in chatapp("run", folder, "def f", *SEARCH, "--json").stdout.splitlines()]
+    scores = [each["score"] for each in found]
+    assert len(found) == 3 and scores == sorted(scores, reverse=True)
+    plain = chatapp("run", folder, "def f", *SEARCH)
+    assert f"completion 2 of 3, score {scores[1]:.3f}" in plain.stderr
+    assert "score" not in json.loads(chatapp("run", folder, "def f", "--max-tokens", "2", "--json").stdout)
+
+
+def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
+    folder = str(checkpoint())
+    short, long = (
+        json.loads(
+            chatapp("run", folder, "def f", *SEARCH[:2], "--length-penalty", by, "--max-tokens", "6", "--json").stdout
+        )
+        for by in ("0", "3")
+    )
+    assert short["score"] < long["score"]  # sums, and sums divided by the cube of the length
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["-n", "5"], "a search with 4 beams finds 4 texts, not 5"),
+        (["--top-k", "5"], "--top-k is for drawing, and a beam search takes the likeliest; add --beam-sampling"),
+        (["--num-beam-groups", "2"], "num_beam_groups and diversity_penalty belong together"),
+        (["--early-stopping", "maybe"], "early_stopping must be true, false or never"),
+        (["--num-beams", "1", "--length-penalty", "2"], "length_penalty 2.0 is for a beam search; give num_beams too"),
+    ],
+    ids=str,
+)
+def test_options_that_would_do_nothing_are_refused_before_a_model_is_opened(
+    chatapp: Run, words: list[str], reason: str
+) -> None:
+    found = chatapp("run", "no-such-model", "x", "--num-beams", "4", *words)
+    assert found.returncode and reason in found.stderr
