@@ -44,11 +44,15 @@ class Block:
         closed = bool(others) and self.measure_depth(others[-1]) == 0 and bool(CLOSES.match(others[-1]))
         return len(others) + 1 < self.most and not closed and (self.whole or bool(OPENS.search(first)))
 
-    def holds(self, line: str) -> bool:
-        """Whether a line belongs to the block: it is as deep, and not what stands behind the place."""
-        deep = self.measure_depth(line)
-        inside = deep >= 0 if self.whole else deep > 0
-        return line.strip() != self.behind and (inside or (deep == 0 and bool(CLOSES.match(line))))
+    def holds(self, text: str, line: str) -> bool:
+        """Whether a line belongs to the block after a text: it is as deep, and neither there already nor behind."""
+        said = text.split("\n")
+        deep, least = self.measure_depth(line), 0 if self.whole else 1
+        if said[-1].rstrip().endswith(":"):
+            least = (self.measure_depth(said[-1]) if len(said) > 1 else 0) + 1
+        closes = deep == 0 and bool(CLOSES.match(line))
+        new = closes or line.strip() not in (self.behind, *(other.strip() for other in said))
+        return new and (closes or deep >= least)
 
     def measure_depth(self, line: str) -> int:
         """How much deeper a line is than the first one."""

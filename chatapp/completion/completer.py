@@ -129,7 +129,7 @@ class Completer:
             further = [each for each in found if each.candidate and not each.candidate.fault]
             likely = further[0].probability if further else 0.0
             least = SENSIBLE if invoked else self.threshold / offer.probability
-            if likely < least or not block.holds(further[0].text):
+            if likely < least or not block.holds(offer.text, further[0].text):
                 break
             text, probability = f"{offer.text}\n{further[0].text}", offer.probability * likely
             offer = replace(offer, text=text, probability=probability, withheld=self._withhold(probability))

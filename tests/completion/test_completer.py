@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.completion.block import Block
 from chatapp.completion.candidates import see
 from chatapp.completion.completer import Completer
 from chatapp.completion.index import FolderIndex
@@ -155,6 +156,14 @@ def test_a_block_is_offered_to_its_end_and_no_further() -> None:
     assert completer.offers(Place(begun, "\n"))[0].text == "show(name)"
     (two,) = completer.offers(Place(block * 3 + "\nfor name in na", "\n"), lines=2)
     assert two.text == "mes:\n    if name:"
+
+
+@pytest.mark.parametrize("line", ["    show(name)", "    total += 1", "count(name)", "    after()"])
+def test_a_line_that_is_there_already_or_not_inside_ends_the_block(line: str) -> None:
+    block = Block.around(Place("for name in names:\n    ", "\n    after()\n"), None)
+    assert block.holds("if name:", "        show(name)") and block.holds("show(name)", "    count(name)")
+    assert not block.holds("show(name)\n    total += 1", line)
+    assert not block.holds("if name:", "    show(name)")
 
 
 def test_no_second_line_is_offered_where_the_line_goes_on_behind_the_cursor() -> None:
