@@ -81,8 +81,28 @@ def adjust_llama(config: Fields) -> None:
         config["model_type"] = "mistral"
 
 
+def adjust_exaone(config: Fields) -> None:
+    """No windows where the file names none."""
+    config.setdefault("sliding_window", 0)
+
+
+def adjust_falcon(config: Fields) -> None:
+    """The newer kind has several key-value heads."""
+    config["num_kv_heads"] = config.get("num_key_value_heads")
+    config["new_decoder_architecture"] = config["num_kv_heads"] != 1
+
+
 ARCHITECTURES: Mapping[str, Architecture] = {
     "bloom": Architecture("bloom"),
+    "cohere2": Architecture(
+        "cohere2", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale", **WINDOW}
+    ),
+    "command-r": Architecture("cohere", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale"}),
+    "ernie4_5": Architecture("ernie4_5", halve_rotary),
+    "exaone4": Architecture(
+        "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjust_exaone
+    ),
+    "falcon": Architecture("falcon", layer={"ffn_norm": ""}, adjust=adjust_falcon),
     "gemma": Architecture("gemma"),
     "gemma2": Architecture("gemma2", layer=BOTH_SIDES, keys={**CAPS, **WINDOW}, adjust=adjust_gemma),
     "gemma3": Architecture(
@@ -96,6 +116,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         adjust=adjust_gemma,
     ),
+    "glm4": Architecture("glm4", halve_rotary, layer=BOTH_SIDES, partial="partial_rotary_factor"),
     "gpt2": Architecture("gpt2"),
     "gptneox": Architecture(
         "gpt_neox",
@@ -103,12 +124,30 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={"use_parallel_residual": "use_parallel_residual", "rope.freq_base": "rotary_emb_base"},
         partial="rotary_pct",
     ),
+    "granite": Architecture(
+        "granite",
+        halve_rotary,
+        keys={
+            "attention.scale": "attention_multiplier",
+            "embedding_scale": "embedding_multiplier",
+            "logit_scale": "logits_scaling",
+            "residual_scale": "residual_multiplier",
+        },
+    ),
     "llama": Architecture("llama", halve_rotary, keys=WINDOW, adjust=adjust_llama),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
+    "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
     "smollm3": Architecture("smollm3", halve_rotary),
+    "stablelm": Architecture(
+        "stablelm",
+        spread_rotary,
+        layer={"ffn_norm": "", "ffn_norm?": "blk.{}.ffn_norm"},
+        keys={"use_parallel_residual": "use_parallel_residual"},
+        partial="partial_rotary_factor",
+    ),
     "starcoder": Architecture("gpt_bigcode", adjust=adjust_starcoder),
     "starcoder2": Architecture("starcoder2", keys=WINDOW),
 }

@@ -27,7 +27,7 @@ KEYS = {
 ROPE = (
     "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor"
 )  # fmt: skip
-UNIMPORTANT = ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal")
+UNIMPORTANT = ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal", "tensor_data_layout")
 """Keys that say what the tensors show, or what is so of every model that runs."""
 LONGEST = 1 << 24
 """Tokens of a context beyond which a file is not believed."""

@@ -1,5 +1,6 @@
 """Every family against golden logits of PyTorch transformers, on every backend, in prefill and cached steps."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from model_store import families
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.errors import UnsupportedCheckpoint
-from support.checkpoints import HERE
+from support.checkpoints import HERE, ROOT
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, golden, open_case
 
 
@@ -167,3 +168,11 @@ def test_positions_that_transformers_cannot_compute_are_refused(fields: dict[str
 def test_the_sequences_reach_past_every_window(case: str) -> None:
     windows = [attention.window for attention in decoder_of(case).layers]
     assert max(windows) < 16  # tokens of the prefill, after which 8 follow
+
+
+def test_the_manual_tells_every_family_and_its_lines() -> None:
+    manual = (ROOT / "docs" / "models.md").read_text("utf-8")
+    told = dict(re.findall(r"^\| (\w+) \| .+ \| (\d+) \|$", manual, re.MULTILINE))
+    folder = ROOT / "model_store" / "families"
+    lines = {name: len((folder / f"{name}.py").read_text("utf-8").splitlines()) for name in families.names()}
+    assert {name: int(count) for name, count in told.items()} == lines

@@ -56,9 +56,11 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 
 
 ARCHITECTURES = {
-    "bloom": "bloom", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "gpt2": "gpt2",
-    "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "llama": "llama", "phi": "phi2", "phi3": "phi3",
-    "qwen2": "qwen2", "qwen3": "qwen3", "starcoder2": "starcoder2",
+    "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5", "exaone4": "exaone4",
+    "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "glm4": "glm4", "gpt2": "gpt2",
+    "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite", "llama": "llama", "phi": "phi2",
+    "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3", "seed_oss": "seed_oss", "stablelm": "stablelm",
+    "starcoder2": "starcoder2",
 }  # fmt: skip
 NAMES = {
     "embed_tokens": "token_embd", "wte": "token_embd", "word_embeddings": "token_embd", "embed_in": "token_embd",
@@ -77,6 +79,14 @@ NAMES = {
     "mlp.fc1": "ffn_up", "mlp.dense_h_to_4h": "ffn_up",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
+BEHIND = {
+    "post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+RENAMED = {
+    "exaone4": BEHIND,
+    "seed_oss": BEHIND,
+    "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+}
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
@@ -140,13 +150,27 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "attention.sliding_window_pattern": 2 if config["model_type"] == "gemma3_text" else None,
         "attn_logit_softcapping": config.get("attn_logit_softcapping"),
         "final_logit_softcapping": config.get("final_logit_softcapping"),
+        "attention.scale": config.get("attention_multiplier"),
+        "embedding_scale": config.get("embedding_multiplier"),
+        "logit_scale": config.get("logits_scaling") or config.get("logit_scale"),
+        "residual_scale": config.get("residual_multiplier"),
+        "tensor_data_layout": "jploski" if config["model_type"] == "falcon" else None,
         "use_parallel_residual": config.get("use_parallel_residual"),
     }
     if config["model_type"] == "gpt_neox":
         keys["attention.head_count_kv"] = heads
+    if config["model_type"] == "falcon":
+        keys["attention.head_count_kv"] = kv_heads_of(config)
     name = ARCHITECTURES[config["model_type"]]
     given = {f"{name}.{key}": found for key, found in keys.items() if found is not None}
     return {"general.architecture": name, **given}
+
+
+def kv_heads_of(config: dict[str, Any]) -> int:
+    """Key-value heads of a checkpoint."""
+    if config.get("multi_query") and not config.get("new_decoder_architecture"):
+        return 1
+    return int(config.get("num_key_value_heads") or config.get("num_kv_heads") or config["num_attention_heads"])
 
 
 def amplitude(config: dict[str, Any]) -> float:
@@ -158,7 +182,7 @@ def amplitude(config: dict[str, Any]) -> float:
 def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors under llama.cpp's names and in its order."""
     kind, heads = config["model_type"], config.get("num_attention_heads") or config["n_head"]
-    names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else {})}
+    names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
     found = {}
     for name, values in tensors.items():
         stem, _, end = name.rpartition(".")
@@ -170,7 +194,11 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
             values = values.T
         if target == "attn_qkv" and kind in ("bloom", "gpt_neox"):  # q, k, v of each head -> all q, all k, all v
             values = values.reshape(heads, 3, -1).swapaxes(0, 1).reshape(values.shape)
-        if kind == "llama" and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
+        if target == "attn_qkv" and kind == "falcon":  # the queries, key and value of each key-value head
+            groups = values.reshape(kv_heads_of(config), -1, config["hidden_size"] // heads, *values.shape[1:])
+            parts = groups[:, :-2], groups[:, -2], groups[:, -1]
+            values = np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
+        if kind in ("llama", "granite") and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
         if kind.startswith("gemma") and target.endswith("norm"):
