@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from backends.errors import UserError
@@ -19,7 +20,8 @@ from chatapp.text.child import Watch, apart, describe_ending
 FLAG = "--render-templates"
 """What starts chatapp as the process that renders, for a program that has no Python beside it."""
 FROZEN = getattr(sys, "frozen", False)
-COMMAND = (sys.executable, *((FLAG,) if FROZEN else ("-P", "-m", "chatapp.generation.text.sandbox")))
+COMMAND = (sys.executable, *((FLAG,) if FROZEN else ("-P", str(Path(__file__).with_name("sandbox.py")))))
+"""Its file, and not the module by its name, with which the whole package would be imported before it."""
 BEAT = 0.02
 """Seconds between two looks at what the process takes."""
 LARGE = 4 << 20

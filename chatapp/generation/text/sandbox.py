@@ -1,4 +1,4 @@
-"""The process in which chat templates are rendered: `python -m chatapp.generation.text.sandbox`.
+"""The process in which chat templates are rendered: `python sandbox.py`, which imports nothing of ours.
 
 A template is a stranger's program. jinja2's sandbox keeps it from Python; the operating system keeps it from taking
 all time and memory, which it does for a process and for nothing smaller. The environment is transformers' own:
