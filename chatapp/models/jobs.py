@@ -18,26 +18,15 @@ State = Literal["queued", "running", "done", "failed", "cancelled"]
 Lane = Literal["network", "machine", "question"]
 
 COMMAND = (sys.executable, "-P", "-m", "chatapp")
-WORDS: Mapping[Kind, tuple[str, ...]] = {
-    "pull": ("pull", "--json"),
-    "plan": ("pull", "--dry-run", "--json"),
-    "search": ("search", "--json"),
-    "verify": ("verify", "--json", "--steps"),
-    "bench": ("bench", "--json", "--steps"),
-    "remove": ("rm",),
+WORDS: Mapping[Kind, tuple[Lane, str, str]] = {
+    "pull": ("network", "asking the Hub", "pull --json"),
+    "plan": ("question", "asking the Hub", "pull --dry-run --json"),
+    "search": ("question", "asking the Hub", "search --json"),
+    "verify": ("machine", "verifying", "verify --json --steps"),
+    "bench": ("machine", "timing", "bench --json --steps"),
+    "remove": ("machine", "removing", "rm"),
 }
-"""The command that each kind of job runs."""
-LANES: Mapping[Kind, Lane] = {"pull": "network", "plan": "question", "search": "question"}
-"""Jobs of one lane run one after the other, in the order of asking; others are of the lane `machine`."""
-PHASES: Mapping[Kind, str] = {
-    "pull": "asking the Hub",
-    "plan": "asking the Hub",
-    "search": "asking the Hub",
-    "verify": "verifying",
-    "bench": "timing",
-    "remove": "removing",
-}
-"""The first phase of each kind of job."""
+"""Of each kind of job its lane, whose jobs run one after the other, its first phase, and the command that it runs."""
 TELLING = ("pull", "plan", "verify", "bench")
 """Kinds whose process tells how far it is."""
 PATIENCE = 10.0
@@ -115,7 +104,7 @@ class Jobs:
             job = self.jobs[self.count] = Job(self.count, kind, model, options)
             for old in [number for number, one in self.jobs.items() if one.ended][:-KEPT]:
                 del self.jobs[old]
-            lane = LANES.get(kind, "machine")
+            lane = WORDS[kind][0]
             if kind == "pull":
                 self.remember(model)
             self.on_change(job)
@@ -147,7 +136,7 @@ class Jobs:
 
     def of(self, name: str) -> Job | None:
         """The job that works on a model now, or was the last to; questions do not count."""
-        found = [job for job in self.all() if job.name == name and LANES.get(job.kind) != "question"]
+        found = [job for job in self.all() if job.name == name and WORDS[job.kind][0] != "question"]
         return next((job for job in found if job.state == "running"), found[-1] if found else None)
 
     def close(self, patience: float = PATIENCE) -> None:
@@ -178,14 +167,14 @@ class Jobs:
         """The next job of a lane."""
         with self.lock:
             for job in self.jobs.values():
-                if job.state == "queued" and LANES.get(job.kind, "machine") == lane and not self.closed:
-                    return self.change(job, state="running", phase=PHASES[job.kind])
+                if job.state == "queued" and WORDS[job.kind][0] == lane and not self.closed:
+                    return self.change(job, state="running", phase=WORDS[job.kind][1])
             del self.threads[lane]
             return None
 
     def run(self, job: Job) -> None:
         """Let a process do a job, and tell how far it is."""
-        words = (*self.command, *WORDS[job.kind], *job.options, job.model)
+        words = (*self.command, *WORDS[job.kind][2].split(), *job.options, job.model)
         with self.lock:
             if self.jobs[job.number].ended or self.closed:
                 return

@@ -106,26 +106,21 @@ def _conversation(facts: Any, where: str) -> Imported:
     leaf = take(facts, "leaf", (int, type(None)), where)
     if not (leaf is None or leaf in ids):
         raise NotUnderstood(f"{where} ends with message {leaf}, which it does not have")
-    kind = _chosen(facts, "kind", get_args(Kind), where)
-    return Imported(
-        Conversation(
-            0,
-            take(facts, "title", str, where),
-            kind,
-            take(facts, "model", str, where),
-            _time(facts, "created", where),
-            _time(facts, "updated", where),
-            len(messages),
-            leaf,
-            setup=_json(facts, "setup", where) if "setup" in facts else {},
-        ),
-        messages,
-        tokens,
+    conversation = Conversation(
+        0,
+        take(facts, "title", str, where),
+        _chosen(facts, "kind", get_args(Kind), where),
+        take(facts, "model", str, where),
+        _time(facts, "created", where),
+        _time(facts, "updated", where),
+        len(messages),
+        leaf,
+        setup=_json(facts, "setup", where) if "setup" in facts else {},
     )
+    return Imported(conversation, messages, tokens)
 
 
 def _message(facts: Any, where: str) -> Message:
-    reason = take(facts, "finish_reason", (str, type(None)), where)
     return Message(
         take(facts, "id", int, where),
         0,
@@ -134,7 +129,7 @@ def _message(facts: Any, where: str) -> Message:
         _said(facts, where),
         _time(facts, "created", where),
         take(facts, "finished", bool, where),
-        reason,
+        take(facts, "finish_reason", (str, type(None)), where),
         take(facts, "model", str, where),
         _json(facts, "options", where),
         _json(facts, "usage", where),
