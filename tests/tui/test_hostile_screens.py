@@ -20,10 +20,11 @@ from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.engines import Choice
 from chatapp.tui.insight.heat import HeatScreen
-from chatapp.tui.insight.latencies import LatencyScreen, SaveLine
+from chatapp.tui.insight.latencies import LatencyScreen
 from chatapp.tui.models.asking import Asking, pull_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.widgets.guard import guard_text
+from chatapp.tui.widgets.windows import AskLine
 from chatapp.workspace import Opened
 from support import hostile
 from support.hostile import ANSWERS, NAME, check, keep
@@ -163,7 +164,7 @@ async def insights(driver: Driver) -> None:
     await driver.press("escape", "escape", "ctrl+l")
     await driver.until(lambda: isinstance(driver.app.screen, LatencyScreen))
     await driver.press("c")
-    await driver.until(lambda: driver.app.screen.query(SaveLine))
+    await driver.until(lambda: isinstance(driver.app.screen, AskLine))
     await shows(driver, "Latencies   evil␛]0;", "Save as")
 
 

@@ -210,19 +210,19 @@ async def test_measurements_are_saved_under_the_proposed_name(tmp_path: Path, ke
     screen = LatencyScreen(answer(), folder=tmp_path)
     async with shown(screen) as (app, pilot):
         await pilot.press(key)
-        await until(lambda: screen.query(Input))
-        path = Path(screen.query_one(Input).value)
+        await until(lambda: app.screen.query(Input))
+        path = Path(app.screen.query_one(Input).value)
         assert path.parent == tmp_path
         await pilot.press("enter")
         await until(lambda: app._notifications)
         assert [one.message for one in app._notifications] == [f"Saved as {path}"]
         text = path.read_text(encoding="utf-8")
         assert len(json.loads(text)["tokens"] if form == "json" else text.splitlines()[1:]) == len(screen.answer.steps)
-        await until(lambda: not screen.query(Input))
+        await until(lambda: not app.screen.query(Input))
         assert screen.query_one(TokenTable).has_focus
         await pilot.press(key)
-        await until(lambda: screen.query(Input))
-        assert Path(screen.query_one(Input).value).name == f"{path.stem}-2.{form}"
+        await until(lambda: app.screen.query(Input))
+        assert Path(app.screen.query_one(Input).value).name == f"{path.stem}-2.{form}"
 
 
 async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(tmp_path: Path) -> None:
@@ -230,14 +230,14 @@ async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(tmp_p
     screen = LatencyScreen(answer(), folder=tmp_path)
     async with shown(screen) as (app, pilot):
         await pilot.press("c")
-        await until(lambda: screen.query(Input))
-        screen.query_one(Input).value = "mine.csv"
+        await until(lambda: app.screen.query(Input))
+        app.screen.query_one(Input).value = "mine.csv"
         await pilot.press("enter")
         await until(lambda: app._notifications)
         told = [one.message for one in app._notifications]
         assert told == [f"{tmp_path / 'mine.csv'} is there already; choose another name."]
         assert (tmp_path / "mine.csv").read_text() == "precious"
-        screen.query_one(Input).value = "other.csv"
+        app.screen.query_one(Input).value = "other.csv"
         await pilot.press("enter")
         await until(lambda: (tmp_path / "other.csv").exists())
 
@@ -246,9 +246,9 @@ async def test_escape_forgets_the_file_then_leaves_the_screen(tmp_path: Path) ->
     screen = LatencyScreen(answer(), folder=tmp_path)
     async with shown(screen) as (app, pilot):
         await pilot.press("c")
-        await until(lambda: screen.query(Input))
+        await until(lambda: app.screen.query(Input))
         await pilot.press("escape")
-        await until(lambda: not screen.query(Input))
+        await until(lambda: not app.screen.query(Input))
         assert app.screen is screen
         await pilot.press("escape")
         await until(lambda: app.screen is not screen)

@@ -71,7 +71,6 @@ async def painted_during(widget: Widget) -> None:
         (("slash",), True, "Popup"),
         (("ctrl+s",), True, "SamplingDrawer"),
         (("ctrl+b",), True, "Sidebar"),
-        (("ctrl+l", "c"), True, "SaveLine"),
         (("f7", "3"), True, "Columns"),
     ],
 )

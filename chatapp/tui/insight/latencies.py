@@ -12,7 +12,6 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input, Static
 
 from chatapp.evaluation.measurements import Answer, Form, propose_path, save
 from chatapp.text.errors import InputError
@@ -21,7 +20,8 @@ from chatapp.text.units import milliseconds, size
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
 from chatapp.tui.insight.table import MISSING, TokenTable
 from chatapp.tui.keys.key_line import Keys
-from chatapp.tui.widgets.textual_fixes import EndsOnce, Removable
+from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.windows import AskLine
 
 
 def seconds(value: float | None) -> str:
@@ -114,52 +114,6 @@ class AnswerFigures(Widget):
         ]
 
 
-class FileName(Removable, Input):
-    """Where to save."""
-
-
-class SaveLine(Horizontal):
-    """Asks where to save the measurements; Escape forgets it."""
-
-    DEFAULT_CSS = """
-    SaveLine {
-        height: 1;
-        background: $selection;
-        color: $text;
-
-        Static {
-            width: auto;
-            padding: 0 1 0 2;
-        }
-        Input, Input:focus {
-            width: 1fr;
-            height: 1;
-            padding: 0 1;
-            border: none;
-            background: $selection;
-            background-tint: $selection 0%;
-            color: $text;
-        }
-    }
-    """
-    BINDINGS = [Binding("escape", "forget", "Cancel", key_display="esc")]
-
-    def __init__(self, proposed: Path) -> None:
-        super().__init__()
-        self.proposed = proposed
-
-    def compose(self) -> ComposeResult:
-        yield Static("Save as")
-        yield FileName(str(self.proposed), select_on_focus=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-
-    def action_forget(self) -> None:
-        self.screen.query_one(TokenTable).focus()
-        self.remove()
-
-
 class LatencyScreen(EndsOnce, Screen[None]):
     """Every token's latency of one answer as figures, chart, histogram and table."""
 
@@ -194,24 +148,25 @@ class LatencyScreen(EndsOnce, Screen[None]):
     def point_in_the_chart(self, message: TokenTable.Moved) -> None:
         self.query_one(LatencyChart).point(message.step.number)
 
-    async def action_export(self, form: Form) -> None:
+    def action_export(self, form: Form) -> None:
         """Ask where to, proposing a name that is free."""
-        await self.query(SaveLine).remove()
-        proposed = propose_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)
-        await self.mount(SaveLine(proposed), before=self.query_one(Keys))
+        self.ask_where(str(propose_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)))
 
-    @on(Input.Submitted)
-    def write_the_file(self, message: Input.Submitted) -> None:
-        """Save, or say why not and ask again."""
-        message.stop()
-        path = self.folder / os.path.expanduser(message.value.strip())
-        try:
-            save(self.answer, path)
-        except InputError as error:
-            self.notify(f"{printable(str(error))}.", severity="error", markup=False)
-            return
-        self.query_one(SaveLine).action_forget()
-        self.notify(f"Saved as {printable(str(path))}", markup=False)
+    def ask_where(self, proposed: str) -> None:
+        """Ask where to save the measurements, again where that cannot be."""
+
+        def write(given: str | None) -> None:
+            if given is not None:
+                path = self.folder / os.path.expanduser(given)
+                try:
+                    save(self.answer, path)
+                except InputError as error:
+                    self.notify(f"{printable(str(error))}.", severity="error", markup=False)
+                    self.ask_where(given)
+                else:
+                    self.notify(f"Saved as {printable(str(path))}", markup=False)
+
+        self.app.push_screen(AskLine("Save as", proposed, "enter writes the file, esc forgets it"), write)
 
 
 class Title(Widget):
