@@ -65,7 +65,7 @@ async def test_the_options_are_saved_under_a_name_renamed_and_deleted(path: Path
         assert presets.read_own(path)["mine"].options == {"top_k": 7}
         assert picked.names[-1].split() == ["mine", "yours"]
         assert "these are your options now" in picked.text_of("#changes")
-        await picked.press("r", "2", "enter")
+        await picked.press("r", "end", "2", "enter")
         assert list(presets.read_own(path)) == ["mine2"]
         await picked.press("d")
         assert "d once more deletes 'mine2'" in picked.text_of("#refusal")
@@ -79,7 +79,7 @@ async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path:
     presets.save(path, "mine", {"top_k": 1})
     async with opened(PresetPicker(path, Options(), {"top_k": 7})) as picked:
         await picked.press("s", *"mine", "enter")
-        assert "there is a preset 'mine': enter once more replaces it" in picked.text_of("#refusal")
+        assert "There is a preset 'mine': enter once more replaces it" in picked.text_of(".heading")
         assert presets.read_own(path)["mine"].options == {"top_k": 1}
         await picked.press("enter")
         assert presets.read_own(path)["mine"].options == {"top_k": 7}
@@ -87,8 +87,8 @@ async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path:
 
 async def test_a_preset_s_name_is_refused_where_it_is_typed(path: Path) -> None:
     async with opened(PresetPicker(path, Options(), {})) as picked:
-        await picked.press("s", "enter")
-        assert "a preset needs a name" in picked.text_of("#refusal")
+        await picked.press("s", "enter", *"x" * 31, "enter")
+        assert "A preset needs a name of 1 to 30 characters" in picked.text_of(".heading")
         await picked.press("escape")
         assert picked.results == [] and not path.exists()
         await picked.highlight("code")
@@ -104,7 +104,7 @@ async def test_a_bad_file_of_presets_is_told_and_the_built_in_ones_are_there(pat
         assert "cannot read the presets in" in picked.text_of("#refusal")
         assert len(picked.names) == 6
         await picked.press("s", "x", "enter")
-        assert "mend or delete the file" in picked.text_of("#refusal")
+        assert "mend or delete the file" in picked.text_of(".heading")
     assert path.read_text() == "[mine]\ntop_k = many"
 
 
@@ -153,7 +153,7 @@ async def test_a_system_prompt_is_saved_replaced_and_deleted(tmp_path: Path) -> 
         assert "my own" in picked.names[2] and picked.names[2].endswith("yours")
         await picked.highlight("teacher")
         await picked.press("ctrl+s", *["backspace"] * 7, *"my own", "enter")
-        assert "enter once more replaces it" in picked.text_of("#refusal")
+        assert "enter once more replaces it" in picked.text_of(".heading")
         assert (tmp_path / "my own.md").read_text() == "Be kind.\n"
         await picked.press("enter")
         assert (tmp_path / "my own.md").read_text().startswith("You are a patient teacher")
@@ -170,7 +170,7 @@ async def test_a_system_prompt_is_saved_replaced_and_deleted(tmp_path: Path) -> 
 async def test_what_cannot_be_saved_or_deleted_is_told(tmp_path: Path) -> None:
     async with opened(SystemPromptScreen(tmp_path, "Be kind.")) as picked:
         await picked.press("ctrl+s", *"../x", "enter")
-        assert "'../x' cannot be the name of a system prompt" in picked.text_of("#refusal")
+        assert "'../x' cannot be the name of a system prompt" in picked.text_of(".heading")
         assert picked.app.screen.query_one(Input).has_focus
         await picked.press("escape")
         await picked.highlight("concise")

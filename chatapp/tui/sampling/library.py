@@ -1,13 +1,16 @@
-"""Screens of what is kept under names: a list of them, what was refused, and a line in which a name is asked for."""
+"""Screens of what is kept under names: what was refused, what a second key deletes, and the question for a name."""
 
 from __future__ import annotations
 
-from textual.screen import ModalScreen, ScreenResultType
-from textual.widget import Widget
-from textual.widgets import Input, Static
+from collections.abc import Callable
 
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widgets import Static
+
+from chatapp.text.errors import begin_sentence
 from chatapp.text.printable import printable
 from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.windows import AskLine
 
 
 class Library(EndsOnce, ModalScreen[ScreenResultType]):
@@ -17,44 +20,22 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
     doomed = ""
     """What a second `d` deletes, or a second enter replaces."""
 
-    @property
-    def naming(self) -> bool:
-        """Whether a name is asked for."""
-        return self.query_one(Input).has_class("-asked")
+    def ask_name(self, question: str, value: str, keep: Callable[[str], str]) -> None:
+        """Ask for a name, again as long as `keep` gives a reason why it cannot be that one."""
 
-    def ask_name(self, value: str) -> None:
-        """Ask for a name, and offer one."""
-        asked = self.query_one(Input)
-        asked.value, asked.cursor_blink = value, False
-        asked.cursor_position = len(value)
-        asked.add_class("-asked")
-        asked.focus()
+        def take(name: str | None) -> None:
+            if name is None:
+                self.doomed = ""
+            elif reason := keep(" ".join(name.split())):
+                self.ask_name(printable(begin_sentence(reason)), name, keep)
 
-    def stop_naming(self) -> None:
-        """Ask for no name any more, and go back to what had the keys."""
-        self.doomed = ""
-        self.query_one(Input).remove_class("-asked")
-        self.home().focus()
-
-    def home(self) -> Widget:
-        """What has the keys where no name is asked for."""
-        raise NotImplementedError
+        self.app.push_screen(AskLine(question, value), take)
 
     def refuse(self, reason: str) -> None:
         """Say why something cannot be; nothing takes it back."""
         self.query_one("#refusal", Static).update(printable(reason))
 
-    def is_doomed(self, name: str, warning: str) -> bool:
+    def is_doomed(self, name: str) -> bool:
         """Whether a name was warned of before; it is from now on."""
-        if self.doomed == name:
-            return True
-        self.doomed = name
-        self.refuse(warning)
-        return False
-
-    def action_leave(self) -> None:
-        """Leave the line for a name, then the screen."""
-        if self.naming:
-            self.stop_naming()
-        else:
-            self.dismiss(None)
+        before, self.doomed = self.doomed, name
+        return before == name

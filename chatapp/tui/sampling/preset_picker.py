@@ -12,8 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from chatapp.generation import Options
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     "[@click=screen.apply]enter[/] apply  [@click=screen.name('save')]s[/] save as  "
-    "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  [@click=screen.leave]esc[/] leave"
+    "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  [@click=screen.dismiss]esc[/] leave"
 )
 
 
@@ -42,7 +41,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         Binding("s", "name('save')", "Save as", id="presets.save"),
         Binding("r", "name('rename')", "Rename", id="presets.rename"),
         Binding("d,delete", "delete", "Delete", key_display="d", id="presets.delete"),
-        Binding("escape", "leave", "Leave", key_display="esc", id="presets.leave"),
+        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="presets.leave"),
     ]
 
     def __init__(self, path: Path, defaults: Options, chosen: Mapping[str, Any], *, look: Look | None = None) -> None:
@@ -52,7 +51,6 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         self.previews = Previews(look, self, self.take_preview) if look else None
         self.preview: Preview | None = None
         self.presets: dict[str, Preset] = {}
-        self.purpose: Literal["save", "rename"] = "save"
 
     @classmethod
     def over(cls, front: Front) -> Opening:
@@ -72,7 +70,6 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
                 yield OptionList()
                 yield Static(id="changes", markup=False)
             yield Static(id="refusal", markup=False)
-            yield Input(max_length=presets.LONGEST_NAME, select_on_focus=False)
             yield Static(KEYS, id="keys")
 
     def on_mount(self) -> None:
@@ -158,44 +155,35 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
 
     def action_delete(self) -> None:
         name = self.highlighted.name
-        if self.highlighted.built_in or self.is_doomed(name, f"d once more deletes {name!r}"):
-            self.act(lambda: presets.delete(self.path, name), "")
+        if self.highlighted.built_in or self.is_doomed(name):
+            self.refuse(self.act(lambda: presets.delete(self.path, name), ""))
+        else:
+            self.refuse(f"d once more deletes {name!r}")
 
     def action_name(self, purpose: Literal["save", "rename"]) -> None:
         """Ask for a name: for the options that are chosen now, or for the preset under the cursor."""
-        name = self.highlighted.name
-        if purpose == "rename" and self.highlighted.built_in:
-            return self.refuse(f"the preset {name!r} is built in and stays")
-        self.purpose, self.doomed = purpose, ""
-        self.refuse("")
-        self.query_one(Input).placeholder = (
-            "a name for the options you have now" if purpose == "save" else "another name"
-        )
-        self.ask_name("" if purpose == "save" else name)
+        preset, self.doomed = self.highlighted, ""
 
-    def home(self) -> Widget:
-        return self.query_one(OptionList)
+        def rename(new: str) -> str:
+            return self.act(lambda: presets.rename(self.path, preset.name, new), new)
 
-    @on(Input.Submitted)
-    def take_name(self, message: Input.Submitted) -> None:
-        message.stop()
-        new, old = " ".join(message.value.split()), self.highlighted.name
-        if self.purpose == "rename":
-            done = self.act(lambda: presets.rename(self.path, old, new), new)
+        def save(new: str) -> str:
+            if new in self.presets and not self.presets[new].built_in and not self.is_doomed(new):
+                return f"there is a preset {new!r}: enter once more replaces it"
+            return self.act(lambda: presets.save(self.path, new, self.chosen), new)
+
+        if purpose == "save":
+            self.ask_name("A name for the options you have now", "", save)
+        elif preset.built_in:
+            self.refuse(f"the preset {preset.name!r} is built in and stays")
         else:
-            known = new in self.presets and not self.presets[new].built_in
-            if known and not self.is_doomed(new, f"there is a preset {new!r}: enter once more replaces it"):
-                return
-            done = self.act(lambda: presets.save(self.path, new, self.chosen), new)
-        if done:
-            self.stop_naming()
+            self.ask_name("Another name", preset.name, rename)
 
-    def act(self, change: Callable[[], object], then: str) -> bool:
-        """Change the file and show it; say why not, where that fails."""
+    def act(self, change: Callable[[], object], then: str) -> str:
+        """Change the file and show it; gives the reason where that fails."""
         try:
             change()
         except PresetError as error:
-            self.refuse(str(error))
-            return False
+            return str(error)
         self.fill(then)
-        return True
+        return ""

@@ -10,8 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets import OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from chatapp.commands.run import set_system
@@ -23,7 +22,7 @@ from chatapp.tui.sampling.library import Library
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
-    "[@click=screen.focus_next]tab[/] names, text  [@click=screen.leave]esc[/] leave"
+    "[@click=screen.focus_next]tab[/] names, text  [@click=screen.dismiss]esc[/] leave"
 )
 NOTHING = "Without a system prompt the model answers as it was trained to."
 
@@ -35,7 +34,7 @@ class SystemPromptScreen(Library[str | None]):
         Binding("ctrl+j", "use", "Use", key_display="^J", id="system.use"),
         Binding("ctrl+s", "keep", "Save as", key_display="^S", id="system.save"),
         Binding("d,delete", "delete", "Delete", key_display="d", id="system.delete"),
-        Binding("escape", "leave", "Leave", key_display="esc", id="system.leave"),
+        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="system.leave"),
     ]
 
     def __init__(self, folder: Path, current: str = "") -> None:
@@ -61,12 +60,11 @@ class SystemPromptScreen(Library[str | None]):
                 yield OptionList()
                 yield TextArea(self.current, tab_behavior="focus", placeholder=NOTHING, highlight_cursor_line=False)
             yield Static(id="refusal", markup=False)
-            yield Input(placeholder="a name for this prompt", max_length=50, select_on_focus=False)
             yield Static(KEYS, id="keys")
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)
-        area.cursor_blink = self.query_one(Input).cursor_blink = False
+        area.cursor_blink = False
         self.fill(self.name_of(self.current))
         self.query_one(OptionList).focus()
 
@@ -132,35 +130,25 @@ class SystemPromptScreen(Library[str | None]):
 
     @on(OptionList.OptionSelected)
     def action_use(self) -> None:
-        if self.naming:
-            return self.take_name()
         self.dismiss(self.text.strip())
 
     def action_keep(self) -> None:
-        """Ask for the name to save the text under; take it, where that was asked already."""
-        if self.naming:
-            return self.take_name()
+        """Ask for the name to save the text under."""
         self.refuse("")
-        self.ask_name(self.highlighted)
+        self.ask_name("A name for this prompt", self.highlighted, self.save)
 
-    def home(self) -> Widget:
-        return self.query_one(TextArea)
-
-    @on(Input.Submitted)
-    def take_name(self) -> None:
-        name = " ".join(self.query_one(Input).value.split())
+    def save(self, name: str) -> str:
+        """Save the text under a name; gives the reason where that cannot be."""
         known = any(entry.name == name and not entry.built_in for entry in self.entries)
-        warning = f"there is a prompt {name!r}: enter once more replaces it"
-        if known and name != self.highlighted and not self.is_doomed(name, warning):
-            return
+        if known and name != self.highlighted and not self.is_doomed(name):
+            return f"there is a prompt {name!r}: enter once more replaces it"
         self.doomed = ""
         try:
             system_prompts.save(self.folder, name, self.text)
         except SystemPromptError as error:
-            return self.refuse(str(error))
-        self.refuse("")
-        self.stop_naming()
+            return str(error)
         self.fill(name)
+        return ""
 
     def action_delete(self) -> None:
         """Delete the file under the cursor, when asked twice."""
@@ -168,8 +156,8 @@ class SystemPromptScreen(Library[str | None]):
         entry = next(entry for entry in self.entries if entry.name == name)
         if not name:
             return
-        if not entry.built_in and not self.is_doomed(name, f"d once more deletes {name!r}"):
-            return
+        if not entry.built_in and not self.is_doomed(name):
+            return self.refuse(f"d once more deletes {name!r}")
         try:
             system_prompts.delete(self.folder, name)
         except SystemPromptError as error:
