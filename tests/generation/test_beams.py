@@ -147,8 +147,7 @@ def test_a_constraint_that_remembers_the_text_holds_in_every_beam(tokenizer: Tok
 
     def indenting(tokens: Sequence[int], logits: np.ndarray) -> None:
         hashed(tokens, logits)
-        logits[breaks.breaking] += 4
-        logits[breaks.margins[:, 0] > 0] += 3
+        logits[[token for token, text in enumerate(breaks.texts) if text and not text.strip(" \n")]] += 6
 
     engine, _ = make_engine(tokenizer, indenting)
     options = Options(num_beams=6, n=6, max_tokens=14, indentation=1)
