@@ -170,12 +170,35 @@ def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(runs: Runs) -> None:
     assert "256" in steps[-1]["positions"] and "256" not in steps[0]["positions"]
 
 
-ODDS_AND_ENDS = """
+IN_ONE_PROCESS = """
+import json
 import sys
 import torch
+import torch.nn.functional as F
 from grow import grown
-from model import Config, Model
+from model import Config, Model, TiedCrossEntropy, causal_attention
+
 torch.manual_seed(0)
+
+
+def off(found, wanted):
+    return float((found.float() - wanted).norm() / wanted.norm())
+
+
+report = {}
+hidden, weight = torch.randn(600, 64, requires_grad=True), (torch.randn(8192, 64) / 8).requires_grad_()
+target = torch.randint(0, 8192, (600,)).masked_fill(torch.rand(600) < 0.3, -100)
+wanted = F.cross_entropy(hidden @ weight.T, target)
+wanted.backward()
+for name in ("float32", "bfloat16"):
+    rounded = [x.detach().to(getattr(torch, name)).requires_grad_() for x in (hidden, weight)]
+    loss = TiedCrossEntropy.apply(*rounded, target)
+    loss.backward()
+    gradients = [off(mine.grad, own.grad) for mine, own in zip(rounded, (hidden, weight), strict=True)]
+    report[name] = [off(loss.detach(), wanted.detach()), *gradients]
+q, k, v = torch.randn(3, 2, 4, 300, 32)
+report["attention"] = off(causal_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
 small = Model(Config(dim=64, layers=2, heads=2, kv_heads=1, ffn=128)).eval()
 for weight in small.parameters():
     torch.nn.init.normal_(weight, std=0.3)
@@ -183,16 +206,35 @@ larger = grown(small, Config(dim=256, layers=3, heads=4, kv_heads=2, ffn=200)).e
 ids = torch.randint(6, 8000, (2, 40))
 with torch.no_grad():
     old, new = (one.logits(one.hidden(ids)) for one in (small, larger))
-print(float(torch.corrcoef(torch.stack([old.flatten(), new.flatten()]))[0, 1]))
+report["grown"] = float(torch.corrcoef(torch.stack([old.flatten(), new.flatten()]))[0, 1])
+print(json.dumps(report), flush=True)
+
 sys.argv[0:1] = []
 import train
 train.main()
 """
 
 
-def test_a_model_grows_and_computes_nearly_the_same_and_a_run_stays_what_it_began_as(work: Path, runs: Runs) -> None:
-    other = train(work, runs.trunk, "--size", "small")
-    words = [sys.executable, "-c", ODDS_AND_ENDS, *other]
+@pytest.fixture(scope="module")
+def odds(work: Path, runs: Runs) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
+    """What a process found that compared parts of the recipe, then went on with the trunk as another size."""
+    words = [sys.executable, "-c", IN_ONE_PROCESS, *train(work, runs.trunk, "--size", "small")]
     done = subprocess.run(words, cwd=RECIPE, capture_output=True, text=True, env=environment())
-    assert float(done.stdout) > 0.99
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout), done
+
+
+def test_loss_and_attention_are_those_of_torch(odds: tuple[dict[str, Any], Any]) -> None:
+    """Relative error of loss, its gradients by hidden state and weight, and attention; bfloat16 has 8 bits."""
+    found, _ = odds
+    assert max(found["float32"]) < 1e-5 and found["attention"] < 1e-5
+    assert max(found["bfloat16"]) < 0.01
+
+
+def test_a_model_grows_and_computes_nearly_the_same(odds: tuple[dict[str, Any], Any]) -> None:
+    assert odds[0]["grown"] > 0.99
+
+
+def test_a_run_goes_on_only_as_what_it_began_as(odds: tuple[Any, subprocess.CompletedProcess[str]]) -> None:
+    done = odds[1]
     assert done.returncode == 1 and "this run has size 'tiny', not 'small'" in done.stderr
