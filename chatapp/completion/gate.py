@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -70,7 +71,7 @@ class Gate:
     """Judges texts for one place after another; what the place has in common with the last one is kept."""
 
     def __init__(self) -> None:
-        self._syntax = Syntax()
+        self._syntax, self._lock = Syntax(), threading.Lock()
 
     def judge(self, place: Place, text: str) -> Verdict:
         """What speaks against a text at a place."""
@@ -81,7 +82,8 @@ class Gate:
         line, path = begun + text + rest, place.path or Path()
         if load_grammar(path.suffix.lower()) is None:
             return Verdict(find_imbalance(before, line, path), unknown)
-        parses = self._syntax.parses(path, before, line, behind)
+        with self._lock:
+            parses = self._syntax.parses(path, before, line, behind)
         return Verdict("" if parses else "it does not parse where it would stand", unknown)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,8 @@ LISTS = frozenset(
 """Nodes whose children stand one after another, so that one can be left out."""
 FAR = 80
 """Bytes of a child of a list that are worth leaving it out, where it does not stand next to the place."""
+DEPTH = 100
+"""Nodes within nodes that are looked into."""
 REACH, STEP = 30_000, 10_000
 """Characters before and after a place that are parsed, and by how many that moves."""
 LONGEST = 20_000
@@ -47,10 +49,10 @@ BODIES = {
         "\n{same}def f(): pass",
     ),
     "java": (";", " {}", "\n{same}void f() {}", "\n{same}class F {}", " catch (E e) {}"),
-    "javascript": (" {}", "\n{same}f() {}", " catch {}", ";"),
-    "typescript": (" {}", "\n{same}f() {}", " catch {}", ";"),
-    "c": (";", " {}", " {};", "\n{same}f();"),
-    "cpp": (";", " {}", " {};", "\n{same}class F {};", " catch (...) {}"),
+    "javascript": (" {}", "\n{same}f() {}", " catch {}", ";", " from ''"),
+    "typescript": (" {}", "\n{same}f() {}", " catch {}", ";", " from ''"),
+    "c": (";", " {}", " {};", "\n{same}f();", "\n#endif"),
+    "cpp": (";", " {}", " {};", "\n{same}class F {};", " catch (...) {}", "\n#endif"),
     "go": (" {}", "{}", " 0"),
     "rust": (" {}", ";", "\n{same}fn f() {}", ","),
 }
@@ -65,8 +67,13 @@ STRING = re.compile(
     r"|'''(?:\\.|(?!''').)*'''|(?<!')(?:'(?:\\.|[^'\\\n])+'|''(?!'))|`(?:\\.|[^`\\])*`",
     re.S,
 )
-OPEN_STRING = re.compile(r'"""|\'\'\'|`')
-"""What begins a string of many lines."""
+HASH, SLASHES = (re.compile(f"{STRING.pattern}|{comment}", re.S) for comment in (r"#[^\n]*", r"//[^\n]*|/\*.*?\*/"))
+"""Strings, and comments of Python or of the others."""
+ENDS = {'"""': '"""', "'''": "'''", "`": "`", "/*": "*/"}
+"""What ends a string or a comment of many lines, by what begins it."""
+CONDITION = re.compile(rb"^[ \t]*#[ \t]*(if|endif)", re.M)
+"""What begins and ends a part of a C file."""
+BEGINS = re.compile("|".join(map(re.escape, ENDS)))
 
 
 @cache
@@ -87,7 +94,7 @@ def list_keywords(suffix: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Window:
     """What is parsed for a line: the nearest of a file without that line, and where the line would stand."""
 
     language: str
@@ -96,6 +103,8 @@ class Surroundings:
     place: int
     errors: int
     """How many there are without the line."""
+    closing: bool = False
+    """Whether what stands before leaves brackets or comments open, which are closed behind the line then."""
 
 
 class Syntax:
@@ -105,7 +114,7 @@ class Syntax:
         self._suffix = ""
         self._text = b""
         self._tree: Tree | None = None
-        self._surroundings: tuple[int, Surroundings | None] = -1, None
+        self._window: tuple[int, Window | None] = -1, None
 
     def parses(self, path: Path, before: str, line: str, behind: str) -> bool:
         """Whether a line, or several, between what stands before and behind, adds no error, or only begins something.
@@ -116,13 +125,13 @@ class Syntax:
         around = self._around(path.suffix.lower(), grammar, before, behind) if grammar else None
         if around is None:
             return True
-        bodies, closers = BODIES[around.language], close(line)
+        bodies, closers = BODIES[around.language], close(around.language, line)
         if not closers:
             return fits(around, line, bodies)
         closed = [line + closers, *([f"{line}x{closers}"] if line.rstrip()[-1:] in WAITS else [])]
         return fits(around, line, ()) or any(fits(around, each, bodies) for each in closed)
 
-    def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Surroundings | None:
+    def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Window | None:
         """What surrounds a line; it is kept as long as nothing else of the file changes."""
         start = max(0, -(-(len(before) - REACH) // STEP) * STEP)
         start = before.find("\n", start - 1) + 1 if start else 0
@@ -132,9 +141,9 @@ class Syntax:
         text, place = head + behind[:end].encode(errors="replace"), len(head)
         if self._tree is None or suffix != self._suffix or text != self._text:
             self._parse(suffix, grammar, text)
-        if place != self._surroundings[0]:
-            self._surroundings = place, self._cut(suffix, grammar, place)
-        return self._surroundings[1]
+        if place != self._window[0]:
+            self._window = place, self._cut(suffix, grammar, place)
+        return self._window[1]
 
     def _parse(self, suffix: str, grammar: Language, text: bytes) -> None:
         parser = Parser(grammar)
@@ -144,9 +153,9 @@ class Syntax:
             stop, new = len(self._text) - last, len(text) - last
             old.edit(first, stop, new, point(self._text, first), point(self._text, stop), point(text, new))
         self._tree = parser.parse(text, old) if old else parser.parse(text)
-        self._suffix, self._text, self._surroundings = suffix, text, (-1, None)
+        self._suffix, self._text, self._window = suffix, text, (-1, None)
 
-    def _cut(self, suffix: str, grammar: Language, place: int) -> Surroundings | None:
+    def _cut(self, suffix: str, grammar: Language, place: int) -> Window | None:
         assert self._tree is not None
         kept, at, left = list[bytes](), 0, place
         for start, stop in sorted(find_far(self._tree.root_node, place)):
@@ -157,20 +166,23 @@ class Syntax:
         if len(text) > LONGEST:
             return None
         language = GRAMMARS[suffix][0]
-        around = Surroundings(language, Parser(grammar), text, left, 0)
-        neutral = measure_indentation(self._text, place) + NEUTRAL.get(language, ";")
+        neutral = measure_indentation(text[:left].decode(errors="replace")) + NEUTRAL.get(language, ";")
+        around = Window(language, Parser(grammar), text, left, 0)
         errors = min((find_errors(around, line) for line in ("", neutral)), key=len)
-        if len(errors) > SOME or any(start <= left + len(neutral) + 1 and left <= stop for start, stop in errors):
+        if errors:
+            closing = replace(around, closing=True)
+            fewer = min((find_errors(closing, line) for line in ("", neutral)), key=len)
+            around, errors = (closing, fewer) if len(fewer) < len(errors) else (around, errors)
+        first, last = len(text[:left].rstrip()), left + len(neutral) + 1
+        if len(errors) > SOME or any(start <= last and first <= stop for start, stop in errors):
             return None
         return replace(around, errors=len(errors))
 
 
-def measure_indentation(text: bytes, place: int) -> str:
-    """The indentation of the nearest line before a place that says something."""
-    for line in reversed(text[:place].decode(errors="replace").split("\n")):
-        if line.strip():
-            return line[: len(line) - len(line.lstrip())]
-    return ""
+def measure_indentation(text: str) -> str:
+    """The indentation of the last line that says something."""
+    line = next((line for line in reversed(text.split("\n")) if line.strip()), "")
+    return line[: len(line) - len(line.lstrip())]
 
 
 def find_change(old: bytes, new: bytes) -> tuple[int, int]:
@@ -181,9 +193,8 @@ def find_change(old: bytes, new: bytes) -> tuple[int, int]:
     return first, last
 
 
-def bisect_same(most: int, same: object) -> int:
+def bisect_same(most: int, same: Callable[[int], bool]) -> int:
     """The largest number for which something holds, which holds for all smaller ones."""
-    assert callable(same)
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -199,7 +210,7 @@ def point(text: bytes, place: int) -> tuple[int, int]:
     return text.count(b"\n", 0, place), place - text.rfind(b"\n", 0, place) - 1
 
 
-def find_far(node: Node, place: int) -> Iterator[tuple[int, int]]:
+def find_far(node: Node, place: int, depth: int = DEPTH) -> Iterator[tuple[int, int]]:
     """The parts of a text (from, to) that can be left out: what does not stand next to a place in a list.
 
     Nothing is, before or behind, where there are errors: a string may begin there that is no string.
@@ -210,18 +221,27 @@ def find_far(node: Node, place: int) -> Iterator[tuple[int, int]]:
     clean_behind = not any(child.has_error for child in children[max(0, index - 1) :])
     for i, child in enumerate(children):
         far = i < index - 1 and clean_before or i > index and clean_behind
-        if child.end_byte - child.start_byte <= FAR:
+        if child.end_byte - child.start_byte <= FAR or not depth:
             continue
         if node.type in LISTS and far:
             yield child.start_byte, children[i + 1].start_byte if i + 1 < len(children) else child.end_byte
         elif node.type in LISTS or child.start_byte <= place <= child.end_byte:
-            yield from find_far(child, place)
+            yield from find_far(child, place, depth - 1)
 
 
-def find_errors(around: Surroundings, line: str) -> list[tuple[int, int]]:
+def find_errors(around: Window, line: str) -> list[tuple[int, int]]:
     """Where the surroundings have errors (from, to) with a line in its place."""
+    before, behind = around.text[: around.place], around.text[around.place :]
     added = (line + "\n").encode(errors="replace") if line else b""
-    tree = around.parser.parse(around.text[: around.place] + added + around.text[around.place :])
+    if around.closing:
+        begun = (before + added).decode(errors="replace")
+        closers = close(around.language, begun, behind.decode(errors="replace"))
+        if around.language == "cpp" and not closers.strip("}"):
+            closers = closers.replace("}", "};")  # which a class needs, and nothing minds
+        added += f"{closers}\n".encode()
+        conditions = CONDITION.findall(before + added + behind) if around.language in ("c", "cpp") else []
+        behind += b"\n#endif\n" * (len(conditions) - 2 * conditions.count(b"endif"))
+    tree = around.parser.parse(before + added + behind)
     found, nodes = list[tuple[int, int]](), [tree.root_node]
     while nodes:
         node = nodes.pop()
@@ -232,7 +252,7 @@ def find_errors(around: Surroundings, line: str) -> list[tuple[int, int]]:
     return found
 
 
-def fits(around: Surroundings, line: str, bodies: Sequence[str]) -> bool:
+def fits(around: Window, line: str, bodies: Sequence[str]) -> bool:
     """Whether a line adds no error to its surroundings, or one at its end that one of the bodies mends."""
     same = line[: len(line) - len(line.lstrip())]
     for body in ("", *bodies):
@@ -246,15 +266,24 @@ def fits(around: Surroundings, line: str, bodies: Sequence[str]) -> bool:
     return False
 
 
-def close(line: str) -> str:
-    """What closes the strings and brackets that a line leaves open."""
-    bare = STRING.sub("", line)
-    quote = OPEN_STRING.search(bare)
-    bare = bare[: quote.start()] if quote else bare
+def close(language: str, text: str, behind: str = "") -> str:
+    """What closes the strings, comments and brackets that a text leaves open, and that are not closed behind it."""
+    own = HASH if language == "python" else SLASHES
+    bare = own.sub("", text)
+    begun = BEGINS.search(bare)
+    if begun and ENDS[begun[0]] in behind:
+        return ""
     stack = list[str]()
-    for letter in bare:
+    for letter in bare[: begun.start()] if begun else bare:
         if letter in BRACKETS:
             stack.append(BRACKETS[letter])
         elif stack and letter == stack[-1]:
             stack.pop()
-    return (quote[0] if quote else "") + "".join(reversed(stack))
+    left = len(stack)
+    for letter in own.sub("", behind):
+        if letter in BRACKETS:
+            stack.append(BRACKETS[letter])
+        elif stack and letter == stack[-1]:
+            stack.pop()
+            left = min(left, len(stack))
+    return (ENDS[begun[0]] if begun else "") + "".join(reversed(stack[:left]))

@@ -113,6 +113,30 @@ def test_what_stands_around_decides(text: str, good: str, bad: str) -> None:
     assert judge("a.py", text, bad) == BROKEN
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "good", "bad"),
+    [
+        ("a.py", "x = {\n    'a': 1,\n    {}", "'b': [2],", "'b': = 2,"),
+        ("a.py", "def f():\n    return foo(\n        a,\n        {}\n\n\ndef g():\n    pass\n", "b=(1,", "b = = 2,"),
+        ("a.js", "function f(a) {\n  if (a) {\n    {}", "a += 1;", "a = = 1;"),
+        ("a.ts", "interface A {\n  first: string;\n  {}", "second: number;", "second: : number;"),
+        ("a.ts", "class A {\n  {}", "/**", "private = = b;"),
+        ("a.c", "int f(int a) {\n  {}", "return a;", "return = a;"),
+        ("a.c", "/*\n * One says:\n {}", "* anything ( goes", "*/ a = = b"),
+        ("a.cpp", "class A {\n public:\n  {}", "int f(int a);", "int = f(;"),
+        ("a.java", "class A {\n  int f(int a) {\n    {}", "return a;", "return = a;"),
+        ("a.rs", "fn f(a: i32) -> i32 {\n    {}", "a + 1", "let = 1;"),
+        ("a.go", "func f(a int) int {\n\t{}", "return a", "return = a"),
+        ("a.js", "foo(() => {\n  a();\n{}", "});", "}];"),
+        ("a.c", "void f(void) {\n  g();\n{}", "}", ")"),
+        ("a.ts", "/**\n * Says:\n{}", " */", " */ }"),
+    ],
+)
+def test_what_is_not_closed_yet_may_be_written_on(name: str, text: str, good: str, bad: str) -> None:
+    assert judge(name, text, good) == ""
+    assert judge(name, text, bad) == BROKEN
+
+
 def test_several_lines_are_judged_together() -> None:
     assert judge("a.py", PYTHON, "for i in range(b):\n        total += i") == ""
     assert judge("a.py", PYTHON, "for i in range(b):\n        total += )") == BROKEN
@@ -161,6 +185,11 @@ def test_what_is_kept_of_the_last_place_changes_no_verdict() -> None:
         assert kept.parses(path, before, said, behind) == Syntax().parses(path, before, said, behind)
 
 
+def test_what_is_deep_or_long_or_no_text_breaks_nothing() -> None:
+    for text in ("(" * 3000 + "{}" + ")" * 3000, "x = [\n" + "  1,\n" * 20_000 + "{}]\n", "\ud800 = 1\n{}\n", "\0{}\0"):
+        assert judge("a.py", text, "2") == ""
+
+
 def test_changes_are_found_by_what_is_the_same_before_and_behind() -> None:
     chance = random.Random(0)
     for _ in range(300):
@@ -172,11 +201,24 @@ def test_changes_are_found_by_what_is_the_same_before_and_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "closed"),
-    [("f(a, [b", "])"), ("x = '(' + {", "}"), ('"""text', '"""'), ("a) + (b", ")"), ("# (", ")"), ("f(`x${", "`)")],
+    ("language", "line", "behind", "closed"),
+    [
+        ("python", "f(a, [b", "", "])"),
+        ("python", "x = '(' + {", "", "}"),
+        ("python", '"""text', "", '"""'),
+        ("python", '"""text', 'more"""', ""),
+        ("python", "a) + (b", "", ")"),
+        ("python", "# (", "", ""),
+        ("python", "f([", "c](", ")"),
+        ("python", "f([", ")", "])"),
+        ("c", "f(a); // (", "", ""),
+        ("c", "if (a) { /* (", "", "*/}"),
+        ("c", "f(a /* ( */, {", "b})", ""),
+        ("javascript", "f(`x${", "", "`)"),
+    ],
 )
-def test_open_brackets_and_strings_are_closed(line: str, closed: str) -> None:
-    assert close(line) == closed
+def test_open_brackets_strings_and_comments_are_closed(language: str, line: str, behind: str, closed: str) -> None:
+    assert close(language, line, behind) == closed
 
 
 # Where there is no grammar
