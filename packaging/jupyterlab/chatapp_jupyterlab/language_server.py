@@ -43,7 +43,7 @@ class LanguageServer:
         self.command = command
         self.root = root
         self._client: LanguageClient | None = None
-        self._process: Process | None = None
+        self.process: Process | None = None
         self._starting = asyncio.Lock()
         self._versions: dict[str, int] = {}
         """Of each text that it knows, the one asked about last at the end."""
@@ -96,7 +96,7 @@ class LanguageServer:
             client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(oldest)))
 
     async def _start(self, settings: dict[str, Any]) -> LanguageClient:
-        if self._client and self._process and self._process.returncode is None:
+        if self._client and self.process and self.process.returncode is None:
             return self._client
         beside = Path(sys.executable).parent
         command = shutil.which(self.command, path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
@@ -109,7 +109,7 @@ class LanguageServer:
         client.feature(types.WINDOW_SHOW_MESSAGE)(lambda params: self._messages.append(params.message))
         client.feature(types.WINDOW_LOG_MESSAGE)(lambda params: LOG.info(params.message))
         await client.start_io(command, "lsp")
-        self._process = process = client._server  # there is no public name for it
+        self.process = process = client._server  # there is no public name for it
         assert process
         listener = asyncio.create_task(self._listen(process))
         text = types.TextDocumentClientCapabilities(inline_completion=types.InlineCompletionClientCapabilities())
@@ -126,10 +126,9 @@ class LanguageServer:
             )
         )
         await asyncio.wait({started, listener}, return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
+        if not started.done() or started.exception():
             started.cancel()
             raise NotStartedError(f"{command} lsp has ended: {await listener or 'it does not say why'}")
-        await started
         client.initialized(types.InitializedParams())
         self._client, self._versions, self._settings = client, {}, settings
         return client
