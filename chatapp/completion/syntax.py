@@ -126,10 +126,9 @@ class Syntax:
         if around is None:
             return True
         bodies, closers = BODIES[around.language], close(around.language, line)
-        if not closers:
-            return fits(around, line, bodies)
-        closed = [line + closers, *([f"{line}x{closers}"] if line.rstrip()[-1:] in WAITS else [])]
-        return fits(around, line, ()) or any(fits(around, each, bodies) for each in closed)
+        waits = (closers or around.closing) and line.rstrip()[-1:] in WAITS
+        closed = ([line + closers] if closers else []) + ([f"{line}x{closers}"] if waits else [])
+        return fits(around, line, () if closers else bodies) or any(fits(around, each, bodies) for each in closed)
 
     def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Window | None:
         """What surrounds a line; it is kept as long as nothing else of the file changes."""

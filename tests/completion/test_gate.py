@@ -48,7 +48,17 @@ GOOD = {
     "a.rs": ["total += a;", "if a > 1 {", "let x = foo(", "match a {", "for i in 0..a {"],
 }
 BAD = {
-    "a.py": ["total = = b", "if a > b then", "foo(]", "total b", "return )", "def (x):", "for in x:", "x = 1 2"],
+    "a.py": [
+        "total = = b",
+        "if a > b then",
+        "foo(]",
+        "total b",
+        "return )",
+        "def (x):",
+        "for in x:",
+        "x = 1 2",
+        "x = a +",
+    ],
     "a.js": ["total = = b;", "if a > b {", "foo(];", "const = 1;", "} else {"],
     "a.ts": ["total = = b;", "foo(];"],
     "a.tsx": ["total = = b;", "foo(];"],
@@ -128,6 +138,7 @@ def test_what_stands_around_decides(text: str, good: str, bad: str) -> None:
         ("a.rs", "fn f(a: i32) -> i32 {\n    {}", "a + 1", "let = 1;"),
         ("a.go", "func f(a int) int {\n\t{}", "return a", "return = a"),
         ("a.js", "foo(() => {\n  a();\n{}", "});", "}];"),
+        ("a.py", "foo(\n    {}", "a +", "a + +)"),
         ("a.c", "void f(void) {\n  g();\n{}", "}", ")"),
         ("a.ts", "/**\n * Says:\n{}", " */", " */ }"),
     ],
