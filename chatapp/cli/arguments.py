@@ -89,13 +89,16 @@ def add_beams(parser: Parser) -> None:
     group.add_argument(
         "--beam-sampling", action="store_const", const=True, help="draw beams, with the options of generation"
     )
+    group.add_argument(
+        "--show-beams", action="store_true", help="tell on standard error which beams go on, end and are given up"
+    )
 
 
 def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
     """Read the options that were given, checked before a model is opened; the others are the model's to choose."""
     from dataclasses import fields
 
-    from chatapp.generation import Options
+    from chatapp.generation import OptionError, Options
 
     chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name, None)) is not None}
     if "logit_bias" in chosen:
@@ -104,6 +107,8 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
         chosen["dry_breakers"] = tuple(filter(None, chosen["dry_breakers"]))
     Options(**chosen)
     check_beam_options(chosen)
+    if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
+        raise OptionError("--show-beams is for a beam search; give --num-beams too")
     return chosen
 
 
@@ -177,6 +182,7 @@ def read_form(given: Namespace) -> "Form":
         raw=given.raw,
         logprobs=given.logprobs is not None,
         thinking=bool(given.think),
+        beams=getattr(given, "show_beams", False),
         stats=given.stats,
     )
 

@@ -11,7 +11,7 @@ from threading import Event
 from types import FrameType
 from typing import Any, Self
 
-from chatapp.generation import Delta, Reply, Token, Usage
+from chatapp.generation import BeamEvent, Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
@@ -29,6 +29,8 @@ class Form:
     logprobs: bool = False
     thinking: bool = False
     """What the model thinks on standard error, where that is no terminal either."""
+    beams: bool = False
+    """What a beam search does on standard error."""
     stats: str | None = None
     """text, json, or nothing."""
 
@@ -85,6 +87,8 @@ class Printout:
         The engine tells together what comes quickly: each part wakes the reader of a pipe.
         """
         self.replies[delta.index].add(delta)
+        for event in delta.beams if self.form.beams else ():
+            print(json.dumps(asdict(event)) if self.form.json else describe_event(event), file=sys.stderr, flush=True)
         if delta.index == 0 and delta.text and not self.form.json:
             if delta.channel == "thinking":
                 self.think(delta.text)
@@ -123,6 +127,12 @@ class Printout:
             note("Interrupted.")
         if self.form.stats and usage:
             print_stats(usage, self.form.stats)
+
+
+def describe_event(event: BeamEvent) -> str:
+    """A change in the tree of beams, in a line."""
+    text = json.dumps(printable(event.text), ensure_ascii=False)
+    return f"{event.change:8} {event.beam:5} from {event.parent:<5} {event.score:9.3f}  {text}"
 
 
 def tell_score(reply: Reply) -> str:

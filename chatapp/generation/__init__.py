@@ -1,7 +1,7 @@
 """Engine, Options, Delta: a loaded model answers, token by token; what makes one is in `engine`."""
 
 from chatapp.generation.contract import Engine
-from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage
+from chatapp.generation.delta import Alternative, BeamEvent, Delta, FinishReason, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.reply import Reply
@@ -10,6 +10,7 @@ from chatapp.generation.text.surroundings import Excerpt, Surroundings
 
 __all__ = [
     "Alternative",
+    "BeamEvent",
     "Delta",
     "Engine",
     "Excerpt",

@@ -19,6 +19,17 @@ def test_the_best_texts_come_with_their_scores(checkpoint: MakeCheckpoint, chata
     assert "score" not in json.loads(chatapp("run", folder, "def f", "--max-tokens", "2", "--json").stdout)
 
 
+def test_the_search_can_be_watched(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
+    folder = str(checkpoint())
+    told = chatapp("run", folder, "def f", *SEARCH, "--show-beams", "--json")
+    events, found = ([json.loads(line) for line in text.splitlines()] for text in (told.stderr, told.stdout))
+    best = sorted((event["score"] for event in events if event["change"] == "finished"), reverse=True)
+    assert [each["score"] for each in found] == best[:3]
+    lines = chatapp("run", folder, "def f", *SEARCH, "--show-beams").stderr.splitlines()
+    changes = [line.split()[0] for line in lines if " from " in line]
+    assert changes == [event["change"] for event in events]
+
+
 def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
     folder = str(checkpoint())
     short, long = (
@@ -36,6 +47,7 @@ def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckp
         (["-n", "5"], "a search with 4 beams finds 4 texts, not 5"),
         (["--top-k", "5"], "--top-k is for drawing, and a beam search takes the likeliest; add --beam-sampling"),
         (["--num-beam-groups", "2"], "num_beam_groups and diversity_penalty belong together"),
+        (["--num-beams", "1", "--show-beams"], "--show-beams is for a beam search; give --num-beams too"),
         (["--early-stopping", "maybe"], "early_stopping must be true, false or never"),
         (["--num-beams", "1", "--length-penalty", "2"], "length_penalty 2.0 is for a beam search; give num_beams too"),
     ],
