@@ -117,6 +117,12 @@ def test_listing_is_timed(tmp_path: Path) -> None:
     assert run("listing.py", "20", home=tmp_path).startswith("20 models, each lowered once: ")
 
 
+def test_the_parts_of_an_offer_are_timed(tmp_path: Path) -> None:
+    first, _, _, *rows = run("completion.py", "200", "5", "2", home=tmp_path).splitlines()
+    assert first.startswith("200 lines, ")
+    assert {"offer, cold", "offer, typed"} <= {row.split("|")[1].strip() for row in rows}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
 def test_the_screen_is_timed_in_a_real_terminal(tmp_path: Path) -> None:
     options = "--runs", "1", "--conversations", "2", "--messages", "20"
