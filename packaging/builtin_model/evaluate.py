@@ -5,7 +5,9 @@ one baselines.json. Uncertainty is the middle 95 % of a bootstrap over the cases
 """
 
 import argparse
+import asyncio
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
+from fronts import by_command, by_server
 from lines import SETS, Case, Projects, draw_cases, read_documents
 from model import read_model
 from tokenizers import Tokenizer
@@ -89,6 +92,24 @@ def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path)
         "file_minus_alone": difference(results["file"], results["alone"]),
         "project_minus_file": difference(results["project"], file_of_packages),
     }
+
+
+def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
+    """Completes cases in their projects by library, command and server, and says how often these say the same."""
+    os.environ["CHATAPP_HOME"] = str(work / "home")
+    projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
+    completer = Completer(open_engine(Store(work / "store"), model, PlacementOptions("onnx")), threshold=0.0)
+    said = {
+        "library": [complete(completer, case, projects.place(case)).text for case in cases],
+        "command": [by_command(projects, model, case) for case in cases],
+        "server": asyncio.run(by_server(projects, model, cases, work / "home")),
+    }
+    report: Json = {"cases": len(cases)}
+    for name, texts in said.items():
+        results = [Result(case, text) for case, text in zip(cases, texts, strict=True)]
+        same = [text == other for text, other in zip(texts, said["library"], strict=True)]
+        report[name] = {"exact": share([each.exact for each in results]), "as_the_library": sum(same)}
+    return report
 
 
 def figures(results: Sequence[Result]) -> Json:
@@ -196,6 +217,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
+    parser.add_argument("--fronts", action="store_true", help="compare library, command and server, in projects only")
     parser.add_argument("--out", type=Path, help="report file")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -203,6 +225,11 @@ def main() -> None:
     cases = draw_cases(work, given.cases, given.seed)
     if given.check:
         cases = leave_out_seen(work, cases)
+    if given.fronts:
+        with TemporaryDirectory() as folder:
+            found = measure_fronts(work, given.model, [case for case in cases if case.project], Path(folder))
+        print(json.dumps(found))
+        return
     report: Json = {"cases": len(cases), "left_out": given.cases - len(cases), "seed": given.seed}
     if given.model:
         with TemporaryDirectory() as folder:

@@ -130,15 +130,26 @@ class Projects:
     def __init__(self, documents: list[Document], folder: Path):
         self.folder = folder
         self.indexes: dict[str, FolderIndex] = {}
+        self.cut: tuple[Path, str] | None = None
+        """The file that lacks the rest of a line, and the whole of it."""
         for document in documents:
             path = folder / document["package"] / document["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(document["text"], encoding="utf-8")
 
     def place(self, case: Case) -> Place:
-        """A case among the other files of its package."""
-        root = self.folder / case.package
+        """A case among the other files of its package, with what is wanted nowhere on disk."""
+        path = self.write(case)
         if case.package not in self.indexes:
-            self.indexes[case.package] = FolderIndex(root)
-            self.indexes[case.package].scan()
-        return Place(case.prefix, case.suffix, root / case.path, folder=self.indexes[case.package])
+            self.indexes[case.package] = FolderIndex(self.folder / case.package)
+        self.indexes[case.package].scan()
+        return Place(case.prefix, case.suffix, path, folder=self.indexes[case.package])
+
+    def write(self, case: Case) -> Path:
+        """Writes the file of a case as it is before the line is completed, and makes the one before whole again."""
+        if self.cut:
+            self.cut[0].write_text(self.cut[1], encoding="utf-8")
+        path = self.folder / case.package / case.path
+        self.cut = path, path.read_text(encoding="utf-8")
+        path.write_text(case.prefix + case.suffix, encoding="utf-8")
+        return path
