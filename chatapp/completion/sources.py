@@ -18,7 +18,7 @@ from chatapp.text.errors import InputError
 
 ROOTS = (
     *(".git", ".hg", ".svn", "pyproject.toml", "setup.py", "setup.cfg", "package.json", "tsconfig.json", "Cargo.toml"),
-    *("go.mod", "pom.xml", "build.gradle", "build.gradle.kts", "CMakeLists.txt", "Makefile", "compile_commands.json"),
+    *("go.mod", "pom.xml", "build.gradle", "build.gradle.kts"),
 )
 """What stands in the uppermost folder of a project."""
 FOLDERS = {"node_modules", "bower_components", "jspm_packages", "site-packages", "__pycache__", "__pypackages__"}

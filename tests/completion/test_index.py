@@ -399,7 +399,7 @@ def test_it_takes_about_twice_the_text_in_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mark", [".git/HEAD", "pyproject.toml", "package.json", "Cargo.toml", "go.mod"])
 def test_the_nearest_folder_of_a_project_is_its_root(tmp_path: Path, mark: str) -> None:
-    folder = make_folder(tmp_path, {f"project/{mark}": "", "project/src/deep/a.py": ""})
+    folder = make_folder(tmp_path, {f"project/{mark}": "", "project/src/deep/a.py": "", "project/src/Makefile": ""})
     assert sources.find_root(folder / "project/src/deep/a.py") == folder / "project"
     assert sources.find_root(folder / "project") == folder / "project"
 
