@@ -41,7 +41,7 @@ end
 local function map(key, what, act)
   local otherwise = fall_back(key)
   vim.keymap.set("i", key, function()
-    return act() and "" or otherwise()
+    return act() and "<C-g>u" or otherwise() -- what follows is undone by itself
   end, { expr = true, replace_keycodes = true, desc = "chatapp: " .. what })
 end
 
