@@ -29,6 +29,7 @@ POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Warned)
 class Page(ThemedApp):
     """A page with a prompt, as a conversation has one."""
 
+    CSS_PATH = None
     CSS = """
     #page { height: 1fr; }
     Prompt { margin: 1 2; padding: 0 2; border-left: thick $accent; background: $surface; color: $text; }

@@ -1,6 +1,9 @@
 """An app with our themes, for a part of the screen by itself."""
 
+from typing import ClassVar
+
 from textual.app import App
+from textual.types import CSSPathType
 
 import themes
 from chatapp.tui.app import ChatApp
@@ -10,7 +13,7 @@ from chatapp.tui.theme import palette
 class ThemedApp(App[None]):
     """An app in our colours and shapes."""
 
-    CSS_PATH = ChatApp.CSS_PATH
+    CSS_PATH: ClassVar[CSSPathType | None] = ChatApp.CSS_PATH
 
     def __init__(self, theme: str = "midnight") -> None:
         super().__init__()
