@@ -6,7 +6,8 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
+"""relu2 is the square of relu."""
 Tensor = TypeVar("Tensor")
 LARGEST = 1 << 30
 """Numbers that a head keeps for a whole context, beyond which no description is believed."""

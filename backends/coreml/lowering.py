@@ -212,8 +212,9 @@ class Ops:
     def activate(self, x: Value, kind: Activation) -> Value:
         if kind == "silu":
             return mb.silu(x=x)
-        if kind == "relu":
-            return mb.relu(x=x)
+        if kind in ("relu", "relu2"):
+            positive = mb.relu(x=x)
+            return positive if kind == "relu" else mb.mul(x=positive, y=positive)
         return mb.gelu(x=x, mode="TANH_APPROXIMATION" if kind == "gelu_tanh" else "EXACT")
 
     def gate(self, gate_up: Value, kind: Activation) -> Value:

@@ -161,8 +161,9 @@ class Ops:
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
             return self.node("QuickGelu", x, domain=FUSED, alpha=1.0)
-        if kind == "relu":
-            return self.node("Relu", x)
+        if kind in ("relu", "relu2"):
+            positive = self.node("Relu", x)
+            return positive if kind == "relu" else self.node("Mul", positive, positive)
         return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
 
     def gate(self, gate_up: str, kind: Activation) -> str:

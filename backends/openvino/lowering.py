@@ -165,8 +165,11 @@ class Ops:
         return self.shared[key]
 
     def activate(self, x: Node, kind: Activation) -> Node:
-        if kind in ("relu", "silu"):
-            return op.relu(x) if kind == "relu" else op.swish(x)
+        if kind == "silu":
+            return op.swish(x)
+        if kind in ("relu", "relu2"):
+            positive = op.relu(x)
+            return positive if kind == "relu" else op.multiply(positive, positive)
         return op.gelu(x, "tanh" if kind == "gelu_tanh" else "erf")
 
     def gate(self, gate_up: Node, kind: Activation) -> Node:

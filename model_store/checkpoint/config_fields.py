@@ -73,7 +73,7 @@ NAMED: dict[str, Kind] = {
     "decoder_start_token_id pad_token_id": TOKEN,
     "do_layer_norm_before is_gated_act multi_query scale_attn_by_inverse_layer_idx scale_attn_weights": FLAG,
     "scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual use_sliding_window": FLAG,
-    "layer_norm_eps layer_norm_epsilon norm_epsilon rms_norm_eps": EPSILON,
+    "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "no_rope_layers": SWITCHES,
     "sliding_window_pattern": PERIOD,
@@ -106,8 +106,8 @@ LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() f
 NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
 NEVER_NULL = {
     "attention_multiplier", "attention_types", "embedding_multiplier", "layer_norm_eps", "layer_norm_epsilon",
-    "logit_scale", "logits_scaling", "max_window_layers", "multi_query", "no_rope_layer_interval", "norm_epsilon",
-    "query_pre_attn_scalar", "relative_attention_max_distance", "relative_attention_num_buckets",
+    "logit_scale", "logits_scaling", "max_window_layers", "multi_query", "no_rope_layer_interval", "norm_eps",
+    "norm_epsilon", "query_pre_attn_scalar", "relative_attention_max_distance", "relative_attention_num_buckets",
     "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length", "text_config",
     "vocab_size", "window_size",
 }  # fmt: skip

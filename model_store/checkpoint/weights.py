@@ -118,7 +118,8 @@ class Canonical(Lazy):
             values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=outputs)
             del parts  # before a transform copies once more
             for transform in transforms:
-                values = transform(values, self.layers[layer])
+                if kind == ".weight" or transform is not plus_one:
+                    values = transform(values, self.layers[layer])
         except ValueError as error:
             shapes = " and ".join(f"{names[0]} {self.tensors[names[0]].shape}" for names in found)
             raise UnsupportedCheckpoint(f"the shape of {shapes} is not what config.json says ({error})") from error
@@ -235,7 +236,7 @@ def transpose(values: np.ndarray, attention: Attention) -> np.ndarray:
 
 
 def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """Gemma's norms multiply by 1 + weight."""
+    """Gemma's and Nemotron's norms multiply by 1 + weight; their biases are as they are."""
     return np.asarray(values, np.float32) + 1
 
 

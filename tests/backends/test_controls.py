@@ -156,16 +156,16 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "mistral", "phi3", "qwen2-window",
-    "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "phi3",
+    "qwen2-window", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "opt"),
     1e-5: (
-        "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2", "gpt_bigcode",
-        "gpt_neo", "gpt_neox", "gptj", "phi", "phi3", "stablelm", "starcoder2",
+        "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2", "gpt_bigcode",
+        "gpt_neo", "gpt_neox", "gptj", "nemotron", "phi", "phi3", "stablelm", "starcoder2",
     ),
-    1e-6: ("gemma", "granite", "llama", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
+    1e-6: ("gemma", "granite", "granitemoehybrid", "llama", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
 }  # fmt: skip
@@ -178,6 +178,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     **{f"epsilon of {case}": (case, decoder(epsilon=epsilon)) for epsilon, cases in EPSILONS.items() for case in cases},
     "silu": ("llama", decoder(activation="gelu")),
     "relu": ("opt", decoder(activation="gelu")),
+    "squared relu": ("arcee", decoder(activation="relu")),
     "exact gelu": ("gpt_neox", decoder(activation="gelu_tanh")),
     "gelu with tanh": ("gpt2", decoder(activation="gelu")),
     "gelu with tanh, gated": ("gemma", decoder(activation="gelu")),
@@ -270,7 +271,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
 
 TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.transpose: {"gpt2": ("o_proj", None)},
-    transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None)},
+    transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None), "nemotron": ("*", None)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox")},
     transforms.halve_rotary: {

@@ -133,6 +133,9 @@ CASES: dict[str, dict[str, object]] = {
     "falcon-grouped": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True),
     "falcon-one_norm": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
     "falcon-sequential": dict(FALCON, multi_query=False, parallel_attn=False),
+    "arcee": dict(LLAMA, mlp_bias=True),
+    "nemotron": dict(LLAMA, head_dim=16, norm_eps=EPSILON, hidden_act="relu2"),
+    "ministral": dict(LLAMA, sliding_window=6, layer_types=["sliding_attention", "full_attention"], head_dim=16),
     "vaultgemma": dict(LLAMA, head_dim=16, query_pre_attn_scalar=24, sliding_window=6)
     | dict(attn_logit_softcapping=5.0, final_logit_softcapping=3.0),
     "cwm": dict(LLAMA, num_hidden_layers=4, head_dim=16, sliding_window=6)

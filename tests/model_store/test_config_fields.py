@@ -57,7 +57,7 @@ def test_any_field_may_have_any_wrong_value(case: str) -> None:
             try:
                 decoder = families.find(config).decoder(config)
             except UnsupportedCheckpoint as error:
-                assert len(str(error)) < 400 and "\n" not in str(error), (place, value)
+                assert len(str(error)) < 500 and "\n" not in str(error), (place, value)
             except (KeyError, ValueError, ArithmeticError) as error:  # told by open_checkpoint, with the file's name
                 assert len(str(error)) < 300, (place, value)
             else:
@@ -128,7 +128,7 @@ def test_a_shape_of_thousands_of_digits_is_not_printed(
         path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
         assert main(["run", str(folder), "x"]) == 1
         said = capsys.readouterr().err
-        assert "model.safetensors" in said and "model.norm.weight" in said and len(said) < 400
+        assert "model.safetensors" in said and "model.norm.weight" in said and len(said) < 500
 
 
 def test_every_published_config_passes() -> None:

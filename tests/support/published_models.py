@@ -195,7 +195,7 @@ ARITHMETIC = {
     "attn_logit_softcapping", "dense_act_fn", "embedding_multiplier", "factor", "feed_forward_proj",
     "final_logit_softcapping", "hidden_act", "hidden_activation", "high_freq_factor", "layer_norm_eps",
     "layer_norm_epsilon", "layer_types", "logit_scale", "logits_scaling", "long_factor", "low_freq_factor",
-    "max_window_layers", "no_rope_layer_interval", "no_rope_layers", "norm_epsilon",
+    "max_window_layers", "no_rope_layer_interval", "no_rope_layers", "norm_eps", "norm_epsilon",
     "original_max_position_embeddings", "partial_rotary_factor", "query_pre_attn_scalar",
     "relative_attention_max_distance", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq",
     "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx",

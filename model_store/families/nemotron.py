@@ -1,0 +1,28 @@
+"""Nemotron 3 and Minitron: Arcee's feed-forward, layer norms that multiply by 1 + weight, partly rotary positions."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, rope
+from model_store.checkpoint.weights import plus_one, spread_rotary
+from model_store.families import arcee, llama
+from model_store.families.llama import PREFIX, TIED, UNUSED
+
+MODEL = {**llama.MODEL, "norm": ("norm", plus_one)}
+LAYER = {
+    **arcee.LAYER,
+    "attention_norm": ("layers.{}.input_layernorm", plus_one),
+    "qkv_proj": (llama.LAYER["qkv_proj"], spread_rotary),
+    "ffn_norm": ("layers.{}.post_attention_layernorm", plus_one),
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same = arcee.decoder({**config, **UNSCALED})
+    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.5))
+    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
+    return replace(same, layers=layers, norm="layer", epsilon=config.get("norm_eps", 1e-5))
