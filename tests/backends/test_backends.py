@@ -54,6 +54,25 @@ def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precisi
     assert np.abs(again - expected[[2, 0], 11:15]).mean() < TOLERANCE * expected.std()
 
 
+@pytest.mark.parametrize("backend", HERE)
+def test_rows_that_branch_and_are_given_up_again_and_again_stay_what_they_were(tmp_path: Path, backend: str) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "llama")
+    weights = Canonical(checkpoint, family, decoder)
+    backends.get(backend).lower(decoder, weights, tmp_path, precision="f32")
+    tokens = np.load(GOLDEN / "llama" / "golden.npz")["tokens"]
+    chance = np.random.default_rng(2)
+    sessions = backends.get(backend).load(tmp_path, device="cpu"), ReferenceSession(decoder, weights)
+    for session in sessions:
+        session.forward(tokens[:1, :8])
+    for parents in ([0, 0, 0, 0], [3, 0, 0, 1], [2], [0, 0, 0, 0], [1, 1, 2, 3], [0], [0, 0]):
+        more = chance.integers(0, decoder.vocab_size, size=(len(parents), 1))
+        for session in sessions:
+            session.reorder(parents)
+            session.rewind(session.length - (len(parents) == 1))
+        found, expected = (session.forward(more) for session in sessions)
+        assert found == pytest.approx(expected, abs=1e-4), parents
+
+
 def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(tmp_path: Path) -> None:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
     backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
