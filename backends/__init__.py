@@ -74,6 +74,10 @@ class Session(Protocol):
         """Whether several tokens of several rows are not read in one call, but one after the other."""
 
     @property
+    def token_bytes(self) -> int:
+        """Bytes that a token takes in the cache of each row; 0 where the runtime does not tell."""
+
+    @property
     def length(self) -> int:
         """Tokens cached in every row."""
 

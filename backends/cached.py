@@ -8,6 +8,7 @@ class CachedSession:
 
     whole_prompts = False
     rows_apart = False
+    token_bytes = 0
     top: Top | None = None
     cached = 0
     """Tokens that the decoder sees in every row."""

@@ -156,6 +156,7 @@ class Range:
     placement = Placement("reference", "cpu", "f32")
     top = None
     rows_apart = False
+    token_bytes = 0
     long = False
 
     def __init__(self, decoder: Decoder, weights: Weights):

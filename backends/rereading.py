@@ -65,6 +65,10 @@ class RememberingSession:
         return self.session.rows_apart
 
     @property
+    def token_bytes(self) -> int:
+        return self.session.token_bytes
+
+    @property
     def length(self) -> int:
         return len(self.rows[0]) if self.rows else 0
 

@@ -70,6 +70,8 @@ class Session(CachedSession):
         self.computing = 0.0
         """Seconds spent in the runtime since the last look at the neighbours."""
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
+        caches = [shape for name, shape in self.inputs.items() if name.startswith("past_")]
+        self.token_bytes = sum(4 * shape[1] * shape[3] for shape in caches)
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
         self.vocab_size, self.tops = (int(output.shape[2]) for output in runtime.get_outputs()[:2])

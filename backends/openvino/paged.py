@@ -41,6 +41,8 @@ class PagedSession(CachedSession):
         self.owned = 0
         """Tokens up to which each row has pages, and shares none that it may write to."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
+        held = sum(int(cache.byte_size) for cache in self.caches.values())
+        self.token_bytes = held // (self.pages * self.page)
         self.rewind(0)
 
     @property

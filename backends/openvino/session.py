@@ -44,6 +44,7 @@ class StatefulSession(CachedSession):
         self.slots = np.empty(0, np.int64)
         """The position of every token in the runtime's cache."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
+        self.token_bytes = sum(int(each.state.byte_size) for each in self.request.query_state())
         self.rewind(0)
 
     @property

@@ -21,7 +21,7 @@ from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.memory import peak_memory
+from chatapp.generation.memory import available_memory, peak_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
@@ -31,7 +31,10 @@ from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import Channel, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.text.units import size
 
+USUAL = 256
+"""Tokens for which beams need memory, where nobody says how many there are to be."""
 FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
 """Options that only say how a text goes on."""
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
@@ -368,6 +371,7 @@ class Engine:
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         prompt = [*prompt, *begun]
         self._check_prompt(prompt)
+        self._check_memory(len(prompt), options)
         typed = self._typed(taken)
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -396,6 +400,16 @@ class Engine:
             row.go_on_from(begun)
         watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
         return Turn(prompt, rows, seed, options.seed is not None, watch, hold=hold)
+
+    def _check_memory(self, count: int, options: Options) -> None:
+        """Refuse beams whose caches do not fit into memory, after a prompt of so many tokens."""
+        length = min(count + (options.max_tokens or USUAL), self.context_length)
+        needed, free = options.num_beams * length * self.session.token_bytes, available_memory()
+        if options.num_beams > 1 and free is not None and needed > free:
+            raise GenerationError(
+                f"{options.num_beams} beams of {length:,} tokens take up to {size(needed)} of memory, and {size(free)} "
+                "are free; lower num_beams or max_tokens"
+            )
 
     def _check_prompt(self, prompt: list[int]) -> None:
         """Refuse a prompt that cannot be this model's, or that its context does not hold."""

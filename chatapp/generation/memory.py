@@ -13,6 +13,15 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def available_memory() -> int | None:
+    """Memory, in bytes, that processes may still take without swapping; None where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), None)
+    except OSError:
+        return None
+
+
 def resident_memory(process: int) -> int:
     """The resident size of another process of this user now, in bytes; 0 if it has ended."""
     try:

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 
 from backends import reference
-from chatapp.generation import Delta, OptionError, Options, Reply
+from chatapp.generation import Delta, GenerationError, OptionError, Options, Reply
 from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Stopwatch, generate
 from chatapp.generation.decoding.indentation import Indentation, LineBreaks
 from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
+from chatapp.generation.memory import available_memory
 from chatapp.generation.options import check_together
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store.checkpoint.weights import Canonical
@@ -243,6 +245,19 @@ def test_options_that_contradict_each_other_are_refused_before_any_work(
     with pytest.raises(OptionError, match=reason):
         engine.complete("hello", Options(**given))
     assert session.calls == []
+
+
+@pytest.mark.skipif(available_memory() is None, reason="this system does not tell")
+def test_beams_that_do_not_fit_into_memory_are_refused_before_any_work(tokenizer: Tokenizer) -> None:
+    engine, session = make_engine(tokenizer)
+    session.token_bytes = 1 << 40
+    with pytest.raises(
+        GenerationError, match=r"4 beams of 1. tokens take up to .* of memory, and .* are free; lower num_beams"
+    ):
+        engine.complete("hello", replace(SEARCH, max_tokens=10))
+    assert session.calls == []
+    session.token_bytes = 1 << 10
+    assert replies_of(list(engine.complete("hello", SEARCH)), 4)
 
 
 @pytest.mark.parametrize(
