@@ -2,8 +2,8 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 
@@ -12,16 +12,16 @@ import numpy as np
 from backends import Placement, Session
 from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.constraint import Typed
-from chatapp.generation.decoding.generate import HOLD, Growth, Stopwatch, generate
+from chatapp.generation.decoding.generate import HOLD, Stopwatch, generate
 from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
 from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, add_logprobs, read_branches, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
-from chatapp.generation.delta import Delta, Timings, Token, Usage, percentile
+from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.memory import available_memory, peak_memory
+from chatapp.generation.memory import available_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
@@ -29,42 +29,17 @@ from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Gap, Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import Channel, Channels, split
+from chatapp.generation.text.thinking import Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.turn import Turn
 from chatapp.text.units import size
 
 USUAL = 256
 """Tokens for which beams need memory, where nobody says how many there are to be."""
 FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
 """Options that only say how a text goes on."""
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 BEYOND = 4
 """Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
-
-
-@dataclass
-class Turn:
-    """One request while it is answered."""
-
-    prompt: list[int]
-    rows: list[Row]
-    seed: int
-    reproducible: bool
-    """The caller chose the seed."""
-    watch: Stopwatch
-    hold: float
-    """Seconds for which tokens may be held back: none where the reader may have enough."""
-    channels: list[Channels] = field(default_factory=list)
-    """Of the rows, where it is a chat: what is thinking, and what is answer."""
-    opening: str = ""
-    """The mark with which the template has opened the thinking: the replies begin with it."""
-    finished: int = 0
-    """Rows whose last delta was told."""
-    cached_tokens: int = 0
-    prefill_seconds: float = 0.0
-    time_to_first_token: float = 0.0
-    latencies: list[float] = field(default_factory=list)
-    usage: Usage | None = None
 
 
 class Engine:
@@ -399,7 +374,17 @@ class Engine:
         for row in rows:
             row.go_on_from(begun)
         watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
-        return Turn(prompt, rows, seed, options.seed is not None, watch, hold=hold)
+        return Turn(
+            prompt,
+            rows,
+            seed,
+            options.seed is not None,
+            watch,
+            hold,
+            lambda: self.placement,
+            self.load_seconds,
+            self.lowering_seconds,
+        )
 
     def _check_memory(self, count: int, options: Options) -> None:
         """Refuse beams whose caches do not fit into memory, after a prompt of so many tokens."""
@@ -431,7 +416,7 @@ class Engine:
                 unread = self._cache.reuse(turn.prompt, reproducible=turn.reproducible)
                 turn.cached_tokens = len(turn.prompt) - len(unread)
                 for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
-                    for delta in self._deltas(turn, growth, decoding):
+                    for delta in turn.deltas(growth, decoding):
                         yield delta
                         turn.watch.resume()
                 intact = True
@@ -443,64 +428,4 @@ class Engine:
                     row.take_back()
                 if intact:
                     self._cache.keep([*turn.prompt, *decoding.cached])
-                self.last_usage = turn.usage or self._usage(turn)
-
-    def _deltas(self, turn: Turn, growth: Growth, decoding: Rows | Beams) -> Iterator[Delta]:
-        """A delta for each row that has grown, or one that says that the prompt is read, or beams are compared."""
-        prefill, decode, sampling = growth.prefill, growth.decode, growth.sampling
-        turn.prefill_seconds += prefill
-        grown, events = decoding.grown(growth.totals), tuple(decoding.events)
-        decoding.events.clear()
-        if events or not grown:
-            yield Delta("", 0, (), None, Timings(prefill, decode, sampling, 0.0), None, beams=events)
-            prefill = decode = sampling = 0.0
-        for row, totals in grown:
-            begins = not row.seconds
-            tokens, text, finish_reason = row.tell(totals)
-            timings = Timings(prefill, decode, sampling, turn.watch.lap())
-            prefill = decode = sampling = 0.0  # told with the first row
-            if begins and not turn.time_to_first_token:
-                turn.time_to_first_token = tokens[0].seconds
-            turn.latencies += [token.seconds for token in tokens[begins:]]
-            turn.finished += finish_reason is not None
-            if turn.finished == len(turn.rows):
-                turn.usage = self._usage(turn)
-            text = turn.opening + text if begins else text
-            *before, (channel, text) = self._parts(turn, row.index, text, ended=finish_reason is not None)
-            for other, part in before:
-                yield Delta(part, row.index, (), None, NO_TIME, None, other)
-            score = row.score if finish_reason else None
-            yield Delta(text, row.index, tokens, finish_reason, timings, turn.usage, channel, score)
-
-    def _parts(self, turn: Turn, index: int, text: str, *, ended: bool) -> list[tuple[Channel, str]]:
-        """A text by its channels: one part at least, and only one where nothing thinks."""
-        if not turn.channels:
-            return [("text", text)]
-        channels = turn.channels[index]
-        parts = [*channels.add(text), *(channels.flush() if ended else ())]
-        return parts or [(channels.current, "")]
-
-    def _usage(self, turn: Turn) -> Usage:
-        latencies = turn.latencies
-        decoding = max(row.seconds for row in turn.rows) - turn.time_to_first_token
-        return Usage(
-            prompt_tokens=len(turn.prompt),
-            cached_tokens=turn.cached_tokens,
-            completion_tokens=sum(len(row.tokens) for row in turn.rows),
-            seed=turn.seed,
-            time_to_first_token=turn.time_to_first_token,
-            tokens_per_second=len(latencies) / decoding if latencies else 0.0,
-            p50=percentile(latencies, 50),
-            p95=percentile(latencies, 95),
-            p99=percentile(latencies, 99),
-            first_token=latencies[0] if latencies else 0.0,
-            last_token=latencies[-1] if latencies else 0.0,
-            prefill_seconds=turn.prefill_seconds,
-            load_seconds=self.load_seconds,
-            lowering_seconds=self.lowering_seconds,
-            peak_memory=peak_memory(),
-            backend=self.placement.backend,
-            device=self.placement.device,
-            precision=self.placement.precision,
-            latencies=tuple(latencies),
-        )
+                self.last_usage = turn.usage or turn.sum_up()
