@@ -1,6 +1,7 @@
 """Compile a lowered decoder with the properties that suit it, and keep what was compiled."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +18,11 @@ from backends.quantize import PRECISIONS
 
 CACHED = 1 << 29
 """Bytes of weights up to which a compiled model is kept on disk: it holds them again."""
+KERNELS = 100
+"""Kernels kept by the processor's plugin, and by oneDNN below it, one for each shape.
+
+Both would keep a thousand and more, and what reads prompts of ever other lengths grows by a megabyte with every few.
+"""
 UNSEEN = -65504.0
 """What is added to the score of a key that must not be seen: the lowest float16."""
 PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+:\d+:")
@@ -61,6 +67,7 @@ def properties(device: str, facts: Facts, *, pages: bool = False) -> Properties:
         # A cache in bytes is half the traffic of one in 16 bits. Where rows read several tokens at once, the plugin of
         # 2026.4 gives wrong logits with states in bytes, and with any states while it computes in bfloat16.
         chosen["KV_CACHE_PRECISION"] = "u8" if quick else "f16" if rounded else "f32"
+        chosen["CPU_RUNTIME_CACHE_CAPACITY"] = KERNELS
         # Activations that share a scale by 128 are multiplied a quarter faster than by 32, the default.
         chosen["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 128 if rounded else 0
     return chosen
@@ -73,6 +80,7 @@ def runtime() -> openvino.Core:
     The processor's plugin of 2026.4 gives a thread another stack for signals. Of two that are released in the order in
     which they were made, the second puts back the stack of the first, which is gone: the next Ctrl+C would be a crash.
     """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
     return openvino.Core()
 
 

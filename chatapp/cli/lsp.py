@@ -10,7 +10,7 @@ from chatapp.workspace import Workspace
 DETAILS = """\
 An editor starts this command and talks to it over standard input and output, as the Language Server Protocol says:
 textDocument/inlineCompletion, and textDocument/completion for editors without it.
-What an editor can set: docs/commands.md.
+What an editor can set: docs/commands.md. How each is set up: chatapp editor.
 """
 
 

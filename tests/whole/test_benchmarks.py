@@ -124,6 +124,14 @@ def test_the_parts_of_an_offer_are_timed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
+def test_the_wait_of_an_editor_is_measured(folder: Path) -> None:
+    options = "--places", "1", "--files", "3", "--model", folder / "tiny-llama"
+    printed = run("lsp_latency.py", *options, home=folder)
+    assert "cold, at another place" in printed and "ten keys a second: at most" in printed
+    assert "the model is open after" in printed and "memory at the end" in printed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has used is read as Linux tells it")
 def test_the_screen_is_timed_in_a_real_terminal(tmp_path: Path) -> None:
     options = "--runs", "1", "--conversations", "2", "--messages", "20"
     *times, ratio = run("first_frame.py", *options, home=tmp_path).splitlines()
