@@ -29,6 +29,7 @@ class Answer:
     n: int
     invoked: bool
     lines: int | None
+    threshold: float
     offers: Sequence[Offer]
     none: float
     """The probability that none of what was found is right."""
@@ -88,7 +89,8 @@ class Completer:
         says no nothing is offered.
         """
         last = self._last
-        if last and last.answers(place, n, invoked, lines) and (left := last.go_on(place)):
+        same = last is not None and last.answers(place, n, invoked, lines) and last.threshold == self.threshold
+        if last and same and (left := last.go_on(place)):
             return left[:n]
         found, none = self._find(place, wanted)
         given = [offer for offer in found if invoked or not offer.withheld][:n]
@@ -96,7 +98,7 @@ class Completer:
             given = [self._extend(place, offer, lines, invoked, wanted) for offer in given]
         if not wanted():
             return []
-        self._last = Answer(place, n, invoked, lines, given, none)
+        self._last = Answer(place, n, invoked, lines, self.threshold, given, none)
         return given
 
     def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:

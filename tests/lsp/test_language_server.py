@@ -222,6 +222,8 @@ def test_settings_change_while_one_works(editor: LspEditor) -> None:
     assert editor.ghost(1, 36) == [], "nothing of what is wrong counts"
     editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": True}}})
     assert texts(editor.ghost(1, 36)) == [REST]
+    editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"threshold": 1}}})
+    assert editor.ghost(1, 36) == [], "what was offered before is no longer likely enough"
 
 
 def test_another_model_takes_the_place_of_the_first() -> None:
