@@ -63,7 +63,7 @@ def check_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> No
 def facts(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set, as JSON can hold them."""
     said = {name: value for name, value in options.items() if value not in (None, (), {})}
-    chosen = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+    chosen: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
     if "logit_bias" in chosen:
         biases = chosen["logit_bias"].items()
         chosen["logit_bias"] = {str(token): bias if math.isfinite(bias) else str(bias) for token, bias in biases}

@@ -93,6 +93,7 @@ def adjust_falcon(config: Fields) -> None:
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "arcee": Architecture("arcee", halve_rotary),
     "bloom": Architecture("bloom"),
     "cohere2": Architecture(
         "cohere2", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale", **WINDOW}
@@ -135,6 +136,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
     ),
     "llama": Architecture("llama", halve_rotary, keys=WINDOW, adjust=adjust_llama),
+    "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),

@@ -81,7 +81,7 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
     check_sizes(config, {f"{prefix}{short}": field for short, field in KEYS.items()}, tensors)
     config["vocab_size"] = tensors["token_embd.weight"].shape[0]
     config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
-    for spelling in ("layer_norm_eps", "norm_epsilon"):  # what other families call it
+    for spelling in ("layer_norm_eps", "norm_eps", "norm_epsilon"):  # what other families call it
         config[spelling] = config.get("layer_norm_epsilon")
     if number(header, prefix + "attention.value_length") not in (None, config["head_dim"]):
         raise ValueError("its keys and values differ in length (attention.key_length, attention.value_length)")

@@ -56,11 +56,11 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 
 
 ARCHITECTURES = {
-    "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5", "exaone4": "exaone4",
-    "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "glm4": "glm4", "gpt2": "gpt2",
-    "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite", "llama": "llama", "phi": "phi2",
-    "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3", "seed_oss": "seed_oss", "stablelm": "stablelm",
-    "starcoder2": "starcoder2",
+    "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
+    "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
+    "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
+    "llama": "llama", "nemotron": "nemotron", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3",
+    "seed_oss": "seed_oss", "stablelm": "stablelm", "starcoder2": "starcoder2",
 }  # fmt: skip
 NAMES = {
     "embed_tokens": "token_embd", "wte": "token_embd", "word_embeddings": "token_embd", "embed_in": "token_embd",
@@ -121,8 +121,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     """The keys that follow from config.json."""
     heads = config.get("num_attention_heads") or config["n_head"]
     size = config.get("hidden_size") or config["n_embd"]
-    epsilon = next(config[key] for key in ("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "rms_norm_eps")
-                   if key in config)  # fmt: skip
+    spellings = "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps", "rms_norm_eps"
+    epsilon = next(config[key] for key in spellings if key in config)
     head_dim = config.get("head_dim") or size // heads
     scaling = config.get("rope_parameters") or {}
     near = scaling.get("sliding_attention", {})
@@ -198,10 +198,13 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
             groups = values.reshape(kv_heads_of(config), -1, config["hidden_size"] // heads, *values.shape[1:])
             parts = groups[:, :-2], groups[:, -2], groups[:, -1]
             values = np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
-        if kind in ("llama", "granite") and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
+        if kind in ("arcee", "llama", "granite") and target in (
+            "attn_q",
+            "attn_k",
+        ):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if kind.startswith("gemma") and target.endswith("norm"):
+        if kind.startswith(("gemma", "nemotron")) and target.endswith("norm") and end == "weight":
             values = values + 1
         scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)
         if target == scaled:  # llama.cpp scales by the heads' size, these checkpoints by another
