@@ -17,7 +17,7 @@ from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.uris import to_fs_path
 
 from chatapp import __version__
-from chatapp.completion.acceptance import Acceptance, Way
+from chatapp.completion.acceptance import BLOCK, Acceptance, Way
 from chatapp.completion.completer import Completer
 from chatapp.completion.offers import Offer
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
@@ -96,6 +96,8 @@ class Server(LanguageServer):
         self.shown = Shown()
         self.folders = Folders(self.log_soon)
         self.acceptance: Acceptance | None = None
+        self.adaptive = False
+        self._noted = 0
         self.said_goodbye = self.gone = False
         self._model: str | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -150,7 +152,8 @@ class Server(LanguageServer):
         workspace = self.client_capabilities.workspace
         if given is None and workspace and workspace.configuration:
             wanted = types.ConfigurationParams([types.ConfigurationItem(section="chatapp")])
-            given = (await self.workspace_configuration_async(wanted))[0]
+            answer = await self.workspace_configuration_async(wanted)
+            given = answer[0] if answer else None
         try:
             self.wishes = wishes.read(given, self.wishes)
         except WishError as error:
@@ -163,18 +166,16 @@ class Server(LanguageServer):
         try:
             chosen = self.home.read_settings()
             self.acceptance = self.home.open_acceptance() if chosen.completion_stats else None
+            self.adaptive = chosen.completion_adaptive
         except Exception as error:
             self.tell(one_line(error) or describe(error))
             return
-        threshold = self.wishes.threshold
-        if self.acceptance and chosen.completion_adaptive:
-            threshold = self.acceptance.threshold(threshold)
         name = self.wishes.model or chosen.model
         if self.wishes.enabled and name != self._model:
             self._model = name
             self.completer = Completer(None)
             self._loading = asyncio.create_task(self.open_model(name, self.completer))
-        self.completer.threshold = threshold
+        self.follow_acceptance()
         self.follow_folders()
 
     def change_folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
@@ -316,6 +317,9 @@ class Server(LanguageServer):
         numbered, new = self.shown.add(uri, place, at, found)
         if new:
             self.keep(lambda kept: kept.note_shown(found[0], 1000 * (perf_counter() - start)))
+            self._noted += 1
+            if not self._noted % BLOCK:
+                self.follow_acceptance()
         return numbered
 
     # What became of them
@@ -336,6 +340,12 @@ class Server(LanguageServer):
                 note(self.acceptance)
         except OSError as error:
             self.tell(f"cannot keep what became of offers: {one_line(error)}")
+
+    def follow_acceptance(self) -> None:
+        """Set the threshold as the editor wishes or, if it is to follow, as what was taken suggests."""
+        self.completer.threshold = self.wishes.threshold
+        if self.acceptance and self.adaptive:
+            self.completer.threshold = self.acceptance.threshold(self.wishes.threshold)
 
     # Telling
 

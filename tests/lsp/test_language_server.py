@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chatapp.completion.acceptance import BLOCK
 from chatapp.workspace import Opened
 from support.checkpoints import MakeCheckpoint, Run
 from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
@@ -358,3 +359,22 @@ def test_an_editor_is_offered_what_the_command_offers(chatapp: Run, checkpoint: 
         editor.open(file.read_text(), uri=file.as_uri())
         assert texts(editor.ghost(2, 36, invoked=True, uri=file.as_uri())) == told
     assert len(told) > 1
+
+
+def test_the_threshold_follows_what_is_taken() -> None:
+    with editing(Home(ScriptedEngine(text=""), stats=True)) as editor:
+        editor.begin(initializationOptions={"threshold": 0.2})
+        assert editor.server
+        for _ in range(BLOCK):
+            editor.open(HALF)
+            assert texts(editor.ghost(1, 36)) == [REST]
+            assert editor.server.completer.threshold >= 0.2
+            editor.tell("textDocument/didClose", {"textDocument": {"uri": URI}})
+        assert editor.server.completer.threshold == 0.25, "none of so many was taken"
+
+
+def test_settings_that_are_not_told_are_asked_for() -> None:
+    with editing(Home(ScriptedEngine(text=""))) as asking:
+        asking.begin(GHOST | {"workspace": {"configuration": True}})
+        asking.tell("workspace/didChangeConfiguration", {"settings": None})
+        assert asking.until("workspace/configuration") == {"items": [{"section": "chatapp"}]}

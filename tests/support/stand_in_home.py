@@ -24,7 +24,7 @@ class Home(Workspace):
         self.opened: list[str] = []
 
     def read_settings(self) -> Settings:
-        return replace(super().read_settings(), completion_stats=self.stats)
+        return replace(super().read_settings(), completion_stats=self.stats, completion_adaptive=self.stats)
 
     def open_model(
         self,
