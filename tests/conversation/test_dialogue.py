@@ -265,6 +265,14 @@ def test_what_fills_a_gap_stands_between_its_texts_while_it_grows_and_after(hist
     assert texts(dialogue) == ["def f():\n    ", "return 1", "\nprint(f())\n"]
 
 
+def test_a_gap_is_filled_without_what_is_recommended_for_text_that_goes_on(begin: Begin) -> None:
+    recommended = Options(dry_multiplier=1.5, indentation=1)
+    dialogue, engine = begin(kind="completion"), ScriptedEngine("1", defaults=recommended)
+    heard(dialogue.fill(engine, "x = ", "\n"))
+    heard(dialogue.continue_text(engine, "x = "))
+    assert [(one.dry_multiplier, one.indentation) for one in engine.options] == [(0.0, 0), (1.5, 1)]
+
+
 def test_what_a_user_goes_on_typing_stays_one_message_until_the_model_goes_on(history: History, begin: Begin) -> None:
     dialogue = begin(kind="completion")
     for text in ("one", "one two", "once", "once more"):

@@ -199,6 +199,13 @@ def test_dry_spares_the_rest_of_a_word_where_it_is_told_to(tokenizer: Tokenizer)
         assert bool(logits[following] == 0) is spared
 
 
+def test_a_word_that_repeats_itself_is_not_spared(tokenizer: Tokenizer) -> None:
+    (letter,) = tokenizer.encode("q")
+    options = Options(**ALL | dict(dry_multiplier=2.0, dry_breakers=(), dry_whole_words=True))
+    logits = sampler(options, prompt=[letter] * 9, size=400, tokenizer=tokenizer).process(np.zeros(400, np.float32))
+    assert logits[letter] < 0
+
+
 def test_a_very_long_repetition_does_not_overflow(tokenizer: Tokenizer) -> None:
     options = Options(**ALL | dict(dry_multiplier=100.0, dry_base=4.0))
     logits = sampler(options, prompt=[7] * 3000, size=10).process(np.zeros(10, np.float32))

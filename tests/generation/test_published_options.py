@@ -1,13 +1,14 @@
 """What a model's publisher recommends for sampling counts where the user says nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.options import published_options
+from chatapp.generation.options import published_options, without_free_text
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store
@@ -30,11 +31,22 @@ def publish(folder: Path, **content: Any) -> Path:
         ),
         ({"temperature": 0.7, "top_k": None, "repetition_penalty": 1.05}, Options(0.7, repetition_penalty=1.05)),
         ({"do_sample": False, "temperature": 0.6, "top_p": 0.9}, Options(temperature=0)),
+        (
+            {"dry_multiplier": 1.5, "dry_breakers": [], "dry_whole_words": True, "indentation": 1},
+            Options(dry_multiplier=1.5, dry_breakers=(), dry_whole_words=True, indentation=1),
+        ),
         ({"do_sample": False, "repetition_penalty": 1.2}, Options(temperature=0, repetition_penalty=1.2)),
     ],
 )
 def test_the_publisher_s_options_are_read(tmp_path: Path, content: dict[str, Any], expected: Options) -> None:
     assert published_options(publish(tmp_path, **content)) == expected
+
+
+def test_a_gap_is_filled_without_what_keeps_a_text_from_going_round_in_circles() -> None:
+    sampled = Options(temperature=0.2, min_p=0.1)
+    free = replace(sampled, dry_multiplier=1.5, repetition_penalty=1.1, file_start=1, indentation=1, stop_at_dedent=1)
+    assert without_free_text(free) == sampled
+    assert without_free_text(replace(free, stop=("x",))) == replace(sampled, stop=("\n\n",))
 
 
 def test_without_the_file_ours_count(tmp_path: Path) -> None:
