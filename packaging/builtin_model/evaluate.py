@@ -96,7 +96,7 @@ def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path)
 
 def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
     """Completes cases in their projects by library, command and server, and says how often these say the same."""
-    os.environ["CHATAPP_HOME"] = str(work / "home")
+    os.environ |= {"CHATAPP_HOME": str(work / "home"), "CHATAPP_BACKEND": "onnx"}
     projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
     completer = Completer(open_engine(Store(work / "store"), model, PlacementOptions("onnx")), threshold=0.0)
     said = {
@@ -107,8 +107,9 @@ def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) 
     report: Json = {"cases": len(cases)}
     for name, texts in said.items():
         results = [Result(case, text) for case, text in zip(cases, texts, strict=True)]
-        same = [text == other for text, other in zip(texts, said["library"], strict=True)]
-        report[name] = {"exact": share([each.exact for each in results]), "as_the_library": sum(same)}
+        pairs = zip(cases, texts, said["library"], strict=True)
+        others = [[f"{case.source}: {case.given}", text, other] for case, text, other in pairs if text != other]
+        report[name] = {"exact": share([each.exact for each in results]), "unlike_the_library": others}
     return report
 
 
