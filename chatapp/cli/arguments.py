@@ -158,11 +158,17 @@ def read_placement(given: Namespace) -> "PlacementOptions":
 
 def add_output(parser: Parser) -> None:
     """Add the options about what is printed besides the text, and how."""
-    group = parser.add_argument_group("output")
+    group = add_form(parser)
     group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
+
+
+def add_form(parser: Parser) -> "argparse._ArgumentGroup":
+    """Add the options about how a text is printed, in a group of their own."""
+    group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")
     form.add_argument("--raw", action="store_true", help="leave control characters as the model wrote them")
+    return group
 
 
 def name_stats_format(argv: Sequence[str]) -> list[str]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_output, add_placement, parse_number, read_placement
-from chatapp.cli.printing import Form, end_line, note, print_stats, stoppable, write
+from chatapp.cli.arguments import Parser, add_form, add_placement, parse_number, read_placement
+from chatapp.cli.printing import Form, end_line, note, stoppable, write
 from chatapp.cli.progress import open_model
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
@@ -49,7 +49,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("-n", "--n", metavar="N", type=parse_number, default=1, help="so many offers (default: 1)")
     parser.add_argument("--explain", action="store_true", help="tell where offers come from and why others lost")
     add_placement(parser)
-    add_output(parser)
+    add_form(parser)
     parser.set_defaults(name_words=name_words, think=None, objective="completion")
 
 
@@ -86,7 +86,7 @@ def run(given: Namespace) -> int:
         found = completer.offers(
             place, ALL if given.explain else given.n, invoked=True, lines=given.lines, wanted=lambda: not stop.is_set()
         )
-    form = Form(json=given.json, raw=given.raw, stats=given.stats)
+    form = Form(json=given.json, raw=given.raw)
     print_offers(found[: given.n], form)
     if given.explain:
         explain(found, given.n, completer.threshold)
@@ -94,8 +94,6 @@ def run(given: Namespace) -> int:
         note("Interrupted.")
     elif not found:
         note("Nothing to offer here.")
-    if form.stats and engine.last_usage:
-        print_stats(engine.last_usage, form.stats)
     return 130 if stop.is_set() else 0
 
 
