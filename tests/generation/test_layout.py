@@ -73,7 +73,7 @@ def breaks(tokenizer: Tokenizer) -> LineBreaks:
 
 def allowed(breaks: LineBreaks, text: str) -> set[str]:
     """The tokens that may come next and are white space only, of the vocabulary's first columns."""
-    forbidden = set(Indentation(breaks, text).forbidden().tolist())
+    forbidden = set(breaks.forbidden(Indentation(breaks, text).place()).tolist())
     spaces = {text: token for token, text in enumerate(breaks.texts) if text and not text.strip(" \n")}
     return {text for text, token in spaces.items() if token not in forbidden and text.count(" ") <= 8}
 
@@ -90,11 +90,13 @@ def test_after_a_colon_only_line_breaks_that_lead_one_unit_in_are_left(breaks: L
 
 
 def test_a_line_that_stands_too_far_out_can_only_go_further_in(breaks: LineBreaks) -> None:
-    forbidden = set(Indentation(breaks, "def f():\n  ").forbidden().tolist())
+    forbidden = set(breaks.forbidden(Indentation(breaks, "def f():\n  ").place()).tolist())
     beginning = {text for token, text in enumerate(breaks.texts) if token not in forbidden}
     assert {"  ", "\n"} <= beginning
     assert not any(text.strip() and not text.startswith("  ") for text in beginning)
-    assert not Indentation(breaks, "x = 1\n    ").forbidden().size  # nothing can be right there: nothing is said
+    assert not breaks.forbidden(
+        Indentation(breaks, "x = 1\n    ").place()
+    ).size  # nothing can be right: nothing is said
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
 
+PLACES = 64
+"""Places of which is remembered what may follow."""
 WIDEST = 255
 """Columns that are told apart."""
 PARTS = re.compile(r"\n|[^\S\n]+|\S[^\n]*")
@@ -27,6 +30,8 @@ class LineBreaks:
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int):
         self.tokenizer, self.vocab_size = tokenizer, vocab_size
+        self.known: dict[Place, np.ndarray | None] = {}
+        """What may follow at the places that were met."""
 
     def text(self, token: int) -> str:
         """What a token says; empty for special ones and parts of characters."""
@@ -59,6 +64,54 @@ class LineBreaks:
         """White space at the beginning of every token up to its first line's end, (vocab, 3)."""
         return np.array([margin(text.partition("\n")[0] if text else NO_TEXT) for text in self.texts], np.int64)
 
+    def allowed(self, place: "Place") -> np.ndarray | None:
+        """Ids of the tokens that may follow at a place; None: all."""
+        if place not in self.known:
+            if len(self.known) >= PLACES:
+                self.known.clear()
+            wrong = self.forbidden(place)
+            right = np.ones(self.vocab_size, bool)
+            right[wrong] = False
+            self.known[place] = np.flatnonzero(right) if wrong.size else None
+        return self.known[place]
+
+    def forbidden(self, place: "Place") -> np.ndarray:
+        """Ids of the tokens that may not."""
+        if place.written is None:
+            wrong = np.zeros(self.breaking.size, bool)
+            for ending, columns in zip((NOTHING, COLON, OTHER), place.columns, strict=True):
+                if columns:
+                    wrong |= (self.heads == ending) & self._wrong(self.tails, columns, place)
+            found: np.ndarray = self.breaking[wrong]
+            return found
+        if not place.columns:
+            return self.breaking[:0]
+        (columns,) = place.columns
+        misplaced = self._wrong(self.margins, columns, place)
+        another = self._wrong(self.tails, columns, place._replace(written=0))
+        misplaced[self.breaking] |= (self.heads == NOTHING) & another
+        return np.flatnonzero(misplaced)
+
+    def _wrong(self, margins: np.ndarray, columns: Sequence[int], place: "Place") -> np.ndarray:
+        """Which of these beginnings of a line cannot become right, at a place."""
+        places = np.zeros(WIDEST + 1, bool)
+        places[[column for column in columns if column <= WIDEST]] = True
+        spaces, tabs, ended = margins.T
+        reached = np.minimum((place.written or 0) + spaces + tabs, WIDEST)
+        odd = (spaces if place.tabs else tabs) > 0
+        wrong: np.ndarray = odd | np.where(ended, ~places[reached], reached > columns[0])
+        return wrong
+
+
+class Place(NamedTuple):
+    """A place in a line of code, as far as the next token depends on it."""
+
+    written: int | None
+    """White space in the line, if there is nothing else; None where there is."""
+    tabs: bool
+    columns: tuple[tuple[int, ...], ...]
+    """Where the line may begin; in the middle of one, where the next may: if it ends here, in a colon, otherwise."""
+
 
 def kind_of(head: str) -> int:
     """What a part of a line ends it with."""
@@ -89,44 +142,22 @@ class Indentation:
         for token in tokens[self.read :]:
             self.layout.add(self.detokenizer.add(token))
         self.read = len(tokens)
-        wrong = self.forbidden()
-        if not wrong.size:
-            return None
-        right = np.ones(self.breaks.vocab_size, bool)
-        right[wrong] = False
-        return np.flatnonzero(right)
+        return self.breaks.allowed(self.place())
 
     def copy(self) -> "Indentation":
         other = copy(self)
         other.layout, other.detokenizer = deepcopy(self.layout), self.detokenizer.copy()
         return other
 
-    def forbidden(self) -> np.ndarray:
-        """The tokens that may not come next."""
-        layout, breaks = self.layout, self.breaks
-        if layout.blank:
-            columns, written = layout.columns(), len(layout.line)
-            if layout.is_free or written > max(columns):
-                return breaks.breaking[:0]
-            misplaced = self._wrong(breaks.margins, columns, written)
-            misplaced[breaks.breaking] |= (breaks.heads == NOTHING) & self._wrong(breaks.tails, columns)
-            return np.flatnonzero(misplaced)
-        wrong = np.zeros(breaks.breaking.size, bool)
-        for ending, colon in ((NOTHING, None), (COLON, True), (OTHER, False)):
-            if columns := layout.columns_next(colon=colon):
-                wrong |= (breaks.heads == ending) & self._wrong(breaks.tails, columns)
-        found: np.ndarray = breaks.breaking[wrong]
-        return found
-
-    def _wrong(self, margins: np.ndarray, columns: list[int], written: int = 0) -> np.ndarray:
-        """Which of these beginnings of a line cannot become right, when so much white space is written already."""
-        places = np.zeros(WIDEST + 1, bool)
-        places[[column for column in columns if column <= WIDEST]] = True
-        spaces, tabs, ended = margins.T
-        reached = np.minimum(written + spaces + tabs, WIDEST)
-        odd = (spaces if self.layout.tabs else tabs) > 0
-        wrong: np.ndarray = odd | np.where(ended, ~places[reached], reached > max(columns))
-        return wrong
+    def place(self) -> "Place":
+        """What decides about the next token."""
+        layout = self.layout
+        if not layout.blank:
+            ends = tuple(tuple(layout.columns_next(colon=colon)) for colon in (None, True, False))
+            return Place(None, layout.tabs, ends)
+        columns, written = tuple(layout.columns()), len(layout.line)
+        stands = layout.is_free or written > columns[0]
+        return Place(written, layout.tabs, () if stands else (columns,))
 
 
 class Dedent(StopStrings):
