@@ -167,13 +167,13 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.until(lambda: driver.toasts and not driver.pane.reply)
         [toast] = driver.toasts
-        assert toast.startswith("The prompt is too long by 11 tokens (14 of 3); shorten it")
+        assert toast.startswith("The prompt is too long by 16 tokens (19 of 3); shorten it")
         assert driver.text == EXAMPLE
         assert driver.state == "✗ failed"
         driver.app.clear_notifications()
         await driver.until(lambda: not driver.toasts)
         await driver.pilot.pause()
-        assert driver.picture.count("the prompt is too long by 11 tokens (14 of 3)") == 1  # it outlasts the toast
+        assert driver.picture.count("the prompt is too long by 16 tokens (19 of 3)") == 1  # it outlasts the toast
         await driver.type("x")
         assert driver.text == EXAMPLE + "x"
 
