@@ -97,4 +97,4 @@ async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None
         assert len(driver.said) == 2
         await driver.press("f5")
         await driver.until(lambda: driver.toasts)
-        assert driver.toasts == ["this answer ended by itself; /again asks for another one"]
+        assert driver.toasts == ["This answer ended by itself; /again asks for another one"]

@@ -66,7 +66,8 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
 
 
 def watched(work: Callable[[], object], said: Path) -> tuple[str, float, int]:
-    """How work in a process of its own ended, its seconds of processor time and the most bytes of a process of it."""
+    """How work in a process of its own ended, its seconds of processor time and the bytes that it took at most, beyond ours."""
+    had = resident()
     pid = os.fork()
     if pid == 0:
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
@@ -78,9 +79,16 @@ def watched(work: Callable[[], object], said: Path) -> tuple[str, float, int]:
         if not found and time.monotonic() > end:
             os.kill(pid, signal.SIGKILL)
             found, status, usage = os.wait4(pid, 0)
+    most = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     code = os.waitstatus_to_exitcode(status)
     ending = {0: "used", 1: "refused", 2: "failed"}.get(code) or f"ended by {describe_ending(code)}"
-    return ending, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return ending, usage.ru_utime + usage.ru_stime, max(0, most - had)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has, and one that is forked from it begins with; 0 where nobody tells."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else 0
 
 
 def outcome(work: Callable[[], object]) -> int:

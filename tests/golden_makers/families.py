@@ -115,7 +115,7 @@ CASES: dict[str, dict[str, object]] = {
     ),
     "granite": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3)
     | dict(attention_multiplier=0.1, tie_word_embeddings=True),
-    "granitemoehybrid": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3)
+    "granitemoehybrid": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.3)
     | dict(attention_multiplier=0.1, layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0)
     | dict(shared_intermediate_size=96, position_embedding_type="rope", tie_word_embeddings=True),
     "cohere": dict(LLAMA, logit_scale=0.25, pad_token_id=0),

@@ -120,10 +120,10 @@ async def test_a_theme_that_is_not_there_is_said() -> None:
 async def test_the_context_meter_counts_what_is_typed_and_written() -> None:
     async with running(ScriptedEngine(pause_after=30)) as driver:
         await driver.press("tab")
-        await driver.until(lambda: driver.pane.heading.used == 14)
+        await driver.until(lambda: driver.pane.heading.used == 19)
         await driver.press("ctrl+j")
         await driver.wrote(30)
-        assert driver.pane.heading.used == 44
+        assert driver.pane.heading.used == 49
         assert driver.pane.heading.total == 1024
 
 

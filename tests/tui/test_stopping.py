@@ -204,8 +204,8 @@ async def test_a_runtime_that_breaks_keeps_what_was_written() -> None:
 async def test_what_the_model_writes_cannot_drive_the_terminal() -> None:
     hostile = "\x1b]0;owned\x07 \x1b[31mred\x9b2J \u202egnp.exe [bold red]markup[/] \r\n"
     async with running(ScriptedEngine(hostile)) as driver:
-        await driver.press("tab", "ctrl+j")
+        await driver.press("x", "ctrl+j")
         await driver.answered()
-        assert driver.text == EXAMPLE + printable(hostile)
+        assert driver.text == "x" + printable(hostile)
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", driver.picture)
         assert "[bold red]markup[/]" in driver.picture

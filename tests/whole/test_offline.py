@@ -53,6 +53,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("sessions", "rename", "1", "another"),
     ("sessions", "export", "--all"),
     ("sessions", "rm", "--all", "--now"),
+    ("editor", "vim"),
     ("version",),
     ("chat", "builtin", "--plain"),
     ("run", "builtin", "import os", "--max-tokens", "3", "--offline"),
@@ -62,6 +63,7 @@ FAILING: list[tuple[str, ...]] = [
     ("run", "org/name", "hello"),
     ("sessions", "search", "nothing"),
     ("sessions", "undo"),
+    ("stats", "completion"),
 ]
 """What ends with 1, and asks nobody either."""
 MEASURING: list[tuple[str, ...]] = [("why", "CHECKPOINT")]
@@ -81,6 +83,8 @@ TALKS: dict[str, tuple[str, tuple[str, ...], bytes, bytes, bytes]] = {
     ),
 }
 """What stays open: its backend, its words, what it shows when ready, what is typed then, and the key that leaves."""
+EDITOR = ("lsp",)
+"""What an editor starts and talks to."""
 SYSTEM = Path("/dev"), Path("/proc")
 REPORTING = """\
 mkdir("HOME/.cache/Microsoft", 0700) = 0
@@ -172,6 +176,43 @@ class Batch:
         return f"{wrong}: {self.output.read_text(errors='replace')}" if wrong else ""
 
 
+class Editor:
+    """The language server, which is asked to complete a line."""
+
+    def __init__(self, user: User):
+        self.user, self.output = user, user.folder / "output"
+        with self.output.open("wb") as output:
+            user.start("-m", "chatapp", *EDITOR, stdin=subprocess.PIPE, stdout=output)
+        document, place = {"uri": "file:///nowhere/a.py"}, {"line": 1, "character": 4}
+        root = {"processId": None, "rootUri": (ROOT / "themes").as_uri()}
+        self.send("initialize", 1, **root, capabilities={"textDocument": {"inlineCompletion": {}}})
+        self.send("initialized")
+        text = {"languageId": "python", "version": 1, "text": "def add(a, b):\n    "}
+        self.send("textDocument/didOpen", textDocument=document | text)
+        self.send("textDocument/inlineCompletion", 2, textDocument=document, position=place, context={"triggerKind": 1})
+
+    def send(self, method: str, number: int | None = None, **parameters: object) -> None:
+        """Send a request, or without a number a notification."""
+        message = {"jsonrpc": "2.0", "method": method, "params": parameters} | ({"id": number} if number else {})
+        body = json.dumps(message).encode()
+        assert self.user.process.stdin
+        self.user.process.stdin.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        self.user.process.stdin.flush()
+
+    def answered(self, number: int) -> bool:
+        """Whether a request has its result."""
+        told = self.output.read_bytes().replace(b" ", b"")
+        return any(b'"id":%d' % number in part and b'"result"' in part for part in told.split(b"Content-Length"))
+
+    def leave(self) -> int:
+        """End it as editors do, and tell its exit code."""
+        self.send("shutdown", 3)
+        until(partial(self.answered, 3))
+        self.send("exit")
+        self.user.process.communicate(timeout=60)
+        return self.user.process.returncode
+
+
 class Talk:
     """A command in a terminal, which is read until it ends."""
 
@@ -246,25 +287,29 @@ def test_no_command_no_screen_and_no_loop_reaches_anybody_or_leaves_anything_in_
             "measuring": Batch(user("measuring", backend=""), [placed(words) for words in MEASURING]),
             "asking": Batch(user("asking"), ASKING),
         }
+        editor = Editor(user("editor"))
         talks = {name: Talk(user(name, backend), placed(words)) for name, (backend, words, *_) in TALKS.items()}
         for name, (_, _, ready, text, _) in TALKS.items():
             until(partial(talks[name].shows, ready))
             os.write(talks[name].terminal, text)
         until(lambda: all(batch.codes for batch in batches.values()))
         until(lambda: all(talk.user.loaded for talk in talks.values()))
+        until(lambda: editor.user.loaded and editor.answered(2))
         if LINUX:
             time.sleep(ALIVE)
         for name, (*_, key) in TALKS.items():
             assert talks[name].leave(key) == 0, talks[name].seen
+        assert editor.leave() == 0, editor.output.read_bytes()
         assert not [complaint for batch in batches.values() if (complaint := batch.leave())]
     hub = loopback.url.partition("//")[2]
-    trouble = [(name, *talk.user.trouble()) for name, talk in talks.items()]
+    trouble = [("editor", *editor.user.trouble())]
+    trouble += [(name, *talk.user.trouble()) for name, talk in talks.items()]
     trouble += [(name, *batch.user.trouble(*[hub] * (name == "asking"))) for name, batch in batches.items()]
     assert not [found for found in trouble if len(found) > 1]
 
 
 def test_every_command_is_watched() -> None:
-    tried = {words[0] for words in (*COMMANDS, *FAILING, *MEASURING, *ASKING)}
+    tried = {words[0] for words in (*COMMANDS, *FAILING, *MEASURING, *ASKING, EDITOR)}
     assert tried == {*main.COMMANDS, *main.ALIASES, "--help"}
 
 

@@ -55,15 +55,19 @@ class NoteScreen(Window[None]):
 class AskLine(Window[str | None]):
     """A line of text that is asked for; dismisses with it, or with None where it is left."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="line.leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", id="line.leave"),
+        Binding("ctrl+s", "take", "Take", id="line.take"),  # the key that asked for it, pressed again
+    ]
 
     def __init__(self, question: str, value: str = "", hint: str = "enter takes it, esc leaves things as they are"):
         super().__init__(question, Input(value), hint)
 
     @on(Input.Submitted)
-    def take(self, event: Input.Submitted) -> None:
-        if event.value.strip():
-            self.dismiss(event.value.strip())
+    def action_take(self) -> None:
+        """End with the line, unless it is empty."""
+        if line := self.query_one(Input).value.strip():
+            self.dismiss(line)
 
 
 class CountScreen(Window[int | None]):
