@@ -66,7 +66,7 @@ def drill(folder: Path, count: int, *, seed: int) -> str:
 
 
 def watched(work: Callable[[], object], said: Path) -> tuple[str, float, int]:
-    """How work in a process of its own ended, its seconds of processor time and the bytes it took at most, beyond ours."""
+    """How work in a process of its own ended, its seconds of processor time and the bytes it took beyond ours."""
     had = resident()
     pid = os.fork()
     if pid == 0:
