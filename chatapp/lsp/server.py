@@ -22,15 +22,15 @@ from chatapp.completion.completer import Completer
 from chatapp.completion.offers import Offer
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.generation import Engine
-from chatapp.lsp import wishes
+from chatapp.lsp import settings
 from chatapp.lsp.document import Document
 from chatapp.lsp.folders import Folders, roots_of
 from chatapp.lsp.items import ACCEPTED, inline_item, last_word, popup_item
 from chatapp.lsp.loading import with_progress
+from chatapp.lsp.requests import Requests
+from chatapp.lsp.settings import ServerSettings, SettingError
 from chatapp.lsp.shown import Numbered, Shown
 from chatapp.lsp.streams import end_with
-from chatapp.lsp.turns import Turns
-from chatapp.lsp.wishes import WishError, Wishes
 from chatapp.text.errors import one_line
 from chatapp.workspace import Workspace
 from model_store import Progress as OnProgress
@@ -90,23 +90,23 @@ class Server(LanguageServer):
         self.home = home
         self.documents: dict[str, Document] = {}
         """By URI; what was looked at last is the last."""
-        self.wishes = Wishes()
+        self.settings = ServerSettings()
         self.completer = Completer(None)
-        self.turns: Turns[list[Offer]] = Turns()
+        self.requests: Requests[list[Offer]] = Requests()
         self.shown = Shown()
         self.folders = Folders(self.log_soon)
         self.acceptance: Acceptance | None = None
         self.adaptive = False
         self._noted = 0
-        self.said_goodbye = self.gone = False
+        self.shut_down = self.gone = False
         self._model: str | None = None
         self._loading: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told: set[str] = set()
-        self._at_start: WishError | None = None
+        self._at_start: SettingError | None = None
         self.feature(types.INITIALIZE)(partial(self.begin))
         self.feature(types.INITIALIZED)(partial(self.start))
-        self.feature(types.SHUTDOWN)(partial(self.say_goodbye))
+        self.feature(types.SHUTDOWN)(partial(self.prepare_to_exit))
         self.feature(types.EXIT)(partial(self.leave))
         self.feature(types.TEXT_DOCUMENT_DID_SAVE)(partial(self.save_document))
         self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(partial(self.change_folders))
@@ -127,8 +127,8 @@ class Server(LanguageServer):
             options = types.CompletionOptions(resolve_provider=False)  # ALE takes an empty object for "no completion"
             self.feature(types.TEXT_DOCUMENT_COMPLETION, options)(partial(self.popup_completion))
         try:
-            self.wishes = wishes.read(params.initialization_options, self.wishes)
-        except WishError as error:
+            self.settings = settings.read(params.initialization_options, self.settings)
+        except SettingError as error:
             self._at_start = error
 
     def start(self, params: types.InitializedParams) -> None:
@@ -136,11 +136,11 @@ class Server(LanguageServer):
         self._loop = asyncio.get_running_loop()
         if self._at_start:
             self.tell(str(self._at_start))
-        self.follow_wishes()
+        self.follow_settings()
 
-    def say_goodbye(self, params: None) -> None:
+    def prepare_to_exit(self, params: None) -> None:
         """The editor is about to leave."""
-        self.said_goodbye = True
+        self.shut_down = True
 
     def leave(self, params: None) -> None:
         """The editor leaves: it is told nothing more."""
@@ -155,13 +155,13 @@ class Server(LanguageServer):
             answer = await self.workspace_configuration_async(wanted)
             given = answer[0] if answer else None
         try:
-            self.wishes = wishes.read(given, self.wishes)
-        except WishError as error:
+            self.settings = settings.read(given, self.settings)
+        except SettingError as error:
             self.tell(str(error))
             return
-        self.follow_wishes()
+        self.follow_settings()
 
-    def follow_wishes(self) -> None:
+    def follow_settings(self) -> None:
         """Open the model that is wanted, if it is another one."""
         try:
             chosen = self.home.read_settings()
@@ -170,8 +170,8 @@ class Server(LanguageServer):
         except Exception as error:
             self.tell(one_line(error) or describe(error))
             return
-        name = self.wishes.model or chosen.model
-        if self.wishes.enabled and name != self._model:
+        name = self.settings.model or chosen.model
+        if self.settings.enabled and name != self._model:
             self._model = name
             self.completer = Completer(None)
             self._loading = asyncio.create_task(self.open_model(name, self.completer))
@@ -187,7 +187,7 @@ class Server(LanguageServer):
         workspace = self.protocol.workspace
         uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
         given = [path for uri in uris if (path := path_of(uri))]
-        if not (self.wishes.enabled and self.wishes.folder):
+        if not (self.settings.enabled and self.settings.folder):
             given = []
         elif not given:
             given = self.folders.roots or roots_of(map(path_of, self.documents))
@@ -296,18 +296,18 @@ class Server(LanguageServer):
     async def offers(self, uri: str, place: Place, at: tuple[int, int], *, n: int, invoked: bool) -> list[Numbered]:
         """The offers for a place; none where a newer request has come."""
         start = perf_counter()
-        if not self.wishes.enabled:
+        if not self.settings.enabled:
             return []
-        completer, lines = self.completer, self.wishes.lines or None
+        completer, lines = self.completer, self.settings.lines or None
 
         def complete(wanted: Callable[[], bool]) -> list[Offer]:
             return completer.offers(place, n, invoked=invoked, lines=lines, wanted=wanted)
 
-        turn = self.turns.ask(uri, complete)
+        request = self.requests.ask(uri, complete)
         try:
-            found = await asyncio.wrap_future(turn.answer)
+            found = await asyncio.wrap_future(request.answer)
         except asyncio.CancelledError:
-            turn.wanted = False
+            request.wanted = False
             raise
         except Exception as error:
             self.tell(one_line(error) or describe(error))
@@ -342,10 +342,10 @@ class Server(LanguageServer):
             self.tell(f"cannot keep what became of offers: {one_line(error)}")
 
     def follow_acceptance(self) -> None:
-        """Set the threshold as the editor wishes or, if it is to follow, as what was taken suggests."""
-        self.completer.threshold = self.wishes.threshold
+        """Set the threshold as the editor has it or, if it is to follow, as what was taken suggests."""
+        self.completer.threshold = self.settings.threshold
         if self.acceptance and self.adaptive:
-            self.completer.threshold = self.acceptance.threshold(self.wishes.threshold)
+            self.completer.threshold = self.acceptance.threshold(self.settings.threshold)
 
     # Telling
 
@@ -390,6 +390,6 @@ def path_of(uri: str) -> Path | None:
 def serve(server: Server, input: BinaryIO, output: BinaryIO) -> int:
     """Answer an editor until it leaves; the exit code, which is 1 where it did not say so before."""
     server.start_io(input, output)
-    server.turns.end()
+    server.requests.end()
     server.folders.follow(())
-    return 0 if server.said_goodbye else 1
+    return 0 if server.shut_down else 1

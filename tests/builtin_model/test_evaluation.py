@@ -17,6 +17,7 @@ RECIPE = ROOT / "packaging" / "builtin_model"
 
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:  # Any: modules of scripts, found by their folder
+    pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(RECIPE))
     return importlib.import_module
 

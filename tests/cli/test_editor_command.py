@@ -9,7 +9,7 @@ import pytest
 
 from chatapp.cli.editor import EDITORS, read_configuration
 from chatapp.cli.main import main
-from chatapp.lsp.wishes import Wishes
+from chatapp.lsp.settings import ServerSettings
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 AWKWARD = r'/a "b" \n ä/chatapp'
@@ -111,5 +111,5 @@ def test_the_settings_of_vs_code_are_those_of_the_server() -> None:
     settings = manifest["contributes"]["configuration"]["properties"]
     del settings["chatapp.path"]
     assert {name: facts["default"] for name, facts in settings.items()} == {
-        f"chatapp.{name}": value for name, value in asdict(Wishes()).items()
+        f"chatapp.{name}": value for name, value in asdict(ServerSettings()).items()
     }

@@ -1,5 +1,7 @@
 """An answer that was cut off goes on, in the same message: in a dialogue, in the loop and on the screen."""
 
+import asyncio
+
 import pytest
 
 from chatapp.conversation.turn import is_cut_off
@@ -98,3 +100,18 @@ async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None
         await driver.press("f5")
         await driver.until(lambda: driver.toasts)
         assert driver.toasts == ["This answer ended by itself; /again asks for another one"]
+
+
+async def test_what_a_slow_model_still_says_after_a_stop_is_not_said_twice() -> None:
+    engine = ScriptedEngine(WHOLE, can_chat=True, pause_after=4)
+    async with running(engine) as driver:
+        await driver.type("hello\n")
+        await driver.wrote(4)
+        await driver.press("escape")
+        await driver.until(lambda: "■ stopped — F5 continues" in driver.picture)
+        pressed = asyncio.create_task(driver.press("f5"))
+        await asyncio.sleep(0.1)
+        engine.go.set()  # the token that was being computed comes now
+        await pressed
+        await driver.until(lambda: not driver.pane.reply and driver.said[-1] == ("assistant", WHOLE))
+        await driver.until(lambda: WHOLE in driver.picture)

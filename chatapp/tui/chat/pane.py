@@ -18,7 +18,7 @@ from chatapp.text.printable import printable
 from chatapp.text.units import count, milliseconds
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.chat.outbox import Outbox
-from chatapp.tui.chat.reply import BUSY, ReplyStream, ending
+from chatapp.tui.chat.reply import BUSY, ReplyStream, ending, settle
 from chatapp.tui.chat.status import Figures, Heading, StatusLine, Welcome
 from chatapp.tui.engines import Choice
 from chatapp.tui.errors import telling
@@ -340,8 +340,10 @@ class Pane(Vertical):
         """Let the last answer go on where it was cut off; a text goes on anyway."""
         if self.kind == "completion" and not self.reply:
             self.completion_page.action_go_on()
-        elif self.is_ready() and (begin := self.chat_page.resume()):
-            await self.start(begin)
+        elif self.is_ready():
+            await settle(self.newest)
+            if begin := self.chat_page.resume():
+                await self.start(begin)
 
     # A reply, from its beginning to its end
 

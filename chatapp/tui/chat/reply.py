@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -108,6 +109,12 @@ class ReplyStream:
     def keep(self, index: int) -> None:
         """One of several answers is kept."""
         self.tokens = [self.tokens[index]]
+
+
+async def settle(reply: ReplyStream | None) -> None:
+    """Wait until a reply that was stopped has all it gets: the token that is being computed is still kept."""
+    if reply:
+        await asyncio.to_thread(reply.thread.join)
 
 
 @dataclass(frozen=True)

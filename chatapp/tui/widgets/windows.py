@@ -57,7 +57,7 @@ class AskLine(Window[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="line.leave"),
-        Binding("ctrl+s", "take", "Take", id="line.take"),  # the key that asked for it, pressed again
+        Binding("ctrl+s", "take", show=False),  # the key that asked for it, pressed again
     ]
 
     def __init__(self, question: str, value: str = "", hint: str = "enter takes it, esc leaves things as they are"):

@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass
-class Turn(Generic[Answer]):
+class Request(Generic[Answer]):
     """A request, and its answer to come."""
 
     document: str
@@ -23,29 +23,29 @@ class Turn(Generic[Answer]):
     wanted: bool = True
 
 
-class Turns(Generic[Answer]):
+class Requests(Generic[Answer]):
     """At most one request of each document waits, and one is being answered."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._waiting: dict[str, Turn[Answer]] = {}
-        self._running: Turn[Answer] | None = None
+        self._waiting: dict[str, Request[Answer]] = {}
+        self._running: Request[Answer] | None = None
         self._ended = False
         self._thread = Thread(target=self._run, name="completions", daemon=True)
         self._thread.start()
 
-    def ask(self, document: str, work: Callable[[Callable[[], bool]], Answer]) -> Turn[Answer]:
+    def ask(self, document: str, work: Callable[[Callable[[], bool]], Answer]) -> Request[Answer]:
         """Let `work` be done, and what was asked before about the same document be left."""
-        turn = Turn(document, work)
+        request = Request(document, work)
         with self._changed:
             if self._running and self._running.document == document:
                 self._running.wanted = False
             older = self._waiting.pop(document, None)
-            self._waiting[document] = turn
+            self._waiting[document] = request
             self._changed.notify()
         if older and older.answer.set_running_or_notify_cancel():
             older.answer.set_result(None)
-        return turn
+        return request
 
     @property
     def waiting(self) -> int:
@@ -62,17 +62,17 @@ class Turns(Generic[Answer]):
         self._thread.join(patience)
 
     def _run(self) -> None:
-        while turn := self._next():
-            if not turn.answer.set_running_or_notify_cancel():
+        while request := self._next():
+            if not request.answer.set_running_or_notify_cancel():
                 continue
             try:
-                answer = turn.work(lambda turn=turn: turn.wanted)  # type: ignore[misc]
+                answer = request.work(lambda request=request: request.wanted)  # type: ignore[misc]
             except BaseException as error:  # whoever waits is told
-                turn.answer.set_exception(error)
+                request.answer.set_exception(error)
             else:
-                turn.answer.set_result(answer if turn.wanted else None)
+                request.answer.set_result(answer if request.wanted else None)
 
-    def _next(self) -> Turn[Answer] | None:
+    def _next(self) -> Request[Answer] | None:
         with self._changed:
             self._running = None
             while not self._waiting and not self._ended:
