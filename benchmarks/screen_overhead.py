@@ -56,6 +56,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             pane = self.chat_screen.pane
             assert pane.dialogue
             plain = {"max_tokens": tokens, "seed": 1, "temperature": 0.8, "repetition_penalty": 1.0, "stop": ()}
+            plain |= {"dry_multiplier": 0.0, "file_start": 0, "indentation": 0, "stop_at_dedent": 0}
             pane.dialogue.change(replace(pane.dialogue.setup, options=plain))  # as it is behind its back
             pane.completion_page.insert(PROMPT)
             await asyncio.sleep(0.1)
