@@ -341,7 +341,7 @@ class Pane(Vertical):
         if self.kind == "completion" and not self.reply:
             self.completion_page.action_go_on()
         elif self.is_ready():
-            await settle(self.newest)
+            await settle(self.newest, self.page.show_end)
             if begin := self.chat_page.resume():
                 await self.start(begin)
 

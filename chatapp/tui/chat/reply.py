@@ -111,10 +111,11 @@ class ReplyStream:
         self.tokens = [self.tokens[index]]
 
 
-async def settle(reply: ReplyStream | None) -> None:
-    """Wait until a reply that was stopped has all it gets: the token that is being computed is still kept."""
+async def settle(reply: ReplyStream | None, show_end: Callable[[], Awaitable[object]]) -> None:
+    """Wait until a reply that was stopped has all it gets, and show it: the token being computed is still kept."""
     if reply:
         await asyncio.to_thread(reply.thread.join)
+        await show_end()
 
 
 @dataclass(frozen=True)
