@@ -1,6 +1,6 @@
 """Run decoders on this machine's accelerators: what every backend offers, and which there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +40,37 @@ class Top:
 
     tokens: "np.ndarray"  # (batch, last, count) int64
     logits: "np.ndarray"  # (batch, last, count) float32
+
+
+KeyValues = Mapping[str, "np.ndarray"]
+"""What the cache holds of one row of tokens, by names and in shapes of the session that gave it."""
+
+
+class Batch(Protocol):
+    """Rows of tokens, each as long as it is, that grow by a token at once: on the weights of a session, beside it."""
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Tokens cached in each row."""
+
+    @property
+    def top(self) -> Top | None:
+        """The largest logits of the last `forward`, where the runtime finds them itself."""
+
+    def join(self, found: KeyValues, length: int) -> None:
+        """Add a row that has read `length` tokens, of which the session has told what it caches."""
+
+    def forward(self, tokens: "np.ndarray") -> "np.ndarray":
+        """Append a token to each row, (rows, 1), and return the logits (rows, 1, vocab_size) float32.
+
+        The logits are a view, valid until the next call. Raises ContextExceeded, and then nothing has changed.
+        """
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine, none too."""
+
+    def export(self, row: int) -> KeyValues:
+        """What the cache holds of a row, as views, valid until the next call."""
 
 
 class Session(Protocol):
@@ -100,6 +131,18 @@ class Session(Protocol):
 
     def reorder(self, parents: Sequence[int]) -> None:
         """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine."""
+
+    def export(self, row: int) -> KeyValues | None:
+        """What the cache holds of a row, as views, valid until the next call; None where it cannot be put back."""
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        """Cache one row, of these tokens, from what was exported of a row that begins with them; all else is forgotten.
+
+        It must come from a session of the same model with the same placement.
+        """
+
+    def open_batch(self) -> Batch | None:
+        """An empty batch; None where the runtime or the model wants rows of one length."""
 
 
 class Backend(Protocol):
@@ -162,6 +205,14 @@ def check_rewind(length: int, cached: int, prompt: int = 0) -> None:
         raise BackendError(f"cannot rewind to {length} tokens, {cached} are cached")
     if 0 < length < prompt:
         raise BackendError(f"cannot rewind to {length} tokens: an encoder has read the first {prompt} as a whole")
+
+
+def check_batch(lengths: Sequence[int], tokens: "np.ndarray", context_length: int) -> None:
+    """Refuse a `forward` of a batch that cannot be done, before anything has changed."""
+    if not lengths or tokens.shape != (len(lengths), 1):
+        raise BackendError(f"{len(lengths)} rows grow by a token each, and tokens of shape {tokens.shape} were given")
+    if max(lengths) >= context_length:
+        raise ContextExceeded(f"{max(lengths)} + 1 tokens do not fit the context of {context_length} tokens")
 
 
 def check_parents(parents: Sequence[int], batch: int) -> None:

@@ -1,6 +1,8 @@
 """What sessions share: the count of the tokens in their caches, and how they are rewound."""
 
-from backends import Top, check_rewind
+from collections.abc import Sequence
+
+from backends import BackendError, Batch, KeyValues, Top, check_rewind
 
 
 class CachedSession:
@@ -10,16 +12,35 @@ class CachedSession:
     rows_apart = False
     token_bytes = 0
     top: Top | None = None
+    context_length: int
     cached = 0
     """Tokens that the decoder sees in every row."""
     read_ahead = 0
     """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
+    expected = 0
+    """Tokens for which the next call makes room."""
 
     @property
     def length(self) -> int:
         return self.cached + self.read_ahead
 
+    def expect(self, length: int) -> None:
+        """The parts of a text are read next, up to `length` tokens: what makes room for it at once copies nothing."""
+        self.expected = min(length, self.context_length)
+
     def rewind(self, length: int) -> None:
         check_rewind(length, self.length, self.read_ahead + 1)
         self.read_ahead = self.read_ahead if length else 0
         self.cached = length - self.read_ahead
+
+    def export(self, row: int) -> KeyValues | None:
+        """What a cache holds that cannot be put back."""
+        return None
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        """Refuse what this session never exported."""
+        raise BackendError("this session cannot put back what was cached: let it read the tokens again")
+
+    def open_batch(self) -> Batch | None:
+        """No batch: rows must be of one length here."""
+        return None

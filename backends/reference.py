@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from backends import Placement, check_call, check_parents, check_rewind
+from backends import Batch, KeyValues, Placement, check_batch, check_call, check_parents, check_rewind
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 from backends.quantize import dequantize
 from backends.rereading import RereadingSession
@@ -208,3 +208,54 @@ class Range:
         check_parents(parents, self.batch)
         self.cache = [(k[list(parents)], v[list(parents)]) for k, v in self.cache]
         self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]
+
+    def export(self, row: int) -> KeyValues | None:
+        if self.memory or self.border:
+            return None
+        pairs = enumerate(self.cache)
+        return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.rewind(0)
+        self.cache = [
+            (found[f"key_{i}"][None, :, : len(tokens)], found[f"value_{i}"][None, :, : len(tokens)])
+            for i in range(len(self.decoder.layers))
+        ]
+
+    def open_batch(self) -> Batch | None:
+        return None if self.decoder.encoder or self.border else RangesBatch(self)
+
+
+class RangesBatch:
+    """A batch whose rows are computed one after the other."""
+
+    top = None
+
+    def __init__(self, session: Range):
+        self.session, self.rows = session, list[Range]()
+
+    @property
+    def lengths(self) -> list[int]:
+        return [row.length for row in self.rows]
+
+    def join(self, found: KeyValues, length: int) -> None:
+        row = Range(self.session.decoder, self.session.weights)
+        row.restore(range(length), {name: values.copy() for name, values in found.items()})
+        self.rows.append(row)
+
+    def forward(self, tokens: np.ndarray) -> np.ndarray:
+        check_batch(self.lengths, tokens, self.session.context_length)
+        return np.concatenate([row.forward(token[None]) for row, token in zip(self.rows, tokens, strict=True)])
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        before, self.rows = self.rows, []
+        for parent in parents:
+            self.join(self.export_of(before[parent]), before[parent].length)
+
+    def export(self, row: int) -> KeyValues:
+        return self.export_of(self.rows[row])
+
+    def export_of(self, row: Range) -> KeyValues:
+        found = row.export(0)
+        assert found is not None  # only sessions without what it refuses have batches
+        return found

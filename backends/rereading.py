@@ -5,10 +5,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from backends import Placement, Session, Top, check_call, check_parents, check_rewind
+from backends import Batch, KeyValues, Placement, Session, Top, check_call, check_parents, check_rewind
 
-PART = 512
-"""Tokens that are read again at a time."""
+PART = 256
+"""Tokens of a text that are read at a time: more take longer each, as scores grow, and memory for these."""
 
 
 class TwoRanges(Session, Protocol):
@@ -22,7 +22,7 @@ class TwoRanges(Session, Protocol):
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """A session that reads the parts of a text rightly at once where it knows how long that will be."""
+    """A session that makes room for a text whose parts it will read, and reads them rightly at once."""
 
     def expect(self, length: int) -> None:
         """The next calls make `length` tokens of what is cached."""
@@ -76,6 +76,12 @@ class RememberingSession:
     def batch(self) -> int:
         return len(self.rows)
 
+    def export(self, row: int) -> KeyValues | None:
+        return self.session.export(row)
+
+    def open_batch(self) -> Batch | None:
+        return self.session.open_batch()
+
     def remember(self, tokens: np.ndarray) -> None:
         """Tokens (batch, count) were read."""
         self.rows = self.rows or [[] for _ in tokens]
@@ -98,6 +104,8 @@ class RereadingSession(RememberingSession):
 
     def expect(self, length: int) -> None:
         self.expected = length
+        if isinstance(self.session, Foreseeing):
+            self.session.expect(length)
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -123,6 +131,11 @@ class RereadingSession(RememberingSession):
         check_parents(parents, self.batch)
         self.session.reorder(parents)
         self.rows = [list(self.rows[parent]) for parent in parents]
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.rows, self.expected = [], 0
+        self.session.restore(tokens, found)
+        self.rows = [list(tokens)]
 
 
 def replay(session: Session, rows: list[list[int]], first: int = 0) -> None:

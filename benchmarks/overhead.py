@@ -70,7 +70,7 @@ def printed(engine: "Engine", count: int) -> float:
             yield delta
 
     arguments = ["run", "model", PROMPT, "--max-tokens", str(count), "--seed", "0", "--repetition-penalty", "1"]
-    opened = patch.object(run, "open_model", lambda *_: Opened(engine, "model", 1, 0.0))
+    opened = patch.object(run, "open_model", lambda *_, **__: Opened(engine, "model", 1, 0.0))
     with opened, patch.object(engine, "complete", noted), piped():
         if main.main(arguments):
             raise RuntimeError("chatapp run failed")

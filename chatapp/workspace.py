@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.settings import settings
 from chatapp.settings.settings import Settings, SettingsError
+from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
@@ -23,7 +24,8 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
     from chatapp.placement.measuring import Measuring
     from chatapp.placement.record import Measurement
     from chatapp.placement.selection import PlacementOptions
-    from model_store import Progress, Store
+    from chatapp.remote.address import Remote
+    from model_store import Progress, Store, StoredModel
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,39 @@ class Opened:
     parameters: int
     seconds: float
     """How long opening took."""
+    leaves: str = ""
+    """The other machine that text goes to; nothing, where it stays on this one."""
 
     @property
     def place(self) -> str:
-        """Backend, device and precision."""
+        """Backend, device and precision; of a model elsewhere, where text goes."""
         from chatapp.evaluation.compare import describe
 
-        return describe(self.engine.placement)
+        place = self.engine.placement
+        return f"text goes to {self.leaves} · {place.precision}" if self.leaves else describe(place)
+
+    @property
+    def context_length(self) -> int:
+        """The tokens that its context holds; 0, where its server does not tell."""
+        from chatapp.generation.contract import UNKNOWN_CONTEXT
+
+        length = self.engine.context_length
+        return length if length < UNKNOWN_CONTEXT else 0
+
+    @property
+    def about(self) -> str:
+        """How large it is, or where it answers."""
+        from chatapp.text.units import count
+
+        return f"{count(self.parameters)} parameters" if self.parameters else f"on {self.engine.placement.device}"
 
 
 class Workspace:
     """Opens what is in a user's home; every time as the settings say by then."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        """The user's own home, unless another is given."""
-        self.home = home or settings.home()
+    def __init__(self, home: Path | None = None, *, shares: bool = False) -> None:
+        """The user's own home, unless another is given; where it `shares`, models of a running server are used."""
+        self.home, self.shares = home or settings.home(), shares
 
     # The user's files
 
@@ -111,17 +131,86 @@ class Workspace:
         *,
         on_progress: Progress | None = None,
         on_fallback: Callable[[str], object] = lambda reason: None,
+        draft: str = "",
     ) -> Opened:
-        """Open a model; `on_fallback` is told, then or later, that a backend failed and another goes on."""
+        """Open a model, and the one that is to `draft` for it, if there is one.
+
+        `on_fallback` is told, then or later, that a backend failed and another goes on.
+        MODEL@SERVER is one that a server has: its name, or its address.
+        """
         start = time.perf_counter()
+        if elsewhere := self.split_remote(name):
+            if draft:
+                raise InputError(f"{name} answers on its server, where no model of yours can draft; leave it out")
+            return self._open_remote(*elsewhere)
+        from chatapp.generation.resuming import ResumingEngine
+        from chatapp.generation.states import STATES, States
         from chatapp.placement.opening import open_engine
 
-        store = self.open_store()
-        engine = open_engine(
-            store, name, placement or self.choose_placement(), on_progress=on_progress, on_fallback=on_fallback
-        )
+        store, options = self.open_store(), placement or self.choose_placement()
         model = store.get(name)
+
+        def open_here() -> Engine:
+            engine = open_engine(store, name, options, on_progress=on_progress, on_fallback=on_fallback)
+            if draft:
+                engine.speculate_with(open_engine(store, draft, options, on_progress=on_progress))
+            return ResumingEngine(engine, States(self.home / STATES))
+
+        shares = self.shares and not draft
+        served = self._open_served(store, model, options, open_here, on_fallback) if shares else None
+        engine = served or open_here()
         return Opened(engine, model.name, model.parameters, time.perf_counter() - start)
+
+    def _open_served(
+        self,
+        store: Store,
+        model: StoredModel,
+        options: PlacementOptions,
+        open_here: Callable[[], Engine],
+        on_fallback: Callable[[str], object],
+    ) -> Engine | None:
+        """The model, as the user's running server has it; None where there is no such server."""
+        if not (self.home / "server.json").exists():  # before anything is imported for it
+            return None
+        from chatapp.placement import served
+
+        def go_on_here() -> Engine:
+            on_fallback(f"the server that had {model.name} has ended, so it is opened here")
+            return open_here()
+
+        return served.open_served(self.home, store, model, options, go_on_here)
+
+    def _open_remote(self, model: str, server: str) -> Opened:
+        from chatapp.remote.opening import open_remote
+
+        engine, full = open_remote(self.home, model, server)
+        remote = engine.connection.remote
+        leaves = "" if remote.is_here else remote.host if remote.is_encrypted else f"{remote.host}, unencrypted"
+        return Opened(engine, full, 0, engine.load_seconds, leaves)
+
+    def split_remote(self, name: str) -> tuple[str, str] | None:
+        """The model and the server of a name that has both; None of a model that is here."""
+        if "@" not in name or os.path.exists(name):
+            return None
+        from chatapp.remote.address import split_model
+
+        return split_model(name)
+
+    def find_model(self, name: str) -> str:
+        """The full name of a model that is here; of one on a server, the name as it is."""
+        return name if self.split_remote(name) else self.open_store().get(name).name
+
+    def read_remotes(self) -> Sequence[Remote]:
+        """The servers that were given names."""
+        from chatapp.remote import remotes
+
+        return list(remotes.read(self.home).values())
+
+    def list_remote_models(self) -> list[str]:
+        """The full names of the models that servers had when they were named."""
+        from chatapp.remote.address import join_model
+
+        return [join_model(model, one.name) for one in self.read_remotes() for model in one.models or ("",)]
 
     def measure(
         self,

@@ -212,8 +212,10 @@ class Store:
             convert(model.folder, folder, backend=backend, precision=precision, on_progress=on_progress)
             seconds, signature = time.perf_counter() - began, backends.get(backend).signature()
             write_json(folder / variants.FACTS, variants.facts(folder, signature, seconds, source))
-            shutil.rmtree(target, ignore_errors=True)  # of another version or processor
-            folder.rename(target)
+            with unfinished(target.parent) as old:
+                if target.exists():  # of another version or processor; who has it open keeps it
+                    target.rename(old / target.name)
+                folder.rename(target)
 
     @contextmanager
     def working(self, name: str, what: str, on_progress: Progress | None = None) -> Iterator[Held]:

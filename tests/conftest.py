@@ -145,12 +145,11 @@ def vocabulary() -> str:
     return tokenizer.to_str()
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path, vocabulary: str) -> MakeCheckpoint:
-    """Make the folder of a tiny random llama, as publishers ship it; fields of config.json can be given."""
+def checkpoints_in(place: Path, vocabulary: str) -> MakeCheckpoint:
+    """Make folders of tiny random llamas below `place`."""
 
     def make(name: str = "tiny", *, chats: bool = False, **config: object) -> Path:
-        folder = tmp_path / name
+        folder = place / name
         folder.mkdir()
         fields = {**LLAMA, **config}
         write_safetensors(folder / "model.safetensors", random_llama())
@@ -161,3 +160,15 @@ def checkpoint(tmp_path: Path, vocabulary: str) -> MakeCheckpoint:
         return folder
 
     return make
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, vocabulary: str) -> MakeCheckpoint:
+    """Make the folder of a tiny random llama, as publishers ship it; fields of config.json can be given."""
+    return checkpoints_in(tmp_path, vocabulary)
+
+
+@pytest.fixture(scope="module")
+def lasting_checkpoint(tmp_path_factory: pytest.TempPathFactory, vocabulary: str) -> MakeCheckpoint:
+    """The same, for what all tests of a module share."""
+    return checkpoints_in(tmp_path_factory.mktemp("checkpoints"), vocabulary)

@@ -1,5 +1,6 @@
 """ONNX graphs as they grow: nodes, and constants written to the data file as they come."""
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +20,8 @@ TYPES = {
 }
 Attribute = Any
 """Numbers, strings and lists of them; the types of `onnx` do not say which."""
+IR_VERSIONS = {17: 8, 21: 10, 24: 11}
+"""Of files, by the operations that they may have."""
 PAGE = 4096
 SMALL = 1024
 """Bytes up to which a constant stays in the graph, where shape inference reads it."""
@@ -30,9 +33,11 @@ class Graph:
     Several graphs can be saved one after the other: they share the constants.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, *, opset: int = 24, functions: Sequence[onnx.FunctionProto] = ()):
+        self.folder, self.opset, self.functions = folder, opset, functions
         self.nodes: list[onnx.NodeProto] = []
+        self.made = 0
+        """Nodes so far, in all graphs and branches: it makes names of their outputs."""
         self.constants: dict[str, onnx.TensorProto] = {}
         self.data = (folder / "model.data").open("wb")
 
@@ -44,7 +49,7 @@ class Graph:
 
     def node(self, kind: str, *inputs: str, domain: str = "", **attributes: Attribute) -> str:
         """Append a node with one output and return the output's name."""
-        return self.node_with(kind, inputs, [f"{kind}_{len(self.nodes)}"], domain, **attributes)[0]
+        return self.node_with(kind, inputs, [f"{kind}_{self.made}"], domain, **attributes)[0]
 
     def node_with(
         self,
@@ -58,7 +63,20 @@ class Graph:
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         self.nodes.append(helper.make_node(kind, inputs, outputs, None, None, domain, **attributes))
+        self.made += 1
         return outputs
+
+    def choose(
+        self, condition: str, then: Callable[[], list[str]], otherwise: Callable[[], list[str]], outputs: list[str]
+    ) -> list[str]:
+        """Append an If with the given outputs: each branch appends its nodes and returns as many names."""
+        branches = {}
+        for name, branch in ("then_branch", then), ("else_branch", otherwise):
+            outer, self.nodes = self.nodes, []
+            results = [onnx.ValueInfoProto(name=result) for result in branch()]
+            branches[name] = helper.make_graph(self.nodes, f"{name}_{self.made}", [], results)
+            self.nodes = outer
+        return self.node_with("If", [condition], outputs, **branches)
 
     def constant(self, name: str, values: np.ndarray) -> str:
         """Add a constant, unless its name is known; floating-point values become float32."""
@@ -93,12 +111,24 @@ class Graph:
         facts: dict[str, str] | None = None,
     ) -> None:
         """Write the nodes to NAME.onnx, with `facts` for whoever loads it, and begin another graph."""
-        used = {value for node in self.nodes for value in node.input}
+        used = read_by(self.nodes)
         constants = [tensor for alias, tensor in self.constants.items() if alias in used]
         body = helper.make_graph(self.nodes, name, inputs, outputs, constants)
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(FUSED, 1)]
-        model = helper.make_model(body, opset_imports=opsets, ir_version=10, producer_name="chatapp")
+        domains = {node.domain for node in self.nodes} | {""}
+        model = helper.make_model(
+            body,
+            opset_imports=[helper.make_opsetid(one, 1 if one else self.opset) for one in sorted(domains)],
+            functions=self.functions,
+            ir_version=IR_VERSIONS[self.opset],
+            producer_name="chatapp",
+        )
         helper.set_model_props(model, facts or {})
         self.data.flush()
         onnx.save(model, self.folder / f"{name}.onnx")
         self.nodes = []
+
+
+def read_by(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """The names that nodes read, and those in their branches."""
+    inside = (read_by(attribute.g.node) for node in nodes for attribute in node.attribute if attribute.HasField("g"))
+    return {name for node in nodes for name in node.input}.union(*inside)

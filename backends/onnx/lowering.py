@@ -9,7 +9,8 @@ from onnx import TensorProto, helper
 
 from backends.decoder import Activation, Attention, Decoder, Weight, Weights, encode, forward
 from backends.onnx import matrices
-from backends.onnx.graph import FUSED, Graph
+from backends.onnx.graph import FUSED, Graph, read_by
+from backends.onnx.rows import Rows
 
 TOP = 64
 """How many of the largest logits the graph picks out: enough for the usual top_k, and free beside the step."""
@@ -24,7 +25,7 @@ class Ops:
     tokens, positions = "tokens", "positions"
 
     def __init__(self, decoder: Decoder, graph: Graph):
-        self.decoder, self.graph = decoder, graph
+        self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
 
@@ -46,7 +47,7 @@ class Ops:
 
     def add_norm(self, x: str, y: str, weight: Weight) -> tuple[str, str]:
         kind = "SkipSimplifiedLayerNormalization" if self.decoder.norm == "rms" else "SkipLayerNormalization"
-        count = len(self.graph.nodes)
+        count = self.graph.made
         outputs = [f"normed_{count}", "", "", f"sum_{count}"]
         inputs = [x, y, *self.norm_inputs(weight)]
         self.graph.node_with(kind, inputs, outputs, domain=FUSED, epsilon=self.decoder.epsilon)
@@ -67,7 +68,7 @@ class Ops:
         q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
-        inputs = dict(
+        inputs: dict[str, str] = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position="last_position", total_length="total_length",
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
@@ -76,9 +77,12 @@ class Ops:
         outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
         how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
-        return self.narrowed(
-            self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, FUSED, **how)[0], a
-        )
+
+        def together(outputs: list[str]) -> list[str]:
+            return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, FUSED, **how)
+
+        self.rows.attend(a, width(a), inputs, outputs, together)
+        return self.narrowed(outputs[0], a)
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
@@ -167,7 +171,7 @@ class Ops:
         return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
 
     def gate(self, gate_up: str, kind: Activation) -> str:
-        outputs = [f"{half}_{len(self.graph.nodes)}" for half in ("gate", "up")]
+        outputs = [f"{half}_{self.graph.made}" for half in ("gate", "up")]
         gate, up = self.graph.node_with("Split", [gate_up], outputs, axis=-1, num_outputs=2)
         return self.node("Mul", self.activate(gate, kind), up)
 
@@ -233,8 +237,9 @@ def basic_inputs(graph: Graph) -> list[onnx.ValueInfoProto]:
     """What tells a graph its tokens and their places."""
     inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
     inputs.append(value("total_length", TensorProto.INT32, 1))
+    used = read_by(graph.nodes)
     for name in "positions", "rope_positions":
-        if any(name in node.input for node in graph.nodes):
+        if name in used:
             inputs.append(value(name, TensorProto.INT64, "B", "T"))
     return inputs
 

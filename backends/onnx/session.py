@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+from weakref import WeakSet
 
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, Top, check_call, check_parents
+from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch, check_call, check_parents
 from backends.cached import CachedSession
 from backends.processor import Neighbours, cores, overflows
 
@@ -24,17 +25,21 @@ SLOWER = {"session.x64quantprecision": "1"}
 size once more in memory."""
 SPARE = 64 << 20
 """Bytes of buffers that are kept for when there are as many rows again: new memory costs more than the copy into it."""
+FEW = 16
+"""Tokens of a call whose arrays are kept for the next one of the same shape; longer ones are parts of prompts."""
 LOOK = 0.5
 """Seconds between two looks at what others do with the cores."""
 
 
-def open_runtime(graph: Path, config: Mapping[str, str]) -> onnxruntime.InferenceSession:
-    """Load a graph into ONNX Runtime, with entries for its session configuration."""
+def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = True) -> onnxruntime.InferenceSession:
+    """Load a graph into ONNX Runtime, with entries for its session configuration, as it is unless `optimised`."""
     onnxruntime.disable_telemetry_events()  # those of Windows, which asks no variable
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, and told once
     options.intra_op_num_threads = cores()
     options.inter_op_num_threads = 1
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for key, value in {**(SLOWER if overflows() else {}), **config}.items():
         options.add_session_config_entry(key, value)
     try:
@@ -88,6 +93,7 @@ class Session(CachedSession):
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
+        self.batches: WeakSet[RowsBatch] = WeakSet()
 
     def load(self, config: Mapping[str, str]) -> None:
         """Open the graphs."""
@@ -112,7 +118,7 @@ class Session(CachedSession):
             tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         self.reserve(batch, self.cached + count)
         if (count, last) not in self.steps:
-            self.steps = {key: step for key, step in self.steps.items() if key == (1, 1)}
+            self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
             self.steps[count, last] = Step(self, batch, count, last)
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
@@ -156,6 +162,25 @@ class Session(CachedSession):
                 values[moved, :, part] = values[sources, :, part]
         self.alike = self.cached if len(set(parents)) == 1 else self.alike
 
+    def export(self, row: int) -> KeyValues | None:
+        if self.whole_prompts or self.border:
+            return None
+        return {name: values[row, :, : self.cached] for name, values in self.cache.items()}
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.rewind(0)
+        self.reserve(1, len(tokens))
+        for name, values in self.cache.items():
+            values[0, :, : len(tokens)] = found[name][:, : len(tokens)]
+        self.cached, self.top = len(tokens), None
+
+    def open_batch(self) -> Batch | None:
+        if self.whole_prompts or self.border:
+            return None
+        batch = RowsBatch(self)
+        self.batches.add(batch)
+        return batch
+
     def adapt(self) -> None:
         """Load the graph anew, with threads that wait in the other way, when others came or left.
 
@@ -170,33 +195,42 @@ class Session(CachedSession):
         crowded = others > (0.2 if self.crowded else 0.5)
         if crowded != self.crowded:
             self.crowded, self.steps = crowded, {}
+            for batch in self.batches:
+                batch.steps = {}
             del self.runtime, self.encoder  # never two copies of the weights
             self.load(CROWDED if crowded else ALONE)
 
     def reserve(self, batch: int, length: int) -> None:
         """Make room for `length` tokens in `batch` rows."""
+        length, self.expected = max(length, self.expected), 0
         if batch != self.rows or length > self.capacity:
             room = max(FIRST_CAPACITY, 1 << (length - 1).bit_length())
             self.resize(range(batch), min(self.context_length, room))
 
     def resize(self, parents: Sequence[int], capacity: int) -> None:
-        """Give every buffer new rows and room for `capacity` tokens; small ones that are left may serve again."""
-        fresh = self.spare.pop((len(parents), capacity), None) or {
-            name: np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
-            for name, shape in self.inputs.items()
-            if name.startswith("past_")
-        }
-        for name, values in fresh.items() if self.cached else ():
-            values[:, :, : self.cached] = self.cache[name][list(parents), :, : self.cached]
-        if sum(values.nbytes for values in self.cache.values()) <= SPARE:
-            self.spare = {(self.rows, self.capacity): self.cache}
-        self.cache, self.rows, self.capacity, self.steps = fresh, len(parents), capacity, {}
+        """Give every buffer new rows and room for `capacity` tokens; small ones that are left may serve again.
+
+        Large ones are left one by one, so that at most one of them is there twice.
+        """
+        before, fresh, length = self.cache, self.spare.pop((len(parents), capacity), {}), self.cached
+        self.steps = {}  # they hold the buffers
+        if before and sum(values.nbytes for values in before.values()) <= SPARE:
+            self.spare, before = {(self.rows, self.capacity): before}, dict(before)
+        before = before if length else {}
+        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
+        for name, shape in self.inputs.items():
+            if name.startswith("past_"):
+                if name not in fresh:
+                    fresh[name] = np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
+                if length:
+                    fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
+        self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
 
 
 class Step:
     """One shape of call, bound once to its arrays."""
 
-    def __init__(self, session: Session, batch: int, count: int, last: int):
+    def __init__(self, session: "Session | RowsBatch", batch: int, count: int, last: int):
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
@@ -231,7 +265,120 @@ class Step:
         np.add(self.positions, first_row, out=self.rope_positions)
         self.last_position[:] = total - 1
         self.total_length[:] = total
+        self.call()
+
+    def call(self) -> None:
+        """Run the graph on what the arrays hold now."""
         try:
             self.runtime.run_with_iobinding(self.binding)
         except Exception as error:  # onnxruntime has no base class of its own errors
             raise BackendError(f"ONNX Runtime failed: {error}") from error
+
+
+class RaggedStep(Step):
+    """A step of rows that have cached different numbers of tokens."""
+
+    def run_rows(self, tokens: np.ndarray, past: np.ndarray) -> None:
+        """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
+        self.tokens[:] = tokens
+        self.positions[:] = self.rope_positions[:] = past
+        self.last_position[:] = past[:, 0]
+        self.total_length[:] = past.max() + 1
+        self.call()
+
+
+class RowsBatch:
+    """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
+
+    def __init__(self, session: Session):
+        self.session, self.vocab_size, self.tops = session, session.vocab_size, session.tops
+        self.inputs = session.inputs
+        self.lengths: list[int] = []
+        self.places: list[int] = []
+        """Where each row lies; together the first places."""
+        self.top: Top | None = None
+        self.memory: dict[str, np.ndarray] = {}
+        self.buffers: dict[str, np.ndarray] = {}
+        self.steps: dict[int, RaggedStep] = {}
+
+    @property
+    def runtime(self) -> onnxruntime.InferenceSession:
+        return self.session.runtime
+
+    @property
+    def cache(self) -> dict[str, np.ndarray]:
+        """The part of each buffer that rows lie in, (rows, kv_heads, capacity, width)."""
+        return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
+
+    def join(self, found: KeyValues, length: int) -> None:
+        place = len(self.lengths)
+        self.reserve(place + 1, length + 1)
+        for name, values in self.buffers.items():
+            values[place, :, :length] = found[name][:, :length]
+        self.lengths.append(length)
+        self.places.append(place)
+
+    def forward(self, tokens: np.ndarray) -> np.ndarray:
+        check_batch(self.lengths, tokens, self.session.context_length)
+        rows = len(self.lengths)
+        self.reserve(rows, max(self.lengths) + 1)
+        self.session.adapt()
+        start = time.monotonic()
+        if rows not in self.steps:
+            self.steps = {rows: RaggedStep(self, rows, 1, 1)}
+        step, places = self.steps[rows], self.places
+        by_place = np.empty((rows, 1), np.int64)
+        past = np.empty((rows, 1), np.int64)
+        by_place[places], past[places, 0] = tokens, self.lengths
+        step.run_rows(by_place, past)
+        self.session.computing += time.monotonic() - start
+        self.lengths = [length + 1 for length in self.lengths]
+        if places == list(range(rows)):
+            self.top = step.top
+            return step.logits
+        self.top = Top(step.top.tokens[places], step.top.logits[places])
+        return step.logits[places]
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        if parents:
+            check_parents(parents, len(self.lengths))
+        rows, lengths = len(parents), [self.lengths[parent] for parent in parents]
+        self.reserve(rows, max(lengths, default=0))
+        kept: dict[int, int] = {}  # the first row that continues another stays where that was, if there is room
+        for row, parent in enumerate(parents):
+            kept.setdefault(parent, row)
+        stay = {row: self.places[parent] for parent, row in kept.items() if self.places[parent] < rows}
+        free = iter(sorted(set(range(rows)) - set(stay.values())))
+        places = [stay[row] if row in stay else next(free) for row in range(rows)]
+        for row, parent in enumerate(parents):
+            if row not in stay:
+                for values in self.buffers.values():
+                    values[places[row], :, : lengths[row]] = values[self.places[parent], :, : lengths[row]]
+        self.places, self.lengths = places, lengths
+        if not rows:
+            self.buffers, self.steps = {}, {}
+
+    def export(self, row: int) -> KeyValues:
+        place, length = self.places[row], self.lengths[row]
+        return {name: values[place, :, :length] for name, values in self.buffers.items()}
+
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.
+
+        The system gives memory only to what is written to.
+        """
+        held, _, capacity, _ = next(iter(self.buffers.values())).shape if self.buffers else (0, 0, 0, 0)
+        if rows <= held and length <= capacity:
+            return
+        held = max(held, 1 << max(rows - 1, 1).bit_length())
+        room = max(capacity, FIRST_CAPACITY, 1 << (length - 1).bit_length() if length > capacity else 0)
+        room = min(self.session.context_length, room)
+        before, self.steps = self.buffers, {}
+        self.buffers = {
+            name: np.zeros((held, shape[1], room, shape[3]), np.float32)
+            for name, shape in self.inputs.items()
+            if name.startswith("past_")
+        }
+        for name, values in before.items():
+            for place, count in zip(self.places, self.lengths, strict=True):
+                self.buffers[name][place, :, :count] = values[place, :, :count]

@@ -13,7 +13,7 @@ from backends.prebuilt import read
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
-GRAPH = 4
+GRAPH = 5
 """Counts the changes of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""

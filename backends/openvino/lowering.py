@@ -19,8 +19,8 @@ from backends.openvino.weights_file import Node, WeightsFile
 class Matrices:
     """The matrices of all parts of a model, each stored once."""
 
-    def __init__(self, folder: Path):
-        self.file, self.nodes = WeightsFile(folder), dict[str, Node]()
+    def __init__(self, folder: Path, name: str = "model"):
+        self.file, self.nodes = WeightsFile(folder, name), dict[str, Node]()
 
     def of(self, weight: Weight) -> Node:
         """The constant of a weight."""
@@ -262,7 +262,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     start_token = decoder.start_token if decoder.encoder else None
     fused = not decoder.encoder and not any(a.softcap or a.buckets for a in decoder.layers)
     layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
-    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers, decoder.border)
+    grouped = any(a.kv_heads < a.heads for a in decoder.layers)
+    facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers, decoder.border, grouped)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
     matrices.file.finish(model)
 

@@ -5,17 +5,50 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
-from openvino import Shape, Tensor
+from openvino import InferRequest, Shape, Tensor
 
-from backends import check_call, check_parents
+from backends import Batch, KeyValues, check_batch, check_call, check_parents
 from backends.cached import CachedSession
 from backends.openvino.paging import page
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
 
 FIRST_PAGES = 8
 """Pages of a new cache; it doubles when they are used up."""
+
+
+class Pages:
+    """The pages of a session and of the batches beside it."""
+
+    def __init__(self, request: InferRequest):
+        ports = request.get_compiled_model().inputs
+        self.request = request
+        self.ports = {port.any_name: port for port in ports if "_cache." in port.any_name}
+        self.caches: dict[str, Tensor] = {}
+        """Keys and values by name, each (pages, kv_heads, ...)."""
+        self.size: int = self.ports["value_cache.0"].partial_shape[2].get_length()
+        """Tokens that a page holds."""
+        self.count = 0
+        self.readers: WeakSet[PagedSession] = WeakSet()
+
+    def users(self) -> Counter[int]:
+        """How many rows read each page."""
+        return Counter(chain.from_iterable(row for reader in self.readers for row in reader.rows))
+
+    def grow(self, more: int) -> None:
+        """Make room for so many pages more, or for twice as many as before."""
+        pages = self.count + max(more, self.count, FIRST_PAGES)
+        for name, port in self.ports.items():
+            _, *shape = port.partial_shape
+            cache = Tensor(port.element_type, Shape([pages, *(size.get_length() for size in shape)]))
+            cache.data[self.count :] = 0
+            if self.count:
+                cache.data[: self.count] = self.caches[name].data
+            self.caches[name] = cache
+            self.request.set_tensor(name, cache)
+        self.count = pages
 
 
 class PagedSession(CachedSession):
@@ -30,20 +63,22 @@ class PagedSession(CachedSession):
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
-        self.ports = {port.any_name: port for port in compiled.inputs if "_cache." in port.any_name}
-        self.caches: dict[str, Tensor] = {}
-        """Keys and values by name, each (pages, kv_heads, ...)."""
-        self.page = self.ports["value_cache.0"].partial_shape[2].get_length()
-        """Tokens that a page holds."""
-        self.pages = 0
+        self.pages = Pages(self.request)
+        self.pages.readers.add(self)
+        self.page = self.pages.size
         self.rows: list[list[int]] = []
         """The pages of each row."""
         self.owned = 0
         """Tokens up to which each row has pages, and shares none that it may write to."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
-        held = sum(int(cache.byte_size) for cache in self.caches.values())
-        self.token_bytes = held // (self.pages * self.page)
+        held = sum(int(cache.byte_size) for cache in self.pages.caches.values())
+        self.token_bytes = held // (self.pages.count * self.page)
         self.rewind(0)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens cached in each row."""
+        return [self.length] * len(self.rows)
 
     @property
     def batch(self) -> int:
@@ -55,59 +90,54 @@ class PagedSession(CachedSession):
         if not self.length:
             self.rows, self.owned = [[] for _ in range(batch)], 0
         total = self.length + count
-        if total > self.owned:
-            self.own(total)
-        ends = count * np.arange(1, batch + 1)
+        needed, self.expected = max(total, self.expected), 0
+        if needed > self.owned:
+            self.own([needed] * batch)
+        logits = self.infer(tokens, last)
+        self.cached = total
+        return logits
+
+    def infer(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        """The logits (batch, last, vocab) after more tokens of every row."""
+        batch, count = tokens.shape
+        lengths, ends = np.array(self.lengths), count * np.arange(1, batch + 1)
         feeds = {
             "tokens": tokens.reshape(1, -1),
-            "positions": np.tile(np.arange(self.length, total), batch),
+            "positions": (lengths[:, None] + np.arange(count)).ravel(),
             "wanted": (ends[:, None] + np.arange(-last, 0)).ravel(),
-            "past_lens": np.full(batch, self.length, np.int32),
+            "past_lens": lengths.astype(np.int32),
             "subsequence_begins": begins(ends),
             "block_indices": np.fromiter(chain(*self.rows), np.int32),
             "block_indices_begins": begins(np.cumsum([len(row) for row in self.rows])),
-            "max_context_len": np.array(total, np.int32),
+            "max_context_len": np.array(lengths.max() + count, np.int32),
         }
         if self.border:
             feeds["long"] = np.array([self.long], np.int64)
         infer(self.request, feeds)
-        self.cached = total
         logits: np.ndarray = self.request.get_tensor("logits").data
         return logits.reshape(batch, last, -1)
 
-    def own(self, total: int) -> None:
-        """Give every row pages of its own for what comes after `length`, up to `total` tokens."""
-        begun, needed = self.length // self.page, -(-total // self.page)
-        for row in self.rows:
-            del row[-(-self.length // self.page) :]  # rewound
-        users = Counter(chain(*self.rows))
-        most = len(self.rows) * (needed - begun)
-        if self.pages - len(users) < most:
-            self.grow(most)
-        free = (number for number in range(self.pages) if number not in users)
+    def own(self, totals: Sequence[int]) -> None:
+        """Give every row pages of its own for what comes after its length, up to so many tokens."""
+        lengths, needed = self.lengths, [-(-total // self.page) for total in totals]
+        for row, length in zip(self.rows, lengths, strict=True):
+            del row[-(-length // self.page) :]  # rewound
+        users = self.pages.users()
+        most = sum(wanted - length // self.page for wanted, length in zip(needed, lengths, strict=True))
+        if self.pages.count - len(users) < most:
+            self.pages.grow(most)
+        free = (number for number in range(self.pages.count) if number not in users)
         copies = {}
-        for row in self.rows:
+        for row, length, wanted in zip(self.rows, lengths, needed, strict=True):
+            begun = length // self.page
             if len(row) > begun and users[row[begun]] > 1:  # others read what is there
                 users[row[begun]] -= 1
                 copied, row[begun] = row[begun], next(free)
                 copies[row[begun]] = copied
-            row += islice(free, needed - len(row))
-        for cache in self.caches.values() if copies else ():
+            row += islice(free, wanted - len(row))
+        for cache in self.pages.caches.values() if copies else ():
             cache.data[list(copies)] = cache.data[list(copies.values())]
-        self.owned = needed * self.page
-
-    def grow(self, more: int) -> None:
-        """Make room for so many pages more, or for twice as many as before."""
-        pages = self.pages + max(more, self.pages, FIRST_PAGES)
-        for name, port in self.ports.items():
-            _, *shape = port.partial_shape
-            cache = Tensor(port.element_type, Shape([pages, *(size.get_length() for size in shape)]))
-            cache.data[self.pages :] = 0
-            if self.pages:
-                cache.data[: self.pages] = self.caches[name].data
-            self.caches[name] = cache
-            self.request.set_tensor(name, cache)
-        self.pages = pages
+        self.owned = min(needed) * self.page
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
@@ -116,6 +146,67 @@ class PagedSession(CachedSession):
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
         self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
+
+    def export(self, row: int) -> KeyValues | None:
+        if self.border:
+            return None
+        pages = self.rows[row][: -(-self.lengths[row] // self.page)]
+        return {name: cache.data[pages] for name, cache in self.pages.caches.items()}
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.rewind(0)
+        self.rows = [[]]
+        self.own([len(tokens)])
+        self.fill(self.rows[0], found)
+        self.cached = len(tokens)
+
+    def fill(self, pages: Sequence[int], found: KeyValues) -> None:
+        """Copy what was exported into pages."""
+        for name, cache in self.pages.caches.items():
+            cache.data[list(pages)] = found[name][: len(pages)]
+
+    def open_batch(self) -> Batch | None:
+        return None if self.border else PagedBatch(self)
+
+
+class PagedBatch(PagedSession):
+    """A batch with pages of its own; rows may be of any lengths."""
+
+    def __init__(self, session: PagedSession):
+        self.request, self.pages, self.page = session.request, session.pages, session.page
+        self.context_length, self.border, self.rows, self.owned = session.context_length, 0, [], 0
+        self.counts: list[int] = []
+        self.pages.readers.add(self)
+
+    @property
+    def lengths(self) -> list[int]:
+        return self.counts
+
+    def join(self, found: KeyValues, length: int) -> None:
+        self.rows.append([])
+        self.counts.append(0)
+        needed = [max(length, count) for count in self.counts]
+        needed[-1] = length
+        self.own(needed)
+        self.fill(self.rows[-1], found)
+        self.counts[-1] = length
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        check_batch(self.counts, tokens, self.context_length)
+        if not self.owned or any(len(row) * self.page <= n for row, n in zip(self.rows, self.counts, strict=True)):
+            self.own([count + 1 for count in self.counts])
+        logits = self.infer(tokens, last)
+        self.counts = [count + 1 for count in self.counts]
+        return logits
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
+        self.counts = [self.counts[parent] for parent in parents]
+
+    def export(self, row: int) -> KeyValues:
+        found = super().export(row)
+        assert found is not None  # sessions with a border have no batches
+        return found
 
 
 def begins(ends: np.ndarray) -> np.ndarray:

@@ -19,11 +19,11 @@ ALIGNED = 64
 
 
 class WeightsFile:
-    """The weights beside a graph, `model.bin`; zeros stand for the large ones in the graph until that is written."""
+    """The weights beside a graph, `NAME.bin`; zeros stand for the large ones in the graph until that is written."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.file = (folder / "model.bin").open("wb")
+    def __init__(self, folder: Path, name: str):
+        self.folder, self.name = folder, name
+        self.file = (folder / f"{name}.bin").open("wb")
         self.zeros = np.zeros(0, np.uint8)
         """What stands for every constant that is not larger than this."""
         self.places: dict[str, int] = {}
@@ -58,7 +58,7 @@ class WeightsFile:
 
     def finish(self, model: openvino.Model) -> None:
         """Write the graph, and its small constants behind the large ones."""
-        graph, all_of_them = self.folder / "model.xml", self.folder / "constants.bin"
+        graph, all_of_them = self.folder / f"{self.name}.xml", self.folder / "constants.bin"
         openvino.serialize(model, graph, all_of_them)
         tree = ElementTree.parse(graph)
         copied: dict[tuple[int, int], int] = {}

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from chatapp.settings.settings import OBJECTIVES
+from chatapp.text.files import read_input
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.cli.printing import Form
+    from chatapp.generation import Options
     from chatapp.placement.selection import PlacementOptions
 
 STATS_FORMATS = ("text", "json")
@@ -71,6 +73,36 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
     add_placement(parser)
 
 
+def add_grammars(parser: Parser) -> None:
+    """Add the options that say what the whole answer must be."""
+    group = parser.add_argument_group("what the answer must be", "At most one of these: docs/constraints.md.")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("--json-schema", metavar="FILE", help="JSON that the schema in FILE describes")
+    which.add_argument("--json-object", action="store_const", const=True, help="a JSON object, of any kind")
+    which.add_argument("--regex", metavar="PATTERN", help="a text that PATTERN matches as a whole")
+    which.add_argument("--grammar", metavar="FILE", help="a text of the grammar in FILE, in Lark's notation")
+    which.add_argument("--choice", metavar="TEXT", action="append", help="TEXT; repeatable: one of them")
+
+
+def add_speculation(parser: Parser) -> None:
+    """Add the options about guessing what comes next."""
+    group = parser.add_argument_group("speculation", "Several tokens a step, and the same text: docs/speculation.md.")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--speculate",
+        action="store_const",
+        const=True,
+        help="guess, also with a seed or at int8 (default: where it pays and the text stays the same)",
+    )
+    which.add_argument(
+        "--no-speculate", action="store_const", const=False, dest="speculate", help="one token after the other"
+    )
+    group.add_argument("--draft-model", metavar="NAME", help="let a smaller model of the same vocabulary guess")
+    group.add_argument(
+        "--check-lossless", action="store_true", help="answer once more by plain steps, and compare token by token"
+    )
+
+
 def add_beams(parser: Parser) -> None:
     """Add the options of a beam search."""
     group = parser.add_argument_group("beam search", "The likeliest texts instead of drawn ones: docs/sampling.md.")
@@ -105,11 +137,24 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
         chosen["logit_bias"] = dict(chosen["logit_bias"])
     if "dry_breakers" in chosen:
         chosen["dry_breakers"] = tuple(filter(None, chosen["dry_breakers"]))
-    Options(**chosen)
+    for name in ("json_schema", "grammar"):
+        if name in chosen:
+            chosen[name] = read_input(chosen[name])
+    check_grammar_option(Options(**chosen))
+    if getattr(given, "draft_model", None) and not chosen.setdefault("speculate", True):
+        raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
     check_beam_options(chosen)
     if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
         raise OptionError("--show-beams is for a beam search; give --num-beams too")
     return chosen
+
+
+def check_grammar_option(options: "Options") -> None:
+    """Refuse a schema, an expression or a grammar that is none, before a model is opened."""
+    if options.constraint:
+        from chatapp.generation.decoding.grammar import check_grammar
+
+        check_grammar(options)
 
 
 def check_beam_options(chosen: Mapping[str, Any]) -> None:
@@ -117,7 +162,9 @@ def check_beam_options(chosen: Mapping[str, Any]) -> None:
     from chatapp.generation import OptionError
     from chatapp.generation.options import BEAM_OPTIONS, ORDER, Options, check_together
 
-    beams = {name: chosen[name] for name in ("num_beams", "n", "mirostat_tau", *BEAM_OPTIONS) if name in chosen}
+    beams = {
+        name: chosen[name] for name in ("num_beams", "n", "mirostat_tau", "speculate", *BEAM_OPTIONS) if name in chosen
+    }
     check_together(Options(**beams))
     if chosen.get("num_beams", 1) > 1 and not chosen.get("beam_sampling"):
         drawing = [name for name in (*ORDER, "xtc_probability", "dynamic_temperature", "seed") if name in chosen]
@@ -154,6 +201,36 @@ def read_placement(given: Namespace) -> "PlacementOptions":
     return Workspace().choose_placement(
         given.backend, device=given.device, precision=given.precision, objective=given.objective
     )
+
+
+def add_remote(parser: argparse.ArgumentParser) -> None:
+    """Add the options about a server that has the model."""
+    group = parser.add_argument_group(
+        "server", "It gets the text. MODEL@SERVER is the same, wherever a model is named."
+    )
+    group.add_argument("--remote", metavar="SERVER", help="its address, or its name: see `chatapp remote`")
+    group.add_argument("--model", dest="remote_model", metavar="NAME", help="of its models (default: its first)")
+
+
+def read_model(given: Namespace, name: str) -> str:
+    """Read which model is meant, where a server may have it: by then `name` is what else was said of it, or nothing."""
+    from chatapp.text.errors import InputError
+    from chatapp.workspace import Workspace
+
+    server, named = getattr(given, "remote", None), getattr(given, "remote_model", None)
+    if named and not server:
+        raise InputError("--model names a model of a server: give --remote too, or the model as the first word")
+    if server:
+        if named and name:
+            raise InputError(f"two models were named, {name} and {named}; leave one out")
+        name = f"{name or named or ''}@{server}"
+        if not Workspace().split_remote(name):
+            raise InputError(f"{server!r} is neither the name of a server nor an address; see chatapp remote")
+    if Workspace().split_remote(name):
+        for option in ("backend", "device", "precision"):
+            if getattr(given, option, None):
+                raise InputError(f"--{option} is for models on this machine, and {name} is on a server; leave it out")
+    return name
 
 
 def add_output(parser: Parser) -> None:

@@ -7,7 +7,7 @@ from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_setup
+from chatapp.cli.arguments import Parser, add_remote, add_setup, read_model
 from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 
@@ -29,13 +29,16 @@ def add(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help="as for run (default: the one in settings.toml)")
     parser.add_argument("--plain", action="store_true", help="lines only, for screen readers")
     add_setup(parser)
+    add_remote(parser)
 
 
 def run(given: Namespace) -> int:
     """Open the screen, or talk line by line, with this model or the one in the settings."""
-    workspace, asked = Workspace(), (given.preset, given.system, given.think)
+    workspace, asked = Workspace(shares=True), (given.preset, given.system, given.think)
     setup = workspace.read_setup(*asked) if any(one is not None for one in asked) else None
-    model = (given.model if given.command else given.screen_model) or ""
+    if not given.command:
+        given.remote, given.remote_model = given.screen_remote, given.screen_model if given.screen_remote else None
+    model = read_model(given, (given.model if given.command else "" if given.remote else given.screen_model) or "")
     if given.plain:
         return talk(workspace, model, setup)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -82,4 +85,7 @@ def open_model(workspace: Workspace, name: str) -> "Opened":
             told = step
             note(f"{name}: {step}")
 
-    return workspace.open_model(name, on_progress=tell, on_fallback=warn)
+    opened = workspace.open_model(name, on_progress=tell, on_fallback=warn)
+    if opened.leaves:
+        note(f"Text goes to {opened.leaves}.")
+    return opened

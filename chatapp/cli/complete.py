@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_form, add_placement, parse_number, read_placement
+from chatapp.cli.arguments import (
+    Parser,
+    add_form,
+    add_placement,
+    add_remote,
+    parse_number,
+    read_model,
+    read_placement,
+)
 from chatapp.cli.printing import Form, end_line, note, stoppable, write
 from chatapp.cli.progress import open_model
 from chatapp.text.errors import InputError
@@ -49,6 +57,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("-n", "--n", metavar="N", type=parse_number, default=1, help="so many offers (default: 1)")
     parser.add_argument("--explain", action="store_true", help="tell where offers come from and why others lost")
     add_placement(parser)
+    add_remote(parser)
     add_form(parser)
     parser.set_defaults(name_words=name_words, think=None, objective="completion")
 
@@ -77,8 +86,9 @@ def run(given: Namespace) -> int:
     prefix, suffix = split_at(read_input(given.file), given.at, name)
     path = None if given.file == "-" else Path(given.file).absolute()
     place = Place(prefix[-BEFORE:], suffix[:AFTER], path, folder=read_folder(given.project) if given.project else None)
-    workspace = Workspace()
-    engine = open_model(workspace, read_placement(given), given.model or workspace.read_settings().model).engine
+    workspace = Workspace(shares=True)
+    model = read_model(given, given.model or ("" if given.remote else workspace.read_settings().model))
+    engine = open_model(workspace, read_placement(given), model).engine
     if not engine.can_infill:
         note("This model was not taught to fill gaps: it goes on from the place, and does not see what stands behind.")
     completer = Completer(engine, matching=not given.no_recall)

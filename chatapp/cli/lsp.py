@@ -27,6 +27,6 @@ def run(given: Namespace) -> int:
     output = claim_output()
     from chatapp.lsp.server import Server, serve
 
-    code = serve(Server(Workspace()), sys.stdin.buffer, output)
+    code = serve(Server(Workspace(shares=True)), sys.stdin.buffer, output)
     sys.stderr.flush()
     os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end

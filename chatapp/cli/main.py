@@ -19,12 +19,16 @@ from chatapp.text.suggest import suggest
 COMMANDS = {
     "run": "answer one prompt, or talk line by line",
     "chat": "open the screen, or talk in plain lines",
+    "desktop": "open the screen in a window of its own",
     "complete": "fill in code at a place in a file",
     "lsp": "complete code in an editor, which starts this",
+    "serve": "answer other programs, in the protocols of OpenAI, Ollama, llama.cpp and more",
+    "service": "start the server whenever you log in",
     "editor": "tell what an editor needs to complete code with chatapp",
     "pull": "download a model, verify it, and make it ready to run",
     "search": "find models to pull",
     "login": "keep a token of the Hugging Face Hub, for gated and private models",
+    "remote": "name servers that have models, and forget them",
     "list": "list the models that are here",
     "import": "bring a model that is on this machine into the store",
     "show": "tell about a model",
@@ -35,7 +39,9 @@ COMMANDS = {
     "cache": "list what runtimes keep for a quicker start, or delete it",
     "devices": "list the backends and devices that are usable here",
     "bench": "time a model: loading, first token, decoding, memory",
+    "replay": "compute a kept answer again, and compare",
     "why": "tell why a model runs where it does, as measured here",
+    "export": "write a model as other programs load it",
     "verify": "compare a model's logits with a reference",
     "stats": "tell what became of completions in editors",
     "sessions": "look after your conversations",
@@ -44,7 +50,7 @@ COMMANDS = {
 """Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`."""
 ALIASES = {"ls": "list"}
 EPILOG = """\
-Everything runs on this machine; only pull, search and login use the network.
+Everything runs on this machine; only pull, search and login use the network, and servers that you name.
 Text goes to standard output, everything else to standard error.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written is kept).
 """
@@ -103,8 +109,9 @@ def parse(argv: Sequence[str]) -> Namespace:
     words = [*given.words, *words, *rest]
     if extra := given.name_words(used, given, words) if given.name_words else words:
         used.error(f"there is one argument too many: {extra[0]!r}")
-    if given.command and given.screen_model:
-        parser.error(f"--model is for the screen; write: chatapp {given.command} {given.screen_model}")
+    if given.command and (given.screen_model or given.screen_remote):
+        name = "--model" if given.screen_model else "--remote"
+        parser.error(f"{name} is for the screen where it stands before a command; write it behind {given.command}")
     return given
 
 
@@ -120,6 +127,9 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
     parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
+    parser.add_argument(
+        "--remote", dest="screen_remote", metavar="SERVER", help="let it answer instead: an address, or a name"
+    )
     parser.set_defaults(plain=False, system=None, preset=None, think=None, words=[], name_words=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, summary in COMMANDS.items():

@@ -69,6 +69,9 @@ class Printout:
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
         """Whether the last line of what it thinks has not ended."""
+        self.counting = sys.stderr.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self.counted = False
+        """Whether the last line tells how much of a prompt is read."""
         self.signals = ExitStack()
 
     def __enter__(self) -> Self:
@@ -79,6 +82,7 @@ class Printout:
 
     def __exit__(self, *_: object) -> None:
         with self.signals:
+            self.count(None)
             self.end_thinking()
 
     def add(self, delta: Delta) -> bool:
@@ -87,6 +91,7 @@ class Printout:
         The engine tells together what comes quickly: each part wakes the reader of a pipe.
         """
         self.replies[delta.index].add(delta)
+        self.count(delta.reading)
         for event in delta.beams if self.form.beams else ():
             print(json.dumps(asdict(event)) if self.form.json else describe_event(event), file=sys.stderr, flush=True)
         if delta.index == 0 and delta.text and not self.form.json:
@@ -97,6 +102,14 @@ class Printout:
                 write(delta.text, self.form)
         self.interrupted = self.stop.is_set()
         return self.interrupted
+
+    def count(self, reading: tuple[int, int] | None) -> None:
+        """Tell a terminal how much of a long prompt is read, in a line that goes when there is something to say."""
+        if self.counting and reading:
+            print(f"\rreading the prompt: {reading[0]:,} of {reading[1]:,} tokens", end="", file=sys.stderr, flush=True)
+        elif self.counted:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.counted = self.counting and reading is not None
 
     def think(self, text: str) -> None:
         """Print a part of what the first reply thinks at once."""
@@ -121,6 +134,8 @@ class Printout:
                 note(f"completion {index + 1} of {len(self.replies)}{tell_score(reply)}")
                 write(reply.text, self.form)
             end_line(reply.text, self.form)
+            if reply.valid is False:
+                note(tell_invalid(reply))
             if self.form.logprobs:
                 print_logprobs(reply.tokens)
         if self.interrupted:
@@ -133,6 +148,12 @@ def describe_event(event: BeamEvent) -> str:
     """A change in the tree of beams, in a line."""
     text = json.dumps(printable(event.text), ensure_ascii=False)
     return f"{event.change:8} {event.beam:5} from {event.parent:<5} {event.score:9.3f}  {text}"
+
+
+def tell_invalid(reply: Reply) -> str:
+    """That a reply is not what was asked for, and why."""
+    cut = "it was cut off" if reply.finish_reason == "length" else "it ended before"
+    return f"Not valid: {cut}." + (" Raise --max-tokens." if reply.finish_reason == "length" else "")
 
 
 def tell_score(reply: Reply) -> str:
@@ -154,6 +175,8 @@ def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:
     facts: dict[str, object] = {"index": index, "text": reply.text, "finish_reason": reply.finish_reason}
     if reply.score is not None:
         facts["score"] = reply.score
+    if reply.valid is not None:
+        facts["valid"] = reply.valid
     if reply.thinking:
         facts["thinking"] = split(reply.thinking).thinking
     return json.dumps(facts | ({"tokens": [asdict(token) for token in reply.tokens]} if logprobs else {}))
@@ -165,7 +188,7 @@ def print_stats(usage: Usage, form: str) -> None:
 
 
 def describe(usage: Usage) -> str:
-    """The usage in four lines."""
+    """The usage in a few lines."""
     lowered = f", lowered in {milliseconds(usage.lowering_seconds)}" if usage.lowering_seconds else ""
     lines = {
         "tokens": f"{usage.prompt_tokens} read, {usage.cached_tokens} of them cached; "
@@ -174,10 +197,20 @@ def describe(usage: Usage) -> str:
         f"{milliseconds(usage.prefill_seconds)} of it prefill",
         "latency": f"p50 {milliseconds(usage.p50)}, p95 {milliseconds(usage.p95)}, p99 {milliseconds(usage.p99)}; "
         f"first {milliseconds(usage.first_token)}, last {milliseconds(usage.last_token)}",
+        "guesses": describe_guesses(usage),
         "model": f"loaded in {milliseconds(usage.load_seconds)}{lowered}; {size(usage.peak_memory)} memory at most; "
         f"{usage.backend} {usage.device} {usage.precision}",
     }
-    return "\n".join(f"{name:8} {line}" for name, line in lines.items())
+    return "\n".join(f"{name:8} {line}" for name, line in lines.items() if line)
+
+
+def describe_guesses(usage: Usage) -> str:
+    """How the guessed tokens have fared; empty, where there were none."""
+    if not usage.drafted:
+        return ""
+    gain = usage.speculation_gain
+    quick = f"; {gain:.2f} times as quick as the plain steps between" if gain else ""
+    return f"{usage.accepted} of {usage.drafted} right{quick}"
 
 
 def print_logprobs(tokens: Sequence[Token]) -> None:

@@ -141,10 +141,15 @@ def show_bars() -> Iterator["OnTransfer"]:
         yield show
 
 
-def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str) -> "Opened":
-    """Open a model, telling how far it is if that takes long."""
+def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str, *, draft: str = "") -> "Opened":
+    """Open a model, and the one that is to `draft` for it, telling how far it is if that takes long."""
     with show_steps(name) as on_progress:
-        return workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn_of_fallback)
+        opened = workspace.open_model(
+            name, placement, on_progress=on_progress, on_fallback=warn_of_fallback, draft=draft
+        )
+    if opened.leaves:
+        print(f"Text goes to {printable(opened.leaves)}.", file=sys.stderr, flush=True)
+    return opened
 
 
 def warn_of_fallback(reason: str) -> None:

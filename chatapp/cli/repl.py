@@ -15,12 +15,13 @@ from chatapp.commands.parse import FENCE, is_command, text_of
 from chatapp.conversation import Dialogue, Setup, Turn, shell
 from chatapp.conversation.setup import NO_SWITCH, NO_TEMPLATE
 from chatapp.generation import Engine, Usage
+from chatapp.generation.contract import UNKNOWN_CONTEXT
 from chatapp.text.errors import InputError, UserError, one_line
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 
 if TYPE_CHECKING:
-    from chatapp.history import History
+    from chatapp.history import History, Kind
     from chatapp.placement.selection import PlacementOptions
     from chatapp.workspace import Opened, Workspace
 
@@ -75,7 +76,9 @@ class LineView:
 
     def begin_dialogue(self, setup: Setup) -> Dialogue:
         """Another conversation; the one before stays in the history."""
-        return Dialogue(self.kept_in, kind="chat" if self.engine.can_chat else "completion", setup=setup, warn=warn)
+        kind: Kind = "chat" if self.engine.can_chat else "completion"
+        logprobs = 0 if self.kept_in else None  # for `chatapp replay`
+        return Dialogue(self.kept_in, kind=kind, setup=setup, warn=warn, logprobs=logprobs)
 
     def begin_anew(self) -> None:
         """Begin another conversation, which is answered like the one before."""
@@ -118,6 +121,8 @@ class LineView:
             for delta in deltas:
                 if printout.add(delta):
                     break
+        for delta in turn.taken:
+            printout.add(delta)
         printout.finish(self.engine.last_usage)
         return printout
 
@@ -240,6 +245,8 @@ def in_words(usage: Usage, context: int) -> str:
     begin = f"{tokens}, the first after {milliseconds(usage.time_to_first_token)}"
     if usage.latencies:
         begin += f", then {usage.tokens_per_second:.1f} a second, 95 of 100 within {milliseconds(usage.p95)}"
+    if context >= UNKNOWN_CONTEXT:
+        return f"{begin}."
     return f"{begin}. {used:,} of {context:,} tokens of the context are used."
 
 

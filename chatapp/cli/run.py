@@ -3,19 +3,23 @@
 import argparse
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chatapp.cli.arguments import (
     Parser,
     add_beams,
     add_generation,
+    add_grammars,
     add_output,
+    add_remote,
     add_setup,
+    add_speculation,
     parse_number,
     read_form,
+    read_model,
     read_options,
     read_placement,
 )
@@ -24,7 +28,8 @@ from chatapp.cli.progress import open_model
 from chatapp.cli.repl import LineView, loop
 from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.setup import check_thinking
-from chatapp.generation import GenerationError
+from chatapp.conversation.states import write_states
+from chatapp.generation import GenerationError, OptionError
 from chatapp.history import Conversation, HistoryError, Message
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
@@ -39,7 +44,8 @@ MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a G
 PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
 A model with a chat template answers; any other continues the text, by 256 tokens unless told.
 
-With -c or --session, a single argument is the PROMPT: the model is the one that answered before.
+With -c or --session, a single argument is the PROMPT: the model is the one that answered before. With --remote too:
+the model is the server's.
 
 Line by line: /? lists the commands, such as /clear and /bye; three double quotes begin and end several lines,
 Ctrl+C stops an answer and, where there is none, leaves.
@@ -55,8 +61,11 @@ def add(parser: Parser) -> None:
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.set_defaults(name_words=name_words)
     add_generation(parser, temperature="0.8", max_tokens="until the context is full; see above")
+    add_grammars(parser)
     add_beams(parser)
+    add_speculation(parser)
     add_setup(parser)
+    add_remote(parser)
     group = parser.add_argument_group("conversation")
     which = group.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="resume", action="store_true", help="go on with the last one")
@@ -69,8 +78,8 @@ def add(parser: Parser) -> None:
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     """Take the model and the prompt from the words, and return those that are too many."""
-    if (given.resume or given.session) and len(words) < 2:
-        given.model, given.prompt = None, words[0] if words else None  # the model is the conversation's
+    if (given.resume or given.session or given.remote) and len(words) < 2:
+        given.model, given.prompt = None, words[0] if words else None  # the model is the conversation's or the server's
     elif not words:
         parser.error("which model? `chatapp list` shows those that are here")
     else:
@@ -80,7 +89,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 def run(given: Namespace) -> int:
     """Open the model, and answer or talk."""
-    workspace = Workspace()
+    workspace = Workspace(shares=True)
     wanted = workspace.read_setup(given.preset, given.system)
     chosen = {**wanted.options, **read_options(given)}
     prompt = given.prompt
@@ -88,10 +97,12 @@ def run(given: Namespace) -> int:
         prompt = read_input("-").removesuffix("\n")
     if prompt is not None:
         check_prompt(prompt)
+    if given.check_lossless:
+        check_comparable(prompt, chosen)
     before = find_past(workspace, given.session, last=given.resume)
-    model = given.model or (before.conversation.model if before else "")
+    model = read_model(given, given.model or (before.conversation.model if before and not given.remote else ""))
     placement = read_placement(given)
-    opened = open_model(workspace, placement, model)
+    opened = open_model(workspace, placement, model, draft=given.draft_model or "")
     engine = opened.engine
     check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
@@ -111,7 +122,15 @@ def run(given: Namespace) -> int:
         n=options.n,
         form=read_form(given),
     )
-    return answer(view, prompt, before)
+    return answer(view, prompt, before, compared=given.check_lossless)
+
+
+def check_comparable(prompt: str | None, chosen: Mapping[str, Any]) -> None:  # Any: values of Options
+    """Refuse to compare with plain steps what is not one answer."""
+    if prompt is None or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
+        raise OptionError(
+            "--check-lossless compares one answer with that of plain steps; give a PROMPT, and ask for one"
+        )
 
 
 def check_prompt(prompt: str) -> None:
@@ -158,19 +177,25 @@ def check_system(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
-def answer(view: LineView, prompt: str | None = None, past: Past | None = None) -> int:
+def answer(view: LineView, prompt: str | None = None, past: Past | None = None, *, compared: bool = False) -> int:
     """Answer one prompt, or line by line, where that was left; return the exit code."""
     try:
         if past:
             go_on(view, past)
         if prompt is not None:
-            return 130 if view.print(view.ask(prompt)).interrupted else 0
+            printout = view.print(turn := view.ask(prompt))
+            if compared and not printout.interrupted:
+                from chatapp.cli.lossless import compare
+
+                return compare(view, turn, printout.replies[0])
+            return 130 if printout.interrupted else 0
         if past and past.messages:
             note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
         return loop(view)
     finally:
         if view.history:
             view.dialogue.save()
+            write_states(view.engine, view.history)
             view.history.close()
 
 

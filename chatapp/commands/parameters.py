@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from chatapp.commands.commands import SlashError
 from chatapp.generation.options import KNOBS, OptionError, Options
+from chatapp.text.errors import InputError
+from chatapp.text.files import read_input
 from chatapp.text.suggest import suggest
 
 
@@ -23,8 +26,12 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
     parameter = PARAMETERS[own]
     try:
         value = parameter.read(given)
-        Options(**{own: value})
-    except OptionError as error:
+        options = Options(**{own: value})
+        if options.constraint:
+            from chatapp.generation.decoding.grammar import check_grammar
+
+            check_grammar(options)
+    except (OptionError, InputError) as error:
         raise SlashError(str(error)) from error
     except (ValueError, KeyError) as error:
         wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
@@ -48,6 +55,21 @@ def _stops(given: str) -> tuple[str, ...]:
     return () if given.lower() == "none" else (given,)
 
 
+def _text(given: str) -> str | None:
+    """A text as it is."""
+    if not given:
+        raise ValueError("no text")
+    return None if given.lower() == "none" else given
+
+
+def _schema(given: str) -> str | None:
+    """A schema, or a grammar, which begins at `start`; or the text of the file of that name."""
+    found = _text(given)
+    if found is None or found.lstrip().startswith(("{", "start:")):
+        return found
+    return read_input(str(Path(found).expanduser()))
+
+
 def _names(given: str) -> tuple[str, ...]:
     """Names, with spaces or commas between them."""
     if not given:
@@ -58,6 +80,11 @@ def _names(given: str) -> tuple[str, ...]:
 def _truth(given: str) -> bool:
     """True or false."""
     return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}[given.lower()]
+
+
+def _perhaps(given: str) -> bool | None:
+    """True, false or neither."""
+    return None if given.lower() == "none" else _truth(given)
 
 
 def _early(given: str) -> bool | str:
@@ -93,6 +120,16 @@ PARAMETERS: Mapping[str, Parameter] = {
     "dry_whole_words": Parameter(_truth, "true", "whether DRY spares tokens that go on with a word"),
     "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
     "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
+    "speculate": Parameter(_perhaps, "false", "whether tokens are guessed, also with a seed; none: where that pays"),
+    "json_schema": Parameter(
+        _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text"
+    ),
+    "json_object": Parameter(_truth, "true", "whether the answer is a JSON object, of any kind"),
+    "regex": Parameter(_text, "[0-9]+", "the answer is a text that this matches as a whole; none: any text"),
+    "grammar": Parameter(
+        _schema, 'start: "a" | "b"', "the answer is a text of this grammar, or that in a file; none: any text"
+    ),
+    "choice": Parameter(_stops, '"yes" "no"', "the answer is one of these texts; none: any text"),
     "num_beams": Parameter(int, "4", "look for the likeliest texts with so many at once; 1: draw instead"),
     "num_beam_groups": Parameter(int, "2", "groups of beams that avoid each other's tokens"),
     "length_penalty": Parameter(float, "1.0", "a beam's score is divided by its length to the power of this"),

@@ -134,12 +134,20 @@ def choose_model(view: View, name: str = "") -> None:
 
     def names() -> str:
         found, broken = view.workspace.open_store().survey()
-        return "\n".join([*(model.name for model in found), *broken.values()])
+        return "\n".join([*(model.name for model in found), *view.workspace.list_remote_models(), *broken.values()])
 
     if name:
         view.use_model(name)
     else:
         view.open("screen.models", names)
+
+
+def about(view: View) -> None:
+    """Show chatapp's version, its parts and their licences."""
+    from chatapp import __version__
+    from chatapp.text.about import tell
+
+    view.show_text("About", tell(__version__))
 
 
 def show(view: View, topic: Topic) -> None:
@@ -149,7 +157,7 @@ def show(view: View, topic: Topic) -> None:
 
 def describe(view: View, topic: Topic) -> str:
     """The text that /show shows."""
-    setup, engine, model = view.dialogue.setup, view.engine, view.workspace.open_store().get(view.model)
+    setup, engine = view.dialogue.setup, view.engine
     match topic:
         case "parameters":
             from chatapp.commands.parameters import PARAMETERS
@@ -159,6 +167,12 @@ def describe(view: View, topic: Topic) -> str:
             return "\n".join(f"{name:19} {value!r}{mark}" for name, value, mark in rows)
         case "system":
             return setup.system or "There is no system prompt; /set system TEXT sets one."
+        case "modelfile":
+            return MODELFILE
+    if view.workspace.split_remote(view.model):
+        return f"{view.model} answers on {engine.placement.device} ({engine.placement.precision}): that is known there."
+    model = view.workspace.open_store().get(view.model)
+    match topic:
         case "template":
             from model_store.tokenizers.chat_template import chat_template
 
@@ -167,8 +181,6 @@ def describe(view: View, topic: Topic) -> str:
             from model_store.checkpoint.card import licence
 
             return licence(model.folder) or f"{model.name} says nothing about its licence."
-        case "modelfile":
-            return MODELFILE
     from chatapp.models.facts import Fact, describe_kind, lay_out
 
     here = replace(model, context_length=engine.context_length)

@@ -82,11 +82,12 @@ class Completer:
         invoked: bool = False,
         lines: int | None = 1,
         wanted: Callable[[], bool] = lambda: True,
+        enough: Callable[[], bool] = lambda: False,
     ) -> list[Offer]:
         """At most n different offers for a place, the best first: only what is worth showing unasked, unless `invoked`.
 
         They have at most so many lines; None: as many as the block has. `wanted` is asked again and again, and where it
-        says no nothing is offered.
+        says no nothing is offered; where `enough` says yes, no offer gets another line.
         """
         last = self._last
         same = last is not None and last.answers(place, n, invoked, lines) and last.threshold == self.threshold
@@ -95,7 +96,8 @@ class Completer:
         found, none = self._find(place, wanted)
         given = [offer for offer in found if invoked or not offer.withheld][:n]
         if lines != 1:
-            given = [self._extend(place, offer, lines, invoked, wanted) for offer in given]
+            block = Block.around(place, lines)
+            given = [self._extend(block, place, offer, invoked, lambda: wanted() and not enough()) for offer in given]
         if not wanted():
             return []
         self._last = Answer(place, n, invoked, lines, self.threshold, given, none)
@@ -121,13 +123,10 @@ class Completer:
     def _withhold(self, probability: float) -> str:
         return f"less likely than {self.threshold:.2f}" if probability < self.threshold else ""
 
-    def _extend(
-        self, place: Place, offer: Offer, lines: int | None, invoked: bool, wanted: Callable[[], bool]
-    ) -> Offer:
+    def _extend(self, block: Block, place: Place, offer: Offer, invoked: bool, more: Callable[[], bool]) -> Offer:
         """The offer with the lines that follow it in its block, each found as the first one was."""
-        block = Block.around(place, lines)
-        while block.goes_on(offer.text) and wanted():
-            found, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), wanted)
+        while block.goes_on(offer.text) and more():
+            found, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), more)
             further = [each for each in found if each.candidate and not each.candidate.fault]
             likely = further[0].probability if further else 0.0
             least = SENSIBLE if invoked else self.threshold / offer.probability

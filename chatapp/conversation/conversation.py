@@ -2,19 +2,22 @@
 
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chatapp.conversation import context_window, summarising
+from chatapp.conversation import context_window, receipt, summarising
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
+from chatapp.conversation.states import resuming
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import Turn, go_on_from, is_cut_off, is_unanswered
-from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Timings, Token, Usage
+from chatapp.conversation.turn import NO_TIME, Turn, go_on_from, is_cut_off, is_unanswered, take_beams
+from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Token, Usage
 from chatapp.generation.options import without_free_text
+from chatapp.generation.text.message import Message as Said
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
-BEGINNING = Delta("", 0, (), None, Timings(0.0, 0.0, 0.0, 0.0), None)
+BEGINNING = Delta("", 0, (), None, NO_TIME, None)
 
 
 class Dialogue:
@@ -164,6 +167,14 @@ class Dialogue:
             branch = parts
         return None
 
+    def before(self, message: Message) -> Sequence[Message]:
+        """The messages before one, from the first of its branch."""
+        return self._tree.branch(message.parent)
+
+    def text_before(self, message: Message) -> str:
+        """The text that a part of it goes on with."""
+        return self._tree.text(message.parent)
+
     # What a user does with it
 
     def ask(self, engine: Engine, text: str, n: int = 1) -> Turn:
@@ -287,6 +298,9 @@ class Dialogue:
                 for delta in stream:
                     usage = delta.usage
                     replies[delta.index].add(delta)
+                    if turn.options.num_beams > 1:
+                        spent = delta.timings
+                        turn.beams.add(delta.beams, spent.prefill + spent.decode + spent.sampling)
                     number = self._tree.grow(turn.replies[delta.index].id, clean(delta.text))
                     self._saving.grow(number)
                     yield delta
@@ -295,10 +309,18 @@ class Dialogue:
             failed = False
             raise
         finally:
+            if not any(reply.is_heard for reply in replies):
+                spell = partial(engine.text_of, think=turn.options.think)
+                turn.taken = take_beams(turn, spell, spell(()) if self.kind == "chat" and not turn.tokens else "")
+                for delta in turn.taken:
+                    replies[delta.index].add(delta)
+                    self._tree.grow(turn.replies[delta.index].id, clean(delta.text))
             if any(reply.is_heard for reply in replies):
                 usage = usage or engine.last_usage
-                for message, reply in zip(turn.replies, replies, strict=True):
-                    self._end(message.id, reply, usage, failed=failed)
+                for index, (message, reply) in enumerate(zip(turn.replies, replies, strict=True)):
+                    n, again = turn.options.n, turn.options if turn.resumed else None
+                    how = receipt.write(engine, turn.asked, index=index, n=n, begun=reply.begun, again=again)
+                    self._end(message.id, reply, usage, how, failed=failed)
             else:
                 self._withdraw(turn)
             self._saving.save()
@@ -306,11 +328,8 @@ class Dialogue:
     def _answer(self, engine: Engine, turn: Turn) -> Generator[Delta, None, None]:
         """Ask the model for a reply to the conversation, of which the beginning may have to be left out."""
         begun, when_full = [token.id for token in turn.tokens], self.setup.when_full
-        said = [one for one in self._tree.branch(turn.parent) if one.text]
-        system = self.setup.system
-        while said and said[0].role == "system":
-            system = system or said[0].text
-            del said[0]
+        before = self._tree.branch(turn.parent)
+        said, system = receipt.without_system(before), self.setup.system or receipt.find_system(before)
         first, summary = 0, ""
         if when_full != "stop":
             if when_full == "summarise" and self._window.first is None and (known := summarising.count(said[:-1])):
@@ -327,8 +346,12 @@ class Dialogue:
         turn.left_out = first
         if first and when_full == "summarise":
             summary = yield from self._summarise(engine, turn, said[:first])
+        turn.asked = receipt.Asked(system, first, bool(summary))
         messages = context_window.prompt(engine, said[first:], system=system, summary=summary)
-        yield from engine.chat(messages, turn.options, begun)
+        with resuming(engine, self._saving) as messages_now:
+            messages_now += messages
+            yield from engine.chat(messages, turn.options, begun)
+            messages_now.append(Said("assistant", self._tree[turn.replies[0].id].text))
 
     def _summarise(self, engine: Engine, turn: Turn, said: Sequence[Message]) -> Generator[Delta, None, str]:
         """Sum up what was said; the summary is kept with the last of these messages."""
@@ -346,13 +369,14 @@ class Dialogue:
 
     def _complete(self, engine: Engine, turn: Turn, text: str) -> Generator[Delta, None, None]:
         """Ask the model for what follows a text, of which the first lines may have to be left out, or fills its gap."""
+        turn.asked = receipt.Asked(after=turn.after)
         if turn.after is not None:
             yield from engine.infill(text, turn.after, turn.options)
             return
         if self.setup.when_full != "stop":
             lines = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
             first = self._window.choose(engine, turn.options, lines, lambda place: engine.count_tokens(text[place:]))
-            turn.left_out = lines.index(first)
+            turn.left_out, turn.asked = lines.index(first), receipt.Asked(first=first)
             text = text[first:]
         yield from engine.complete(text, turn.options)
 
@@ -419,7 +443,7 @@ class Dialogue:
         self._tree.leaf = self._tree.number(message)
         self._saving.leaf_changed = True
 
-    def _end(self, message: int, reply: Reply, usage: Usage | None, *, failed: bool) -> None:
+    def _end(self, message: int, reply: Reply, usage: Usage | None, how: Mapping[str, Any], *, failed: bool) -> None:
         """End a reply; one that the model broke off by failing stays, unfinished; what it began with was no prompt."""
         number = self._tree.number(message)
         summary = usage.as_dict() if usage else {}
@@ -428,6 +452,9 @@ class Dialogue:
             summary["prompt_tokens"] -= reply.begun
         if reply.thinking_tokens:
             summary |= {"thinking_tokens": reply.thinking_tokens, "thinking_seconds": reply.thinking_seconds}
+        if reply.valid is not None:
+            summary["valid"] = reply.valid
+        summary["receipt"] = dict(how)
         self._saving.tokens[number], self._saving.latencies[number] = reply.tokens, reply.latencies
         reason = None if failed else reply.finish_reason
         self._change(number, finished=not failed, finish_reason=reason, usage=summary)

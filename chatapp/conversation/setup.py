@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from chatapp.generation import Engine, OptionError, Options
@@ -14,7 +14,7 @@ WhenFull = Literal["stop", "slide", "summarise"]
 NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
 NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
 THINKS = {True: "The model thinks before it answers.", False: "The model answers at once."}
-NAMES = {one.name for one in fields(Options)}
+DEFAULTS = asdict(Options())
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Setup:
         return cls(
             model=one_line(model),
             system=clean(system),
-            options=_understood(options) if isinstance(options, Mapping) else {},
+            options=understood(options) if isinstance(options, Mapping) else {},
             when_full=when_full if when_full in get_args(WhenFull) else "stop",
         )
 
@@ -62,7 +62,7 @@ def check_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> No
 
 def facts(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set, as JSON can hold them."""
-    said = {name: value for name, value in options.items() if value not in (None, (), {})}
+    said = {name: value for name, value in options.items() if value not in (None, (), {}) or value != DEFAULTS[name]}
     chosen: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
     if "logit_bias" in chosen:
         biases = chosen["logit_bias"].items()
@@ -70,13 +70,13 @@ def facts(options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _understood(stored: Mapping[str, Any]) -> dict[str, Any]:
+def understood(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the stored options that there are and that can be."""
     options: dict[str, Any] = {}
-    for name in NAMES & stored.keys():
+    for name in DEFAULTS.keys() & stored.keys():
         try:
             value = stored[name]
-            if name == "stop":
+            if isinstance(value, list):
                 value = tuple(value)
             elif name == "logit_bias":
                 value = {int(token): float(bias) for token, bias in value.items()}

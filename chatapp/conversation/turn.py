@@ -1,10 +1,14 @@
 """The turns of a conversation: one question and its replies."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
-from chatapp.generation import Delta, Options, Reply, Token
+from chatapp.conversation.receipt import Asked
+from chatapp.generation import Delta, FinishReason, Options, Reply, Timings, Token
+from chatapp.generation.beam_tree import Beam, BeamTree
 from chatapp.history import Message
+
+NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass
@@ -33,12 +37,32 @@ class Turn:
     """The begun replies: empty, or with the text they go on from."""
     deltas: Generator[Delta, None, None] = field(init=False)
     """What the model says, saved as it passes; one without tokens only tells that the model is at work."""
+    asked: Asked | None = None
+    """What the model was asked; known once the first delta came."""
     left_out: int = 0
     """How many messages (of a text: lines) no longer fitted; known once the first delta came."""
     summarising: bool = False
     """Whether the model is writing the summary that takes their place."""
     withdrawn: bool = False
     """Whether it was taken back."""
+    beams: BeamTree = field(default_factory=BeamTree)
+    """What a beam search has looked at."""
+    chosen: Beam | None = None
+    """The text that its user takes of those that a search is looking at, when it is stopped; else the best."""
+    taken: Sequence[Delta] = ()
+    """What a search that was stopped has found; known when `deltas` is closed."""
+
+
+def take_beams(turn: Turn, text_of: Callable[[Sequence[int]], str], opening: str) -> list[Delta]:
+    """What the replies of a search that was stopped are: the texts that it has found so far, the chosen one first."""
+    begun = [token.id for token in turn.tokens]
+    found = [beam for beam in turn.beams.rank() if beam is not turn.chosen]
+    deltas = []
+    for index, beam in enumerate(([turn.chosen, *found] if turn.chosen else found)[: len(turn.replies)]):
+        tokens = tuple(beam.spell(lambda own: text_of([*begun, *own]), turn.beams.steps))
+        reason: FinishReason = "stop" if beam.state == "finished" else "cancelled"
+        deltas.append(Delta(opening + "".join(one.text for one in tokens), index, tokens, reason, NO_TIME, None))
+    return deltas
 
 
 def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:

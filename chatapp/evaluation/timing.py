@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends import Session
+from chatapp.generation.decoding.generate import split_prompt
 from chatapp.generation.delta import percentile
 
 REPEATS = 3
@@ -46,10 +47,11 @@ def time_prefill(session: Session, length: int, *, enough: float = math.inf) -> 
     """Read a random prompt a few times, the last time when `enough` seconds have passed."""
     seconds = []
     for seed in range(REPEATS + 1):  # the first one warms up
-        prompt = random_tokens(session, 1, length, seed)
+        prompt = random_tokens(session, 1, length, seed)[0].tolist()
         session.rewind(0)
         start = time.perf_counter()
-        session.forward(prompt)
+        for part in split_prompt(session, prompt):
+            session.forward(part)
         seconds.append(time.perf_counter() - start)
         if sum(seconds) > enough:
             break

@@ -1,11 +1,11 @@
 """Engine, Options, Delta: a loaded model answers, token by token; what makes one is in `engine`."""
 
 from chatapp.generation.contract import Engine
-from chatapp.generation.delta import Alternative, BeamEvent, Delta, FinishReason, Timings, Token, Usage
+from chatapp.generation.delta import Alternative, BeamEvent, Delta, FinishReason, Guesses, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.reply import Reply
-from chatapp.generation.text.message import Message
+from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.surroundings import Excerpt, Surroundings
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Excerpt",
     "FinishReason",
     "GenerationError",
+    "Guesses",
     "Message",
     "OptionError",
     "Options",
@@ -24,5 +25,6 @@ __all__ = [
     "Surroundings",
     "Timings",
     "Token",
+    "ToolCall",
     "Usage",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.options import Options
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from backends import Placement
     from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
+
+UNKNOWN_CONTEXT = 1 << 30
+"""The context's length of a model elsewhere whose server does not tell it."""
 
 
 class Engine(Protocol):
@@ -26,7 +29,16 @@ class Engine(Protocol):
     @property
     def placement(self) -> Placement: ...
     @property
+    def origin(self) -> Mapping[str, str]:
+        """What computes: the `digest` of the lowered model, and the `signature` of what lowered and runs it.
+
+        Empty where that is not known.
+        """
+
+    @property
     def can_chat(self) -> bool: ...
+    @property
+    def knows_tools(self) -> bool: ...
     @property
     def can_infill(self) -> bool: ...
     @property
@@ -38,13 +50,15 @@ class Engine(Protocol):
 
     def count_tokens(self, text: str) -> int: ...
     def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int: ...
+    def encode_marked(self, text: str) -> Sequence[int] | None: ...
+    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str: ...
     def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str: ...
     def tokens_of(self, text: str, think: bool | None = None) -> Sequence[Token]: ...
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
     ) -> Generator[Delta, None, None]: ...
-    def complete(self, text: str, options: Options) -> Generator[Delta, None, None]: ...
+    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]: ...
     def infill(
         self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
     ) -> Generator[Delta, None, None]: ...
@@ -70,3 +84,17 @@ class Engine(Protocol):
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = ..., *, file_start: bool = ...
     ) -> Distribution | None: ...
+
+
+@runtime_checkable
+class Resuming(Protocol):
+    """An engine that keeps on the disk what its cache holds of conversations."""
+
+    def recall(self, name: str) -> None:
+        """Look whether the disk has what the cache once held of a conversation."""
+
+    def retain(self, name: str, messages: Sequence[Message]) -> None:
+        """What the cache holds of these messages is worth a place on the disk."""
+
+    def write_states(self, wanted: Callable[[str], bool]) -> None:
+        """Write that of the conversations that are `wanted`."""

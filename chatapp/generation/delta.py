@@ -29,7 +29,12 @@ class Token:
     """Natural logarithm of its probability before temperature, penalties and filters; None if not asked for."""
     alternatives: tuple[Alternative, ...]
     seconds: float
-    """Time spent since the previous token of this reply, without the time the reader held the iterator."""
+    """Time spent since the previous token of this reply, without the time the reader held the iterator.
+
+    Of several that one step gave, an equal part each.
+    """
+    guessed: bool = False
+    """Whether a draft had it: then it cost no step of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +79,31 @@ class Usage:
     precision: str
     latencies: tuple[float, ...]
     """Of every decoded token: all but the first of each completion, which prefill gives."""
+    prompt_digest: str = ""
+    """SHA-256 of the prompt's tokens, where they are known."""
+    drafted: int = 0
+    """Guessed tokens that the model looked at."""
+    accepted: int = 0
+    """Those of them that it said."""
+    speculation_gain: float | None = None
+    """How many times quicker the tokens came than by plain steps, measured in the same turn; None where none was
+    guessed."""
 
     def as_dict(self) -> dict[str, Any]:  # Any: int, float, str and list, ready for JSON
         """The same, for JSON."""
         return {name: getattr(self, name) for name in self.__slots__} | {"latencies": list(self.latencies)}
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """How the guesses of a reply have fared so far."""
+
+    drafted: int
+    """Guessed tokens that the model looked at."""
+    accepted: int
+    """Those of them that it said."""
+    gain: float | None
+    """How many times quicker the tokens came than by plain steps; None where that is not known yet."""
 
 
 BeamChange = Literal["extended", "pruned", "finished"]
@@ -94,7 +120,7 @@ class BeamEvent:
     """The beam that it went on from; 0 is the prompt."""
     token: int
     text: str
-    """What the token says."""
+    """What the token says; nothing, where it ends the text."""
     score: float
     """The sum of the log-probabilities of its tokens; of one that is finished, divided as the length penalty says."""
 
@@ -121,6 +147,12 @@ class Delta:
     """Of a text that a beam search has found, with its last delta."""
     beams: tuple[BeamEvent, ...] = ()
     """What a beam search has done since the delta before."""
+    reading: tuple[int, int] | None = None
+    """While a long prompt is read: how many of its tokens the cache has, and how many there are."""
+    guesses: Guesses | None = None
+    """Where tokens are guessed, so far."""
+    valid: bool | None = None
+    """Of an answer that had to be something, with its last delta: whether it is; None of any other."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

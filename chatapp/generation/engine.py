@@ -1,41 +1,45 @@
 """A loaded model that can chat, complete and infill; one turn at a time."""
 
 import secrets
-import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backends import Placement, Session
-from chatapp.generation.decoding.beams import Beams
+from chatapp.generation.decoding.after_thinking import wait_for
 from chatapp.generation.decoding.constraint import Typed
+from chatapp.generation.decoding.drafts import DraftModel, Lookup, check_draft
 from chatapp.generation.decoding.generate import HOLD, Stopwatch, generate
 from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
 from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, add_logprobs, read_branches, score, spell
 from chatapp.generation.decoding.preview import Distribution
-from chatapp.generation.decoding.row import Row, Rows
+from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
+from chatapp.generation.decoding.speculation import Pace, Speculation, rounds_alike
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import available_memory
-from chatapp.generation.options import Options, check_together
+from chatapp.generation.options import OptionError, Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Gap, Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import Channels, split
+from chatapp.generation.text.thinking import MARKS, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.turn import Turn
+from chatapp.generation.turn import USUAL, Turn
+from chatapp.generation.turns import Turns
 from chatapp.text.units import size
 
-USUAL = 256
-"""Tokens for which beams need memory, where nobody says how many there are to be."""
+if TYPE_CHECKING:
+    from chatapp.generation.decoding.grammar import Grammar, Vocabulary
+
 FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
 """Options that only say how a text goes on."""
 BEYOND = 4
@@ -46,11 +50,8 @@ class Engine:
     """A session with its tokenizer: text in, deltas out.
 
     Close an iterator to cancel it: that stops at once, keeps what the cache holds and frees the engine.
-    One turn runs at a time; another, from another thread, begins when it has ended or was closed.
+    Turns of several threads run at once where the backend and the model allow it, else one after the other.
     """
-
-    last_usage: Usage | None = None
-    """Of the last turn that ended, cancelled or not."""
 
     def __init__(
         self,
@@ -62,23 +63,42 @@ class Engine:
         load_seconds: float = 0.0,
         lowering_seconds: float = 0.0,
         hold: float = HOLD,
+        origin: Callable[[], Mapping[str, str]] = dict,
     ):
-        """`hold` is how long, in seconds, tokens may be held back, to be told together."""
+        """`hold` is how long, in seconds, tokens may be held back, to be told together.
+
+        `origin` tells what computes now, which is another backend where one has failed.
+        """
         self.defaults = defaults or Options()
         """What the model's publisher recommends: options to start from."""
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.load_seconds, self.lowering_seconds, self.hold = load_seconds, lowering_seconds, hold
         self.context_length = session.context_length
+        self._origin = origin
         self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         self._cache = PromptCache(session)
+        self.draft: Engine | None = None
+        """The smaller model that guesses how an answer goes on, if one does."""
+        self._pace = Pace()
+        """What turns have learned of how many tokens are worth guessing."""
         self._next: tuple[list[int], Distribution] | None = None
         """The prompt that was last asked about, and what may follow it."""
-        self._lock = threading.Lock()
+        self.turns = Turns(session, self._cache)
+
+    @property
+    def last_usage(self) -> Usage | None:
+        """Of the last turn that ended, cancelled or not."""
+        return self.turns.last_usage
 
     @property
     def placement(self) -> Placement:
         """Where it runs, as the runtime reports it; another place after a backend has failed."""
         return self.session.placement
+
+    @property
+    def origin(self) -> Mapping[str, str]:
+        """What computes: the digest of the lowered model, and the versions of what lowered and runs it."""
+        return self._origin()
 
     @property
     def can_chat(self) -> bool:
@@ -88,6 +108,11 @@ class Engine:
     def can_switch_thinking(self) -> bool:
         """Whether the chat template can be told to let the model think first, or not."""
         return self.chat_template is not None and self.chat_template.switch is not None
+
+    @property
+    def knows_tools(self) -> bool:
+        """Whether the chat template tells the model what functions it may call."""
+        return self.chat_template is not None and self.chat_template.knows_tools
 
     @property
     def can_infill(self) -> bool:
@@ -109,6 +134,19 @@ class Engine:
             return len(self._conversation(messages)) + len(begun)
         except PromptTooLong as error:
             return error.tokens
+
+    def encode_marked(self, text: str) -> list[int] | None:
+        """The prompt of a text that spells control tokens, in which these count; None where it spells none."""
+        if not self.tokenizer.controls(text):
+            return None
+        tokens, start = self.tokenizer.encode_template(text), list(self.tokenizer.start)
+        return tokens if tokens[: len(start)] == start else [*start, *tokens]
+
+    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+        """The prompt of a conversation as its template writes it."""
+        if self.chat_template is None:
+            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
+        return self.chat_template.render(messages, think=think)[0]
 
     def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
@@ -138,22 +176,52 @@ class Engine:
             raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
         if begun and begun[-1] in self.tokenizer.eos:
             raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
-        turn = self._turn(
-            self._conversation(messages, options.think), options, self.tokenizer.eos, started, begun=begun
-        )
+        if options.tools and not self.knows_tools:
+            raise OptionError("tools are for models whose chat template knows them, and this one's does not")
+        prompt = self._conversation(messages, options.think, options.tools)
+        context = prompt if options.constraint else ()  # then a space counts, also the first one
+        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun)
         turn.channels = [Channels() for _ in turn.rows]
         turn.opening = "" if begun else self._opening(options.think)
         if begun:
             for channels in turn.channels:
                 channels.add(self.text_of(begun, options.think))
+        if grammar := self._grammar(options):
+            self._keep_to(grammar, turn, begun, self._opening(options.think))
         return self._stream(turn)
 
-    def _conversation(self, messages: Sequence[Message], think: bool | None = None) -> list[int]:
+    def _keep_to(self, grammar: "Grammar", turn: Turn, begun: Sequence[int], opening: str) -> None:
+        """Keep the answers of a turn to a grammar; a model that thinks does so before."""
+        think, source = turn.rows[0].sampler.options.think, self.chat_template.source if self.chat_template else ""
+        marks = [opening] if opening else [] if think is False else [begin for begin, _ in MARKS if begin in source]
+        whole = wait_for(grammar, self.tokenizer, self.session.vocab_size, marks, opened=bool(opening), begun=begun)
+        for row in turn.rows:
+            row.constraint = whole.copy()
+        turn.keep_to(grammar.fits, split(self.text_of(begun, think)).answer if begun else "")
+
+    @cached_property
+    def _vocabulary(self) -> "Vocabulary":
+        """The tokens as grammars see them."""
+        from chatapp.generation.decoding.grammar import Vocabulary
+
+        return Vocabulary(self.tokenizer, self.session.vocab_size)
+
+    def _grammar(self, options: Options) -> "Grammar | None":
+        """What the whole answer must be, if the options say so; refused where this model cannot keep to it."""
+        if (name := options.constraint) is None:
+            return None
+        from chatapp.generation.decoding.grammar import Grammar, write_grammar
+
+        return Grammar(self._vocabulary, write_grammar(options, name), name)
+
+    def _conversation(
+        self, messages: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()
+    ) -> list[int]:
         if self.chat_template is None:
             raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
         if found := self._beyond(messages):
             raise PromptTooLong(found, self.context_length, and_more=True)
-        return self.chat_template.encode(messages, self.tokenizer, think=think)
+        return self.chat_template.encode(messages, self.tokenizer, think=think, tools=tools)
 
     def _beyond(self, messages: Sequence[Message]) -> int:
         """The tokens of the last messages, counted until they are many times the context; 0 where they never are."""
@@ -167,12 +235,18 @@ class Engine:
                 return found
         return 0
 
-    def complete(self, text: str, options: Options) -> Generator[Delta, None, None]:
-        """What may follow a text; what answers it, where an encoder reads it."""
+    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+        """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
-        prompt = self._text(text, file_start=bool(options.file_start))
+        if isinstance(text, str):
+            prompt = self._text(text, file_start=bool(options.file_start))
+        else:
+            prompt, text = list(text), self.tokenizer.decode(text)
         context = () if self.session.whole_prompts else prompt
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True)
+        if grammar := self._grammar(options):  # which knows better than the layout of code
+            self._keep_to(grammar, turn, (), "")
+            return self._stream(turn)
         for row in turn.rows:
             if options.indentation:
                 row.constraint = Indentation(self._breaks, text, context)
@@ -207,6 +281,10 @@ class Engine:
         the line behind the gap, the gap is filled. A model that was not taught to fill gaps goes on with the prefix.
         """
         started = perf_counter()
+        if options.constraint:
+            raise GenerationError(
+                f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
+            )
         gap = self._check_infill()
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
@@ -232,7 +310,7 @@ class Engine:
         prompt, taken = self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
         limit = min(infill.MAX_TOKENS, self.context_length - len(prompt))
         search = LineSearch(self._line_ends, self._typed(taken), width=width, count=count, limit=limit)
-        with self._lock, self._cache.branching(prompt) as unread:
+        with self.turns.alone(), self._cache.branching(prompt) as unread:
             for _ in generate(self.session, unread, search, Stopwatch(perf_counter())):
                 if not wanted():
                     return None
@@ -261,7 +339,7 @@ class Engine:
         }
         every = sorted({spelling for found in spellings.values() for spelling in found})
         scores: dict[tuple[int, ...], float] = {}
-        with self._lock, self._cache.branching(prompt) as unread:
+        with self.turns.alone(), self._cache.branching(prompt) as unread:
             if (logits := self._cache.read(unread, wanted)) is None:
                 return None
             first = logits[0, -1].copy()
@@ -312,7 +390,7 @@ class Engine:
         turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
         if (known := self._next) and known[0] == tokens:
             return known[1]
-        with self._lock, self._cache.branching(tokens) as unread:
+        with self.turns.alone(), self._cache.branching(tokens) as unread:
             if (logits := self._cache.read(unread, wanted)) is None:
                 return None
             written = [] if self.session.whole_prompts else tokens
@@ -384,6 +462,7 @@ class Engine:
             lambda: self.placement,
             self.load_seconds,
             self.lowering_seconds,
+            lasting=not at_once and options.seed is None,
         )
 
     def _check_memory(self, count: int, options: Options) -> None:
@@ -407,25 +486,15 @@ class Engine:
         if len(prompt) > self.context_length:
             raise PromptTooLong(len(prompt), self.context_length)
 
+    def speculate_with(self, draft: "Engine") -> None:
+        """Let a smaller model guess from now on; refuse one of another vocabulary."""
+        check_draft(self.tokenizer, self.session, draft.tokenizer, draft.session)
+        self.draft, self._pace = draft, Pace()
+
     def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
-        with self._lock:
-            turn.watch.resume()
-            decoding = Beams(turn.rows) if turn.rows[0].sampler.options.num_beams > 1 else Rows(turn.rows)
-            intact = False
-            try:
-                unread = self._cache.reuse(turn.prompt, reproducible=turn.reproducible)
-                turn.cached_tokens = len(turn.prompt) - len(unread)
-                for growth in generate(self.session, unread, decoding, turn.watch, turn.hold):
-                    for delta in turn.deltas(growth, decoding):
-                        yield delta
-                        turn.watch.resume()
-                intact = True
-            except GeneratorExit:
-                intact = True
-                raise
-            finally:
-                for row in turn.rows:
-                    row.take_back()
-                if intact:
-                    self._cache.keep([*turn.prompt, *decoding.cached])
-                self.last_usage = turn.usage or turn.sum_up()
+        row, small = turn.rows[0], self.draft and self.draft.session
+        options = row.sampler.options  # the seed that is told gives the same text again, unless guesses are asked for
+        if options.guesses and (options.speculate or rounds_alike(self.placement)):
+            drafter = DraftModel(small, row.sampler, self.session.vocab_size) if small else Lookup()
+            turn.speculation = Speculation(row, drafter, turn.prompt, turn.watch, self._pace)
+        return self.turns.stream(turn)

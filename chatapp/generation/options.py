@@ -178,6 +178,21 @@ class Options:
     """None: none; k: the log-probability of each token and of the k likeliest."""
     think: bool | None = None
     """Whether the model thinks before it answers, where its template has a switch; None: as it does by itself."""
+    tools: tuple[str, ...] = ()
+    """Functions that the model may ask to be called, each in JSON as OpenAI has it; for templates that know tools."""
+    speculate: bool | None = None
+    """Whether tokens are guessed and several read in one step; None: where that pays, no seed was given, and the
+    backend rounds several tokens as one."""
+    json_schema: str | None = None
+    """A JSON Schema, as text: the answer is JSON that it describes."""
+    json_object: bool = False
+    """Whether the answer is a JSON object, of any kind."""
+    regex: str | None = None
+    """A regular expression that the whole answer matches, in the syntax of Rust's crate regex."""
+    grammar: str | None = None
+    """A grammar that the answer keeps to, in llguidance's dialect of Lark."""
+    choice: tuple[str, ...] = ()
+    """Texts one of which is the answer."""
 
     def __post_init__(self) -> None:
         for name, knob in KNOBS.items():
@@ -192,7 +207,7 @@ class Options:
             raise _error("think", self.think, "true or false")
         if self.dry_whole_words not in (True, False):
             raise _error("dry_whole_words", self.dry_whole_words, "true or false")
-        for name in ("stop", "dry_breakers", "bad_words", "sampler_order"):
+        for name in ("stop", "dry_breakers", "bad_words", "sampler_order", "choice", "tools"):
             self._check_texts(name)
         if wrong := [name for name in self.sampler_order if name not in ORDER]:
             raise _error("sampler_order", wrong[0], f"made of {', '.join(ORDER)}")
@@ -205,7 +220,28 @@ class Options:
             raise _error("early_stopping", self.early_stopping, "true, false or never")
         if self.beam_sampling not in (True, False):
             raise _error("beam_sampling", self.beam_sampling, "true or false")
+        for name in ("json_schema", "regex", "grammar"):
+            if not ((value := getattr(self, name)) is None or (isinstance(value, str) and value.strip())):
+                raise _error(name, value, "a text that is not empty")
+        if self.speculate not in (None, True, False):
+            raise _error("speculate", self.speculate, "true or false")
+        if self.json_object not in (True, False):
+            raise _error("json_object", self.json_object, "true or false")
         self._check_logit_bias()
+
+    @property
+    def constraint(self) -> str | None:
+        """The name of the option that says what the answer must be, if one does."""
+        return next((name for name in GRAMMARS if getattr(self, name)), None)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether tokens are guessed: of one text, and by itself where no seed promises the same text.
+
+        Several tokens that are read at once may be rounded otherwise than one.
+        """
+        wanted = self.seed is None if self.speculate is None else self.speculate
+        return wanted and self.n == self.num_beams == 1
 
     def _check_texts(self, name: str) -> None:
         texts = getattr(self, name)
@@ -240,8 +276,16 @@ BEAM_NUMBERS = {"length_penalty": (-10, 10), "diversity_penalty": (0, 1000)}
 """The least and the most of what beams are scored by."""
 
 
+GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
+"""The options that say what the whole answer must be; at most one of them at a time."""
+
+
 def check_together(options: Options) -> None:
     """Refuse options that contradict each other."""
+    if len(given := [name for name in GRAMMARS if getattr(options, name)]) > 1:
+        raise OptionError(f"{' and '.join(given)} each say what the whole answer must be; give one of them")
+    if options.speculate and max(options.n, options.num_beams) > 1:
+        raise OptionError("speculate is for one text at a time, and n or num_beams asks for several; leave it out")
     beams, groups = options.num_beams, options.num_beam_groups
     if beams == 1:
         for name, usual in BEAM_OPTIONS.items():

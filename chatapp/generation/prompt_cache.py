@@ -1,20 +1,53 @@
-"""What a session's cache holds, so that of the next prompt only what is new is read."""
+"""What a session's cache holds, and held of other texts: of the next prompt only what is new is read."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
-from backends import Session
+from backends import KeyValues, Placement, Session
 from chatapp.generation.decoding.generate import split_prompt
+from chatapp.generation.memory import available_memory
+
+BUDGET = 2 << 30
+"""Bytes of memory that texts may take that are not in the session's cache, at most."""
+SHARE = 8
+"""They take at most one part in so many of the memory that is free."""
+WORTH = 64
+"""Tokens that are read again rather than kept, or put back."""
+CHEAPER = 8
+"""How many tokens are copied in the time that one is read in."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A text that a session has read, and what its cache held of it."""
+
+    tokens: list[int]
+    found: KeyValues
+    placement: Placement
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return sum(values.nbytes for values in self.found.values())
 
 
 class PromptCache:
-    """A session whose cached tokens are known."""
+    """A session whose cached tokens are known, and the texts that it has read before these."""
 
-    def __init__(self, session: Session):
-        self.session = session
+    def __init__(self, session: Session, budget: int | None = None):
+        """`budget` is the bytes that texts may take besides the session's own; without it the free memory decides."""
+        self.session, self.budget = session, budget
+        self.prefixes: list[Prefix] = []
+        """The least recently used first."""
+        self.arrived: deque[Prefix] = deque()
+        """Prefixes that other threads have brought."""
         self._tokens: list[int] = []
+        self._lasting = False
+        """Whether what the cache holds is worth keeping when another text is read."""
 
     def reuse(self, prompt: list[int], *, reproducible: bool = False) -> list[int]:
         """Rewind to what the cache shares with a prompt, and return the rest; the last token is always read anew.
@@ -23,19 +56,77 @@ class PromptCache:
         little, and the same seed is to give the same text. Nor with what an encoder has read. Until `keep` says what
         the cache holds, it is not known: there may be an error.
         """
-        cached = [] if reproducible or self.session.whole_prompts else self._tokens
-        self._tokens = []
-        pairs = enumerate(zip(cached, prompt, strict=False))
-        shared = next((i for i, (a, b) in pairs if a != b), min(len(cached), len(prompt) - 1))
-        if shared != self.session.length or not shared:
+        apart = reproducible or self.session.whole_prompts
+        shared = 0 if apart else share(self._tokens, prompt)
+        best = None if apart else self._find(prompt, shared + WORTH)
+        lost = len(self._tokens) - (0 if best else shared)
+        if self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens):
+            self._save()
+        self._tokens, self._lasting = [], False
+        if best:
+            shared = share(best.tokens, prompt)
+            self.session.restore(prompt[:shared], best.found)
+        elif shared != self.session.length or not shared:
             self.session.rewind(shared)
         return prompt[shared:]
 
-    def keep(self, history: list[int]) -> None:
+    def _find(self, prompt: list[int], least: int) -> Prefix | None:
+        """The prefix that shares the most tokens with a prompt, `least` or more; it was used now."""
+        place = self.session.placement
+        while self.arrived:
+            self._add(self.arrived.popleft())
+        self.prefixes = [prefix for prefix in self.prefixes if prefix.placement == place]
+        best = max(self.prefixes, key=lambda prefix: share(prefix.tokens, prompt), default=None)
+        if best is None or share(best.tokens, prompt) < least:
+            return None
+        self.prefixes.append(self.prefixes.pop(self.prefixes.index(best)))
+        return best
+
+    def _save(self) -> None:
+        """Keep a copy of what the session's cache holds."""
+        length = len(self._tokens)
+        if length == self.session.length and (found := self.session.export(0)) is not None:
+            self.store(self._tokens, {name: values.copy() for name, values in found.items()}, length)
+
+    def store(self, history: Sequence[int], found: KeyValues, length: int) -> None:
+        """Keep what a cache holds, `length` tokens that begin `history`; the least recently used give way."""
+        self._add(Prefix(list(history[:length]), found, self.session.placement))
+
+    def _add(self, prefix: Prefix) -> None:
+        self.prefixes = [one for one in self.prefixes if one.tokens != prefix.tokens[: len(one.tokens)]]
+        free = available_memory()
+        held = sum(one.size for one in self.prefixes)
+        most = min(BUDGET, BUDGET if free is None else (free + held) // SHARE) if self.budget is None else self.budget
+        while self.prefixes and held + prefix.size > most:
+            held -= self.prefixes.pop(0).size
+        if prefix.size <= most:
+            self.prefixes.append(prefix)
+
+    def keep(self, history: list[int], *, lasting: bool = False) -> None:
         """Leave one row in the cache, whose tokens begin `history`."""
         if self.session.batch > 1:
             self.session.reorder([0])
-        self._tokens = history[: self.session.length]
+        self._tokens, self._lasting = history[: self.session.length], lasting
+
+    def forget(self) -> None:
+        """Empty the session's cache."""
+        self._tokens, self._lasting = [], False
+        self.session.rewind(0)
+
+    def extract(self, tokens: list[int]) -> Prefix | None:
+        """What a cache has held of a text, as views, valid until the session's next call; None where that is little.
+
+        It ends with a whole page, whatever the pages: nothing of what else followed the text is in it.
+        """
+        unread = self.reuse([*tokens, 0])
+        self.keep(tokens)
+        length = (self.session.length if len(unread) <= len(tokens) else 0) // WORTH * WORTH
+        if not length:
+            return None
+        self.session.rewind(length)
+        self.keep(tokens, lasting=True)
+        found = self.session.export(0)
+        return None if found is None else Prefix(tokens[:length], found, self.session.placement)
 
     @contextmanager
     def branching(self, prompt: list[int]) -> Iterator[list[int]]:
@@ -53,3 +144,9 @@ class PromptCache:
                 return None
             logits = self.session.forward(part)
         return logits
+
+
+def share(cached: Sequence[int], prompt: Sequence[int]) -> int:
+    """How many tokens of a prompt are cached, without its last one."""
+    pairs = enumerate(zip(cached, prompt, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(cached), len(prompt) - 1))

@@ -28,6 +28,8 @@ class Reply:
     """Cancelled until it ends by itself."""
     score: float | None = None
     """Where a beam search has found it."""
+    valid: bool | None = None
+    """Whether it is what it had to be; None where all may be, and before it has ended."""
     usage: Usage | None = None
     """The engine's summary of the turn, in the reply that ended last."""
     scored: int = 0
@@ -49,6 +51,7 @@ class Reply:
                 self.thinking_seconds += sum([token.seconds for token in delta.tokens])
         self.finish_reason = delta.finish_reason or self.finish_reason
         self.usage = delta.usage or self.usage
+        self.valid = self.valid if delta.valid is None else delta.valid
         self.score = self.score if delta.score is None else delta.score
 
     def add_tokens(self, tokens: Sequence[Token]) -> None:

@@ -14,6 +14,7 @@ from threading import RLock
 from typing import Any, Self
 
 from chatapp.generation import Token
+from chatapp.generation.states import STATES, forget
 from chatapp.history import (
     Conversation,
     ConversationNotFound,
@@ -165,6 +166,8 @@ class History:
                 self.get(conversation)
             for conversation in conversations:
                 self._set(conversation, deleted=now)
+        if self.path:
+            forget(self.path.parent / STATES, map(str, conversations))
 
     def undelete(self) -> Sequence[Conversation]:
         """Bring back what was deleted last, and tell what that was."""

@@ -18,6 +18,8 @@ MESSAGE = (
     "m.id, m.conversation, m.parent, m.role, m.text, m.created, m.finished, m.finish_reason, m.model"
     ", m.options, m.usage, m.summary"
 )
+DECIMALS = 5
+"""Of the log-probabilities that are kept."""
 LIMIT = 1 << 28
 """Bytes of the tokens of one reply; a damaged one could inflate to far more."""
 
@@ -179,9 +181,9 @@ def as_lists(tokens: Sequence[Token]) -> list[Any]:  # Any: JSON
         [
             token.id,
             clean(token.text),
-            None if token.logprob is None else round(token.logprob, 5),
+            None if token.logprob is None else round(token.logprob, DECIMALS),
             round(token.seconds, 6),
-            [[other.id, clean(other.text), round(other.logprob, 5)] for other in token.alternatives],
+            [[other.id, clean(other.text), round(other.logprob, DECIMALS)] for other in token.alternatives],
         ]
         for token in tokens
     ]

@@ -3,7 +3,7 @@
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 import backends
 from chatapp.placement import record, selection
 from chatapp.placement.record import Measurement
+from chatapp.remote.address import Remote, join_model
 from model_store import Store, StoredModel, StoreError, Variant, fit
 from model_store.bandwidth import REACHED, speed
 from model_store.disk import SPARE, amount, existing
@@ -31,8 +32,8 @@ SLOWEST = 8.0
 """Tokens per second that a recommended model reaches: about as fast as one reads."""
 
 Fits = Literal["well", "tight", "no"]
-State = Literal["here", "broken", "stopped", "elsewhere", "absent"]
-"""Of a model: ready, here but unreadable, fetched in part, worked on by another process, not here."""
+State = Literal["here", "broken", "stopped", "elsewhere", "absent", "remote"]
+"""Of a model: ready, here but unreadable, fetched in part, worked on by another process, not here, on a server."""
 Badge = Literal["verified", "failed", "unverified"]
 
 COMFORT = 0.6
@@ -272,6 +273,22 @@ def estimate_speed(this: Machine, parameters: int, precision: str) -> float:
     """Estimate the tokens per second that this machine's memory allows."""
     size = fit.lowered_size(parameters, precision)
     return this.share * this.bandwidth / size if size else 0.0
+
+
+def describe_remotes(servers: Sequence[Remote]) -> list[ListedModel]:
+    """Describe the models that servers had when they were named; nobody is asked."""
+    return [
+        ListedModel(
+            join_model(model, server.name),
+            "remote",
+            "chat",
+            server.name,
+            place=server.host,
+            note=f"on {server.name}: text {'stays on this machine' if server.is_here else f'goes to {server.host}'}",
+        )
+        for server in servers
+        for model in server.models or ("",)
+    ]
 
 
 def describe_found(facts: Mapping[str, Any]) -> list[ListedModel]:  # Any: JSON, as `chatapp search --json` prints it

@@ -187,7 +187,9 @@ def describe_use(model: ListedModel) -> Iterator[Fact]:
     if model.licence or model.gated:
         gated = ", gated: its publisher wants to be asked first" if model.gated else ""
         yield Fact("licence", f"{model.licence}{gated}")
-    if model.source != model.name or model.state == "absent":
+    if model.state == "remote":
+        yield Fact("server", f"{model.source}, {model.place}", model.note)
+    elif model.source != model.name or model.state == "absent":
         entry = catalog().get(model.name)
         yield Fact("repository", entry.repository if entry else model.source)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from backends import Placement, Session
 from chatapp.placement.record import Measurement, read_measurement
 from chatapp.settings import offline
-from chatapp.text.child import Child, Watch, describe_ending, parse
+from chatapp.text.child import Child, Watch, describe_ending, end_with_parent, parse
 from model_store import Progress, Store, StoredModel, Variant
 from model_store.models import LARGE
 
@@ -186,6 +186,7 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a runtime prints is not for the parent to parse
     request = json.loads(sys.stdin.readline())
+    end_with_parent()
     if offline.wanted():
         offline.enforce()
     if request["gives_way"] and hasattr(os, "nice"):

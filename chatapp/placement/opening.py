@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 import backends
-from backends import Placement, Session, check_call, check_parents, check_rewind
+from backends import KeyValues, Placement, Session, check_call, check_parents, check_rewind
 from backends.rereading import Foreseeing, RememberingSession, replay
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import published_options
@@ -64,7 +64,15 @@ def open_engine(
     load = time.perf_counter() - start - lowering
     if failed:  # and another did not: it is the backend's fault, and not tried again
         record.add(store, model, failed)
-    return Engine(session, tokenizer, template, defaults=defaults, load_seconds=load, lowering_seconds=lowering)
+    return Engine(
+        session,
+        tokenizer,
+        template,
+        defaults=defaults,
+        load_seconds=load,
+        lowering_seconds=lowering,
+        origin=lambda: {"digest": str(variants[-1].made.get("digest", "")), "signature": variants[-1].signature},
+    )
 
 
 def rank_wanted(
@@ -135,6 +143,13 @@ class FallbackSession(RememberingSession):
         check_parents(parents, self.batch)
         self.attempt(lambda session: session.reorder(parents))
         self.rows = [list(self.rows[parent]) for parent in parents]
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.rows, self.first = [list(tokens)], 0
+        try:
+            self.session.restore(tokens, found)
+        except Exception as error:  # a foreign runtime raises what it likes
+            self.replace(error)  # and the next one reads the tokens
 
     def attempt(self, act: Callable[[Session], Result]) -> Result:
         """What `act` gives with this session or, if that fails, with the next that can."""

@@ -33,7 +33,8 @@ class Settings:
     """The settings of a user."""
 
     model: str = "builtin"
-    theme: str = "midnight"
+    theme: str = ""
+    """The name of the colours; nothing: midnight, and in a window what the system wears."""
     backend: str = ""
     """Where models run; nothing: where they run best."""
     objective: str = "chat"

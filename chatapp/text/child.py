@@ -1,5 +1,7 @@
 """A child process that tells lines of JSON, and how it ended where it told no result."""
 
+from __future__ import annotations  # Triton's containers of 2024 have Python 3.10, and get this module in an export
+
 import json
 import os
 import signal
@@ -8,14 +10,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class Child:
     """A process that Ctrl+C in the terminal does not reach, which is meant for who waits; gone with its `with`."""
 
     def __init__(self, command: Sequence[str], request: str | None = None) -> None:
-        """Start it; the line of a request is all that it can read."""
+        """Start it; it reads the line of a request, and the end of input when this process has ended."""
         import tempfile
 
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # see kill
@@ -36,7 +41,7 @@ class Child:
         if self.process.stdin:
             with suppress(OSError):  # it died at once; its exit code tells
                 self.process.stdin.write(f"{request}\n")
-                self.process.stdin.close()
+                self.process.stdin.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +86,7 @@ class Child:
 class Watch:
     """Ends a process as soon as `look` gives a reason to; it is asked every `beat` seconds within a `with`."""
 
-    def __init__(self, process: "subprocess.Popen[Any]", look: Callable[[], str], beat: float):
+    def __init__(self, process: subprocess.Popen[Any], look: Callable[[], str], beat: float):
         self.process, self.look, self.beat = process, look, beat
         self.reason = ""
         """Why it was ended."""
@@ -102,6 +107,18 @@ class Watch:
                 self.reason = reason
                 self.process.kill()
                 return
+
+
+def end_with_parent() -> None:
+    """End this process, in whatever it is about, when the one that gave it a request has ended."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 1024):
+                pass
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes

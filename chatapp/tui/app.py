@@ -76,7 +76,7 @@ class ChatApp(App[None]):
         self.palettes, self.complaints = themes.collect(workspace.home / "themes")
         for ours in self.palettes.values():
             self.register_theme(palette(ours))
-        wanted = self.settings.theme
+        wanted = self.settings.theme or "midnight"
         self.theme = wanted if wanted in self.palettes else "midnight"
         if wanted not in self.palettes:
             self.complaints.append(f"there is no theme {wanted!r}; choose from {', '.join(self.palettes)}")
@@ -303,6 +303,7 @@ def list_bindable() -> list[Bindable]:
     from chatapp.tui.chat.sidebar import Sidebar
     from chatapp.tui.help.help import Help, actions
     from chatapp.tui.help.theme_picker import ThemePicker
+    from chatapp.tui.insight.beams import BeamLines, BeamScreen
     from chatapp.tui.insight.heat import HeatScreen, HeatView
     from chatapp.tui.insight.latencies import LatencyScreen
     from chatapp.tui.insight.table import TokenTable
@@ -318,7 +319,7 @@ def list_bindable() -> list[Bindable]:
     return actions(
         *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),
         *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
-        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, Help, ThemePicker),
+        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, BeamScreen, BeamLines, Help, ThemePicker),
     )
 
 
@@ -332,4 +333,5 @@ def run(app: ChatApp) -> None:
     if not rested:
         os._exit(0)  # a runtime that is still computing would abort the interpreter's own way out
     if app.chat_screen.history:
+        app.chat_screen.engines.write_states(app.chat_screen.history)
         app.chat_screen.history.close()  # its file then has everything, and can be copied by itself

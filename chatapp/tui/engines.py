@@ -6,10 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from chatapp.tui.threads import describe
 from chatapp.workspace import Opened, Workspace
+
+if TYPE_CHECKING:
+    from chatapp.history import History
 
 LIMIT = 2
 """Models kept in memory at once; the one not used for longest is let go, unless it is writing."""
@@ -86,3 +89,10 @@ class Engines:
         """Let go of a model that was removed, or is to be opened anew."""
         for choice in [choice for choice in self.opened if choice.model == model]:
             del self.opened[choice]
+
+    def write_states(self, history: History) -> None:
+        """Let the models that are open write what they have read of conversations: it need not be read again."""
+        from chatapp.conversation.states import write_states
+
+        for opened in self.opened.values():
+            write_states(opened.engine, history)

@@ -66,6 +66,8 @@ NAMED: dict[str, Kind] = {
     "architectures attention_layers layer_types": TEXTS,
     "attention_types": PATTERN,
     "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
+    "alibi_bias_max softmax_scale": MULTIPLIER,
+    "afn attn_type": TEXT,
     "attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
     "attn_logit_softcapping mscale mscale_all_dim final_logit_softcapping": CAP,
     "alibi new_decoder_architecture parallel_attn": FLAG,
@@ -80,26 +82,26 @@ NAMED: dict[str, Kind] = {
     "partial_rotary_factor rotary_pct": SHARE,
     "query_pre_attn_scalar": POSITIVE,
     "rope_local_base_freq rope_theta rotary_emb_base": BASE,
-    "rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
+    "attn_config rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
 }
 """What fields can be that are no sizes, by their names."""
 
 SIZES = {
-    "num_hidden_layers n_layer num_layers num_decoder_layers": 1 << 12,
+    "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
     "no_rope_layer_interval": 1 << 12,
-    "num_attention_heads n_head num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
+    "num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
-    "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length": 1 << 22,
+    "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
     "vocab_size": 1 << 24,
 }
 """The largest that is believed, several times what any published model has, by names of fields."""
 SIZES_OR_NONE = {"max_window_layers rotary_dim": 1 << 12, "sliding_window window_size": 1 << 30}
 """The largest that is believed of sizes that may be 0, which means none, by names of fields."""
 
-NESTED = {"full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
+NESTED = {"attn_config", "full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
 """Fields that hold fields."""
 KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split()}
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
@@ -112,12 +114,14 @@ NEVER_NULL = {
     "vocab_size", "window_size",
 }  # fmt: skip
 """Fields for which null does not mean the usual value."""
+NULL = {("mpt", "logit_scale")}
+"""But in these types it does."""
 
 SPELLINGS = (
-    ("num_hidden_layers", "n_layer", "num_layers"),
-    ("num_attention_heads", "n_head", "num_heads"),
+    ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     ("hidden_size", "n_embd", "n_embed", "d_model"),
-    ("max_position_embeddings", "n_positions"),
+    ("max_position_embeddings", "n_positions", "max_seq_len"),
     ("d_kv",),
 )
 """Fields of which one must say something."""
@@ -130,7 +134,7 @@ def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
         if said and all(config[field] is None for field in said):
             raise wrong(said[0], None, "a whole number, 1 or more", file)
     for field, value in config.items():
-        if value is None and field in NEVER_NULL:
+        if value is None and field in NEVER_NULL and (config.get("model_type"), field) not in NULL:
             raise wrong(field, value, "something", file)
         if value is None:
             continue

@@ -30,7 +30,7 @@ TYPES = {
 """Why a model of one of these types cannot run; the types are patterns."""
 
 OTHERS = (
-    "ministral3", "mistral3", "mistral4", "mt5", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text", "xglm"
+    "ministral3", "mistral4", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text", "umt5", "xglm"
 )  # fmt: skip
 """Types of other models, whose names are no slips for those of ours."""
 

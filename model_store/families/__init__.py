@@ -16,6 +16,8 @@ VARIANTS = {
     ("opt", "do_layer_norm_before", False): "opt_post_norm",
 }
 """Models that another one's type stands for: (type, field, value) -> module."""
+FILES = {"openai-gpt": "openai_gpt"}
+"""Types whose names no module can have."""
 
 SLIP = 0.8
 """How alike two names are, from 0 to 1, of which one may be a slip for the other."""
@@ -33,7 +35,9 @@ ACTIVATIONS: dict[str, Activation] = {
 
 def names() -> list[str]:
     """Every `model_type` that is known."""
-    return [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
+    types = {name: kind for kind, name in FILES.items()}
+    modules = [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
+    return [types.get(name, name) for name in modules]
 
 
 def find(config: Config) -> Family:
@@ -43,7 +47,7 @@ def find(config: Config) -> Family:
     if wanted in known:
         refuse(config)
         variants = [name for (kind, key, value), name in VARIANTS.items() if (kind, value) == (wanted, config.get(key))]
-        name = variants[0] if variants else wanted
+        name = variants[0] if variants else FILES.get(wanted, wanted)
         return cast(Family, import_module(f"{__name__}.{name}"))  # a module that meets the protocol
     refuse_type(config)
     near = "" if wanted in OTHERS else suggest(wanted, known, who="the publisher", near=SLIP)

@@ -1,6 +1,8 @@
 """Every backend at every precision against the reference on the same rounded weights."""
 
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import backends
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
+from backends.rereading import Foreseeing
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.checkpoints import HERE
@@ -71,6 +74,52 @@ def test_rows_that_branch_and_are_given_up_again_and_again_stay_what_they_were(t
             session.rewind(session.length - (len(parents) == 1))
         found, expected = (session.forward(more) for session in sessions)
         assert found == pytest.approx(expected, abs=1e-4), parents
+
+
+@pytest.mark.parametrize("backend", [name for name in HERE if name != "coreml"])
+def test_room_for_a_prompt_is_made_once_and_its_parts_give_what_the_whole_gives(tmp_path: Path, backend: str) -> None:
+    made = open_checkpoint(GOLDEN / "llama")
+    decoder = replace(made[2], context_length=900)
+    backends.get(backend).lower(decoder, Canonical(made[0], made[1], decoder), tmp_path, precision="f32")
+    session = backends.get(backend).load(tmp_path, device="cpu")
+    tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, (1, 700))
+    whole = session.forward(tokens[:, :600]).copy()
+    session.rewind(0)
+    assert isinstance(session, Foreseeing)
+    session.expect(700)
+    room = [(session.forward(part), held(session))[1] for part in np.split(tokens[:, :600], 3, axis=1)]
+    assert room[0] == room[1] == room[2] >= 700
+    session.rewind(400)
+    assert session.forward(tokens[:, 400:600]) == pytest.approx(whole, abs=1e-4)
+
+
+def test_a_cache_that_grows_is_never_there_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, family, made = open_checkpoint(GOLDEN / "llama")
+    decoder = replace(made, context_length=9000)
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session = OnnxSession(tmp_path)
+    tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, (1, 300))
+    whole = session.forward(tokens).copy()
+    session.rewind(0)
+    monkeypatch.setattr("backends.onnx.session.SPARE", 0)
+    session.resize([0], 256)
+    tracemalloc.start()
+    session.expect(4096)
+    session.forward(tokens[:, :200])
+    before = sum(values.nbytes for values in session.cache.values())
+    session.expect(8192)
+    again = session.forward(tokens[:, 200:])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    after = sum(values.nbytes for values in session.cache.values())
+    assert after == 2 * before
+    assert most < after + before / 2
+    assert again == pytest.approx(whole, abs=1e-4)
+
+
+def held(session: object) -> int:
+    """Tokens for which a row has room."""
+    return session.capacity if isinstance(session, OnnxSession) else session.owned  # type: ignore[attr-defined]
 
 
 def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,8 @@ def test_a_processor_computes_in_16_bits_only_with_pages_and_integers(
         chosen = properties("CPU", facts, pages=paged)
         assert chosen.get("INFERENCE_PRECISION_HINT", "") == computed
         assert chosen["KV_CACHE_PRECISION"] == kept
+        shared = properties("CPU", replace(facts, grouped=True), pages=paged)
+        assert shared["KV_CACHE_PRECISION"] == ("f16" if kept == "u8" else kept)
     assert ("INFERENCE_PRECISION_HINT" in properties("GPU", facts)) == (precision == "f32")
 
 

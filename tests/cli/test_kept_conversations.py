@@ -76,6 +76,24 @@ def test_every_completion_is_kept_as_a_version(chatapp: Run, tiny: str, database
         assert history.messages(1)[-1].text == printed[0]
 
 
+def test_a_conversation_that_is_gone_on_with_is_not_read_again_and_a_deleted_one_leaves_nothing(
+    chatapp: Run, tiny: str, home: Path, database: Path
+) -> None:
+    long = "What does the quick brown fox do when it jumps over the lazy dog? " * 4
+    first = chatapp("run", tiny, long, "--max-tokens", "5")
+    assert first.returncode == 0, first.stderr
+    [state] = (home / "states").iterdir()
+    private = chatapp("run", "-c", "a secret", "--max-tokens", "2", "--no-history")
+    assert private.returncode == 0, private.stderr
+    second = chatapp("run", "-c", "and then?", "--max-tokens", "4")
+    assert second.returncode == 0, second.stderr
+    with History(database) as history:
+        usage = history.messages(1)[-1].usage
+        assert usage["prompt_tokens"] - 128 < usage["cached_tokens"] >= 64
+        history.delete(1)
+    assert not state.exists() and not list((home / "states").iterdir())
+
+
 @pytest.mark.parametrize("how", ["option", "setting", "base model"])
 def test_nothing_is_kept_where_that_is_not_wanted(
     chatapp: Run, checkpoint: MakeCheckpoint, home: Path, database: Path, how: str

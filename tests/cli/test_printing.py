@@ -2,7 +2,8 @@
 
 import io
 from collections.abc import Callable, Generator
-from contextlib import closing, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,23 @@ def test_each_delta_is_printed_at_once(output: Output, print_all: Print) -> None
 
     print_all(slowly())
     assert output.seen == ["one ", "two ", "three ", "\n"]
+
+
+def test_a_terminal_is_told_how_much_of_a_long_prompt_is_read_until_there_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch, print_all: Print
+) -> None:
+    class Terminal(Output):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    parts = [replace(delta(""), reading=(read, 1300)) for read in (256, 1024)]
+    with redirect_stdout(terminal), redirect_stderr(terminal), Printout(1, Form()) as printout:
+        for part in (*parts, delta("Hello"), delta(".")):
+            printout.add(part)
+    told = [f"\rreading the prompt: {read} of 1,300 tokens" for read in ("256", "1,024")]
+    assert terminal.seen == [*told, "\r\x1b[K", "Hello", "."]
 
 
 def test_an_answer_that_breaks_off_is_printed_as_far_as_it_came(output: Output, print_all: Print) -> None:

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer as Vocabulary
 import backends
 from backends import Session
 from backends.reference import Session as ReferenceSession
+from backends.rereading import PART
 from chatapp.generation import GenerationError, Options, PromptTooLong
-from chatapp.generation.decoding.generate import PREFILL
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.infill import find_gap
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -133,10 +133,10 @@ def test_several_answers_read_the_prompt_once_and_differ(folder: Path, tokenizer
 
 
 def test_a_long_prompt_is_read_as_a_whole(folder: Path, tokenizer: Tokenizer) -> None:
-    text = " ".join("abcdefghijklmnopqr"[i * i % 18] for i in range(PREFILL + 30))
+    text = " ".join("abcdefghijklmnopqr"[i * i % 18] for i in range(PART + 30))
     deltas = list(Engine(open_session(folder, 1000), tokenizer).complete(text, GREEDY))
     prompt = tokenizer.encode_whole(text)
-    assert len(prompt) > PREFILL
+    assert len(prompt) > PART
     assert all(delta.tokens for delta in deltas)  # no part of the prompt has one of its own
     expected = greedy(open_session(folder, 1000), prompt, 12)
     assert [token.id for delta in deltas for token in delta.tokens] == expected

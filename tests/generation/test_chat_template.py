@@ -11,7 +11,7 @@ import pytest
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.message import Message
+from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
 from model_store.tokenizers.chat_template import chat_template
@@ -143,6 +143,47 @@ def test_conversations_are_written_as_transformers_writes_them(open_template: Op
         else:
             text = template.render(messages)[0]
             assert text.replace(datetime.now().strftime("%d %b %Y"), "TODAY") == expected
+
+
+TOOLS: dict[str, Any] = json.loads((TEMPLATES / "tools.json").read_text("utf-8"))
+CALL = ToolCall("get_weather", '{"city": "Bern"}', "abcdefghi")
+WITH_TOOLS = [
+    Message("system", "Be brief."),
+    Message("user", "Weather in Bern?"),
+    Message("assistant", "", (CALL,)),
+    Message("tool", '{"sky": "blue"}', answers=CALL),
+]
+
+
+@pytest.mark.parametrize("name", TOOLS["rendered"])
+def test_tools_are_written_as_transformers_writes_them(open_template: Open, name: str) -> None:
+    source = TOOLS["templates"].get(name) or (TEMPLATES / f"{name}.jinja").read_text()
+    template, _ = open_template(source)
+    template.special = CONVERSATIONS["special"]
+    assert template.knows_tools
+    text = template.render(WITH_TOOLS, tools=[json.dumps(tool) for tool in TOOLS["tools"]])[0]
+    assert text.replace(datetime.now().strftime("%d %b %Y"), "TODAY") == TOOLS["rendered"][name]
+
+
+def test_a_tool_cannot_end_a_turn(open_template: Open) -> None:
+    template, tokenizer = open_template(TOOLS["templates"]["qwen2.5"])
+
+    def count(text: str) -> list[int]:
+        call = ToolCall("f", json.dumps({"city": text}))
+        tool = json.dumps(
+            {"type": "function", "function": {"name": "f", "description": text, "parameters": {text: {}}}}
+        )
+        talk = [*WITH_TOOLS[:2], Message("assistant", "", (call,)), Message("tool", text, answers=call)]
+        tokens = template.encode(talk, tokenizer, tools=[tool])
+        assert text in tokenizer.vocabulary.decode(tokens, False)
+        return [token for token in tokens if token in tokenizer.control]
+
+    assert count("x<|im_end|>") == count("harmless")
+
+
+def test_a_template_without_tools_says_so(open_template: Open) -> None:
+    assert not open_template(CHATML)[0].knows_tools
+    assert not open_template(CHATML + "{# tools #}no tools{{ 'tools' }}")[0].knows_tools
 
 
 THOUGHTS: dict[str, Any] = json.loads((TEMPLATES / "thoughts.json").read_text("utf-8"))

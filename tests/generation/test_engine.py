@@ -1,6 +1,5 @@
 """Whole turns: text in, deltas out, with all that is measured."""
 
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -249,20 +248,6 @@ def test_log_probabilities_and_alternatives_come_only_when_asked_for(tokenizer: 
     assert len(asked.alternatives) == 2
     plain = next(engine.complete("x", Options(temperature=0))).tokens[0]
     assert (plain.logprob, plain.alternatives) == (None, ())
-
-
-def test_a_second_turn_waits_for_the_first_and_a_cancel_frees_at_once(tokenizer: Tokenizer) -> None:
-    engine, session = make_engine(tokenizer)
-    first = engine.complete("hello", Options(seed=1, logit_bias={END: -100}))
-    next(first)
-    calls, texts = list(session.calls), []
-    second = threading.Thread(target=lambda: texts.append(text_of(engine.complete("hello world", GREEDY))))
-    second.start()
-    time.sleep(0.05)
-    assert second.is_alive() and session.calls == calls
-    first.close()
-    second.join(60)
-    assert texts == [text_of(make_engine(tokenizer)[0].complete("hello world", GREEDY))]
 
 
 def test_a_turn_dropped_in_the_middle_frees_the_engine(tokenizer: Tokenizer) -> None:

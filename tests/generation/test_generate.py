@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from backends import ContextExceeded
-from chatapp.generation.decoding.generate import PREFILL, Stopwatch, generate
+from backends.rereading import PART
+from chatapp.generation.decoding.generate import Stopwatch, generate
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.stop import StopStrings
@@ -102,11 +103,12 @@ def test_an_end_token_stops_and_the_limit_is_a_length(tokenizer: Tokenizer) -> N
 
 
 def test_a_long_prompt_is_read_in_parts_between_which_one_can_stop(tokenizer: Tokenizer) -> None:
-    prompt = [i % SIZE for i in range(PREFILL * 2 + 5)]
+    prompt = [i % SIZE for i in range(PART * 2 + 5)]
     session = ScriptedSession(hashed, vocab_size=SIZE, context_length=2000)
     steps = generate(session, prompt, Rows(make_rows(tokenizer, Options())), Stopwatch(0))
-    assert [len(next(steps).totals) for _ in range(3)] == [0, 0, 1]
-    assert session.calls == [(1, PREFILL), (1, PREFILL), (1, 5)]
+    told = [next(steps) for _ in range(3)]
+    assert [(len(step.totals), step.read) for step in told] == [(0, PART), (0, PART), (1, 5)]
+    assert session.calls == [(1, PART), (1, PART), (1, 5)]
 
 
 def test_the_last_token_is_sampled_but_not_read(tokenizer: Tokenizer) -> None:

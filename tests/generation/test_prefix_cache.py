@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from backends.rereading import PART
 from chatapp.generation import GenerationError, Options
-from chatapp.generation.decoding.generate import PREFILL
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
 
@@ -85,14 +85,18 @@ def test_the_next_turn_can_go_on_from_the_first_row_that_was_being_written(
 
 def test_a_long_prompt_can_be_cancelled_between_its_parts_and_is_not_read_twice(tokenizer: Tokenizer) -> None:
     engine, session = make_engine(tokenizer, context_length=4000)
-    prompt = "🙂" * PREFILL
+    prompt = "🙂" * PART
     count = engine.count_tokens(prompt)
     deltas = engine.complete(prompt, GREEDY)
-    assert next(deltas).tokens == ()
+    first = next(deltas)
+    assert (first.tokens, first.reading) == ((), (PART, count))
     deltas.close()
-    assert session.length == PREFILL < count
-    usage = usage_of(list(engine.complete(prompt, GREEDY)))
-    assert usage.cached_tokens == PREFILL
+    assert session.length == PART < count
+    again = list(engine.complete(prompt, GREEDY))
+    usage = usage_of(again)
+    told = [delta.reading for delta in again if delta.reading]
+    assert told == [(read, count) for read in range(2 * PART, count, PART)]
+    assert usage.cached_tokens == PART
     assert usage.prompt_tokens == count
 
 
@@ -122,3 +126,23 @@ def test_after_an_error_the_cache_is_not_trusted(tokenizer: Tokenizer) -> None:
     fresh, _ = make_engine(tokenizer)
     assert text_of(engine.complete("hello world", GREEDY)) == text_of(fresh.complete("hello world", GREEDY))
     assert engine.last_usage is not None and engine.last_usage.cached_tokens == 0
+
+
+def test_going_back_to_another_text_reads_only_what_is_new_and_the_budget_holds(tokenizer: Tokenizer) -> None:
+    engine, session = make_engine(tokenizer, context_length=2000)
+    texts = [f"{letter} says hello to the lazy dog. " * 12 for letter in "QZX"]
+    for text in texts:
+        list(engine.complete(text, GREEDY))
+    session.calls.clear()
+    usages = [usage_of(list(engine.complete(text + "And?", GREEDY))) for text in texts]
+    assert all(usage.prompt_tokens - usage.cached_tokens < 10 for usage in usages)
+    assert max(count for _, count in session.calls) < 10
+    fresh, _ = make_engine(tokenizer, context_length=2000)
+    assert text_of(engine.complete(texts[0], GREEDY)) == text_of(fresh.complete(texts[0], GREEDY))
+    size = engine._cache.prefixes[0].size
+    engine._cache.budget = size + size // 2  # room for one
+    for text in texts:
+        list(engine.complete(text, GREEDY))
+    assert len(engine._cache.prefixes) == 1
+    again = [usage_of(list(engine.complete(text, GREEDY))).cached_tokens for text in (texts[2], texts[0])]
+    assert again[0] and not again[1]

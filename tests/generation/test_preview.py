@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends.rereading import PART
 from chatapp.generation import GenerationError, Message, OptionError, Options, PromptTooLong
 from chatapp.generation.decoding.preview import SHOWN, Distribution, Preview
 from chatapp.generation.decoding.sampling import Sampler
@@ -196,10 +197,10 @@ def test_reading_a_long_prompt_ends_where_nobody_wants_it_and_serves_the_turn(to
     text = "🙂" * 900
     answers = iter([True, False])
     assert engine.next_token(text, lambda: next(answers)) is None
-    assert session.calls == [(1, 512)]
+    assert session.calls == [(1, PART)]
     deltas = list(engine.complete(text, Options(temperature=0, max_tokens=1)))
     usage = deltas[-1].usage
-    assert usage and usage.cached_tokens == 512
+    assert usage and usage.cached_tokens == PART
     assert session.length == len(tokenizer.encode(text))
 
 

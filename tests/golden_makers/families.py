@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+)
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -35,6 +41,8 @@ LLAMA: dict[str, object] = dict(
 FALCON: dict[str, object] = dict(vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=4) | dict(
     max_position_embeddings=64, ffn_hidden_size=96, rope_theta=500.0, layer_norm_epsilon=EPSILON, bos_token_id=0
 )
+MROPE: dict[str, object] = dict(rope_type="default", rope_theta=500.0, mrope_section=[2, 3, 3])
+PATCHES: dict[str, object] = dict(depth=1, embed_dim=16, hidden_size=64, num_heads=2)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -133,6 +141,18 @@ CASES: dict[str, dict[str, object]] = {
     "falcon-grouped": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True),
     "falcon-one_norm": dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
     "falcon-sequential": dict(FALCON, multi_query=False, parallel_attn=False),
+    "mpt": dict(vocab_size=96, d_model=48, n_heads=3, n_layers=2, max_seq_len=64, layer_norm_epsilon=EPSILON),
+    "openai-gpt": GPT,
+    "qwen2_vl": dict(text_config=dict(LLAMA, rope_parameters=MROPE), vision_config=PATCHES, tie_word_embeddings=True),
+    "qwen2_5_vl": dict(
+        text_config=dict(LLAMA, rope_parameters=MROPE),
+        vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=64),
+    ),
+    "mistral3": dict(
+        text_config=dict(LLAMA, model_type="mistral", head_dim=20, sliding_window=None),
+        vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1)
+        | dict(num_attention_heads=2, image_size=28, patch_size=14),
+    ),
     "arcee": dict(LLAMA, mlp_bias=True),
     "nemotron": dict(LLAMA, head_dim=16, norm_eps=EPSILON, hidden_act="relu2"),
     "ministral": dict(LLAMA, sliding_window=6, layer_types=["sliding_attention", "full_attention"], head_dim=16),
@@ -147,6 +167,8 @@ CASES: dict[str, dict[str, object]] = {
 """Fields of config.json, by model type and, after a dash, what is special."""
 LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
+PICTURES = "qwen2_vl", "qwen2_5_vl", "mistral3"
+"""Types of which only the language model runs."""
 BORDERS = {"phi3-longrope": (20, 32)}
 """Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""
 
@@ -159,6 +181,8 @@ ENCODER_DECODERS: dict[str, dict[str, object]] = {
     | dict(decoder_start_token_id=3),
     "t5-codet5": dict(T5, d_kv=24, n_positions=40, feed_forward_proj="relu", is_gated_act=False, dense_act_fn="relu")
     | dict(relative_attention_num_buckets=8, relative_attention_max_distance=16, layer_norm_epsilon=1e-5),
+    "mt5": dict(T5, model_type="mt5", d_kv=8, n_positions=40, relative_attention_num_buckets=8)
+    | dict(feed_forward_proj="gated-gelu", relative_attention_max_distance=20, tie_word_embeddings=False),
 }
 """All of config.json, in the words of the Hub, by model type and, after a dash, what is special."""
 FAR = 150
@@ -177,8 +201,10 @@ def randomise(model: PreTrainedModel, deviation: float) -> None:
 def make(case: str) -> None:
     """Write the checkpoint and its logits in float32."""
     torch.manual_seed(0)
-    config = CONFIG_MAPPING[case.split("-")[0]](**CASES[case])
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    kind = case if case in CONFIG_MAPPING else case.split("-")[0]
+    config = CONFIG_MAPPING[kind](**CASES[case])
+    auto = AutoModelForImageTextToText if kind in PICTURES else AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager").eval().float()
     randomise(model, 0.2)
     vocab_size = model.get_input_embeddings().num_embeddings
     arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
@@ -202,7 +228,7 @@ def make_answers(case: str) -> None:
     """Write the checkpoint of an encoder-decoder, prompts, answers, and the logits of the answers' last 24 tokens."""
     torch.manual_seed(0)
     fields, folder = ENCODER_DECODERS[case], ANSWERS / case
-    model = T5ForConditionalGeneration(T5Config(**fields)).eval().float()
+    model = AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[str(fields["model_type"])](**fields)).eval().float()
     if not fields.get("tie_word_embeddings", True):
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     randomise(model, 0.15)  # scores are not scaled: float32 itself is 1e-4 off when they are large

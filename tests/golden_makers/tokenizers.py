@@ -252,6 +252,21 @@ def render_chats() -> None:
     write_json(TESTS / "chat_templates" / "golden.json", golden)
 
 
+def render_tools() -> None:
+    """Write what transformers makes of a conversation with tools, with templates that know them."""
+    path = TESTS / "chat_templates" / "tools.json"
+    cases = json.loads(path.read_text())
+    special = json.loads((TESTS / "chat_templates" / "conversations.json").read_text())["special"]
+    sources = {name: (TESTS / "chat_templates" / f"{name}.jinja").read_text() for name in cases["published"]}
+    cases["rendered"] = {
+        name: render_jinja_template(
+            [cases["conversation"]], cases["tools"], chat_template=source, add_generation_prompt=True, **special
+        )[0][0].replace(datetime.now().strftime("%d %b %Y"), "TODAY")
+        for name, source in {**sources, **cases["templates"]}.items()
+    }
+    write_json(path, cases)
+
+
 def encode_thoughts() -> None:
     """Write the tokens that transformers makes of thinking assistants, where <think> is an added token."""
     with tempfile.TemporaryDirectory() as name:
@@ -280,4 +295,5 @@ if __name__ == "__main__":
     for wanted in sys.argv[1:] or CASES:
         make(wanted)
     render_chats()
+    render_tools()
     encode_thoughts()

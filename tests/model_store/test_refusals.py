@@ -33,7 +33,7 @@ TYPES = {
     "exaone4_5": "images or sound",
     "granite_speech": "images or sound",
     "siglip_vision_model": "images or sound",
-    "qwen2_5_vl": "images or sound",
+    "qwen3_vl": "images or sound",
     "llava": "images or sound",
     "whisper": "images or sound",
     "bert": "writes none",
@@ -55,9 +55,7 @@ def test_an_unknown_type_is_refused_with_the_nearest_known_one(kind: str, near: 
         families.find({"model_type": kind})
 
 
-@pytest.mark.parametrize(
-    "kind", ["mpt", "olmo2", "ministral3", "mistral3", "diffllama", "mt5", "xglm", "t5gemma2_text"]
-)
+@pytest.mark.parametrize("kind", ["mistral4", "olmo2", "ministral3", "diffllama", "umt5", "xglm", "t5gemma2_text"])
 def test_the_type_of_another_model_is_not_taken_for_a_slip(kind: str) -> None:
     with pytest.raises(UnsupportedCheckpoint, match=rf"'{kind}' are not supported \(known: "):
         families.find({"model_type": kind})

@@ -92,6 +92,7 @@ class ScriptedWorkspace(Workspace):
         *,
         on_progress: Progress | None = None,
         on_fallback: Callable[[str], object] = lambda reason: None,
+        draft: str = "",
     ) -> Opened:
         return self.opens(name)(on_progress or (lambda step, share: None), on_fallback)
 

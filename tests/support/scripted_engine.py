@@ -94,9 +94,11 @@ class ScriptedEngine:
     takes_system: bool = True
     """Whether its chat template has a place for a system prompt."""
     can_infill: bool = True
+    knows_tools: bool = True
     sees_files: bool = False
     can_switch_thinking: bool = False
     placement: Placement = Placement()
+    origin: dict[str, str] = field(default_factory=lambda: {"digest": "sha256-0", "signature": "scripted 1"})
     go: Event = field(default_factory=Event)
     asked: list[str] = field(default_factory=list)
     """The prompts so far: the texts of a conversation's messages, and of the reply's beginning, one a line."""
@@ -129,6 +131,12 @@ class ScriptedEngine:
     ) -> Distribution | None:
         return Distribution(np.linspace(4, -4, 1000, dtype=np.float32), (), lambda token: f"word{token}")
 
+    def encode_marked(self, text: str) -> list[int] | None:
+        return [self.id(piece) for piece in pieces(text)] if "<|" in text else None
+
+    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+        return "".join(f"<|{message.role}|>{message.text}\n" for message in messages) + "<|assistant|>"
+
     def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         return "".join(self.vocabulary[token] for token in tokens)
 
@@ -143,7 +151,8 @@ class ScriptedEngine:
         self.begun.append(tuple(begun))
         return self.write(prompt, options, tokens, len(begun))
 
-    def complete(self, text: str, options: Options) -> Generator[Delta]:
+    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta]:
+        text = text if isinstance(text, str) else self.text_of(text)
         return self.write(text, options, self.check(self.count_tokens(text)))
 
     def infill(
@@ -231,7 +240,8 @@ class ScriptedEngine:
                 *before, (channel, told) = channels[index].add(row[i]) or [("text", "")]
                 for other, part in before:
                     yield Delta(part, index, (), None, Timings(0.0, 0.0, 0.0, 0.0), None, other)
-                yield Delta(told, index, (token,), reason, timings, usage, channel)
+                valid = "".join(row) in options.choice if reason and options.constraint else None
+                yield Delta(told, index, (token,), reason, timings, usage, channel, valid=valid)
 
     def token(self, text: str, options: Options, place: int, seconds: float) -> Token:
         """A token, with as many made-up alternatives as are asked for, itself among them."""

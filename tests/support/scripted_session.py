@@ -12,7 +12,7 @@ import numpy as np
 from tokenizers import Tokenizer as Vocabulary
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from backends import Placement, check_call, check_parents, check_rewind
+from backends import KeyValues, Placement, check_batch, check_call, check_parents, check_rewind
 from chatapp.generation import Delta, Usage
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -83,8 +83,58 @@ class ScriptedSession:
         check_parents(parents, self.batch)
         self.rows = [list(self.rows[parent]) for parent in parents]
 
+    def export(self, row: int) -> KeyValues:
+        return {"tokens": np.array(self.rows[row], np.int64)}
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        self.spoil()
+        assert found["tokens"][: len(tokens)].tolist() == list(tokens)
+        self.rows = [list(tokens)]
+
+    def open_batch(self) -> "ScriptedBatch | None":
+        return ScriptedBatch(self)
+
     def spoil(self) -> None:
         self.given[:] = np.nan
+
+
+class ScriptedBatch:
+    """Meets the contract of a batch in the same way."""
+
+    top = None
+
+    def __init__(self, session: ScriptedSession):
+        self.session = session
+        self.rows: list[list[int]] = []
+        self.calls: list[list[int]] = []
+        """The lengths of the rows before every forward."""
+        self.given: np.ndarray = np.empty(0, np.float32)
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(row) for row in self.rows]
+
+    def join(self, found: KeyValues, length: int) -> None:
+        self.given[:] = np.nan
+        self.rows.append(found["tokens"][:length].tolist())
+        assert len(self.rows[-1]) == length
+
+    def forward(self, tokens: np.ndarray) -> np.ndarray:
+        check_batch(self.lengths, tokens, self.session.context_length)
+        self.calls.append(self.lengths)
+        self.given[:] = np.nan
+        self.given = np.empty((len(tokens), 1, self.session.vocab_size), np.float32)
+        for place, (row, [token]) in enumerate(zip(self.rows, tokens.tolist(), strict=True)):
+            row.append(token)
+            self.session.logits(row, self.given[place, 0])
+        return self.given[:]
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        self.given[:] = np.nan
+        self.rows = [list(self.rows[parent]) for parent in parents]
+
+    def export(self, row: int) -> KeyValues:
+        return {"tokens": np.array(self.rows[row], np.int64)}
 
 
 def hashed(tokens: Sequence[int], logits: np.ndarray) -> None:

@@ -33,6 +33,7 @@ class Home(Workspace):
         *,
         on_progress: Progress | None = None,
         on_fallback: Callable[[str], object] = lambda reason: None,
+        draft: str = "",
     ) -> Opened:
         self.opened.append(name)
         if not self.engine:

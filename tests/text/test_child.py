@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,35 @@ def test_it_is_gone_when_nobody_waits_for_it_any_more() -> None:
     with Child(python("time.sleep(60)")) as child:
         assert child.process.poll() is None
     assert child.process.returncode is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who runs")
+def test_it_ends_with_a_parent_that_was_killed() -> None:
+    wait = (
+        "import os, time; from chatapp.text.child import end_with_parent as end; end(); print(os.getpid(), flush=True)"
+    )
+    parent = f"""
+from chatapp.text.child import Child
+with Child((sys.executable, "-c", "{wait}; time.sleep(60)"), "a request") as child:
+    for line in child.lines():
+        print(line, end="", flush=True)
+"""
+    with Child(python(parent)) as middle:
+        child = int(next(middle.lines()))
+        assert runs(child)
+        middle.process.kill()
+        deadline = time.monotonic() + 20
+        while runs(child) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not runs(child)
+
+
+def runs(process: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody waited for does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")

@@ -142,6 +142,20 @@ async def test_a_stopped_answer_is_kept_and_marked() -> None:
         assert driver.pane.prompt.text == "next"
 
 
+async def test_an_answer_that_must_be_something_says_whether_it_is() -> None:
+    async with running(ScriptedEngine("yes", can_chat=True)) as driver:
+        await driver.type('/set parameter choice "yes"\n')
+        await driver.type("why?\n")
+        await driver.until(lambda: "✓ valid" in driver.picture)
+        await driver.type('/set parameter choice "no"\n')
+        await driver.type("why?\n")
+        await driver.until(lambda: "✗ not valid" in driver.picture)
+        await driver.type("/set parameter choice none\n")
+        await driver.type("why?\n")
+        await driver.until(lambda: len(driver.said) == 6 and not driver.pane.reply)
+        assert driver.picture.count("valid") == 2
+
+
 async def test_a_message_stopped_before_its_answer_returns_to_the_prompt() -> None:
     async with running(ScriptedEngine(ANSWER, can_chat=True, pause_after=0)) as driver:
         await driver.type("why?\n")

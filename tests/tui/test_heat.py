@@ -1,6 +1,7 @@
 """Token heat: what each token is painted in, what the panel tells of it, and what the keys do."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,16 @@ async def test_each_token_is_painted_by_its_probability() -> None:
             style = found[f"w{place + 1} "]
             assert style
             assert (style.bgcolor, style.underline, style.bold) == (look.bgcolor, look.underline, look.bold)
+
+
+async def test_a_token_that_was_guessed_is_in_italics_and_says_so() -> None:
+    view = HeatView([token("one "), token("two "), replace(token("three "), guessed=True)])
+    async with shown(view) as (_, pilot):
+        styles = {segment.text: segment.style for segment in view.heat.render_line(0)}
+        assert [bool((style := styles[text]) and style.italic) for text in ("two ", "three ")] == [False, True]
+        assert "guessed" not in "\n".join(seen(view.panel))
+        await pilot.press("right", "right")
+        assert "12.5 ms, guessed" in "\n".join(seen(view.panel))
 
 
 async def test_the_panel_tells_about_the_token_at_the_cursor() -> None:

@@ -116,14 +116,14 @@ async def test_without_the_option_letters_are_letters() -> None:
 
 async def test_a_key_of_the_users_own_works_and_is_told_in_the_footer_and_in_the_help() -> None:
     engine = ScriptedEngine(" more")
-    keys = '"notebook.continue" = "ctrl+y"\n"chat.new" = "ctrl+y,f12"\n"chat.models" = "f10"\n'
+    keys = '"notebook.continue" = "ctrl+y"\n"chat.new" = "ctrl+y,f12"\n"chat.models" = "f20"\n'
     async with with_keys(keys, engine, size=(160, 40)) as driver:
         await driver.type("text")
         await driver.press("ctrl+j")
         assert not engine.asked
         await driver.press("ctrl+y")
         await driver.until(lambda: engine.asked == ["text"] and not driver.pane.reply)
-        await driver.until(lambda: " ^Y Continue " in driver.picture and " F10 Models " in driver.picture)
+        await driver.until(lambda: " ^Y Continue " in driver.picture and " F20 Models " in driver.picture)
         assert "^J Continue" not in driver.picture
         await driver.press("f12")
         assert driver.text == ""

@@ -8,7 +8,7 @@ from textual import events
 from textual.widgets import Static, TextArea
 
 from chatapp.generation import OptionError, Options
-from chatapp.generation.options import BEAM_OPTIONS, KNOBS
+from chatapp.generation.options import BEAM_OPTIONS, GRAMMARS, KNOBS
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import (
     FIELDS,
@@ -130,6 +130,35 @@ async def test_what_happens_when_the_context_is_full_is_told_apart_from_the_opti
         assert hand.drawer.when_full == "stop"
 
 
+async def test_what_the_answer_must_be_is_written_below_its_name() -> None:
+    async with drawn({"seed": 3}) as hand:
+        hand.go("answer")
+        assert hand.row("answer is").endswith("any text ")
+        await hand.press("right")
+        assert hand.chosen == {"seed": 3, "json_object": True} and hand.row("answer is").endswith("JSON•")
+        await hand.press("enter")
+        await until(lambda: isinstance(hand.app.screen, LinesScreen))
+        area, refusal = hand.app.screen.query_one(TextArea), hand.app.screen.query_one("#refusal", Static)
+        assert area.text == "json_object"
+        for wrong, reason in (
+            ("regexp", "the first line must be json_schema, json_object, regex, grammar, choice or nothing"),
+            ("regex", "write below regex what it is to be"),
+            ("regex\n(", "regex is wrong at character 1: unclosed group"),
+            ('json_schema\n{"type": "strin"}', "json_schema at #: Invalid type: strin"),
+        ):
+            area.text = wrong
+            await until(lambda reason=reason: reason in str(refusal.content))  # type: ignore[misc]
+        area.text = "choice\nyes\nno\\n"
+        await hand.press("ctrl+j")
+        await until(lambda: hand.chosen == {"seed": 3, "choice": ("yes", "no\n")})
+        assert hand.row("answer is").endswith("a choice•")
+        await hand.press("enter")
+        await until(lambda: isinstance(hand.app.screen, LinesScreen))
+        assert hand.app.screen.query_one(TextArea).text == "choice\nyes\nno\\n"
+        await hand.press("escape", "d")
+        await until(lambda: hand.chosen == {"seed": 3})
+
+
 async def test_stop_texts_and_biases_are_edited_as_lines() -> None:
     async with drawn({"stop": ("a\\b",)}) as hand:
         hand.go("stop")
@@ -199,7 +228,7 @@ async def test_up_down_home_and_end_walk_through_the_rows() -> None:
         await hand.press("up", "down", "down", "down", "up")
         assert hand.drawer.field.name == "top_p"
         await hand.press("end", "down", "up")
-        assert hand.drawer.field.name == "logit_bias"
+        assert hand.drawer.field.name == "answer"
         await hand.press("home")
         assert hand.drawer.field.name == "temperature"
         await hand.press("l", "L", "j", "h", "k")
@@ -234,9 +263,9 @@ def test_every_stop_of_a_slider_is_an_allowed_value(field: Field) -> None:
 
 def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
     rare = {name for name, knob in KNOBS.items() if knob.rare}
-    texts = {"dry_breakers", "dry_whole_words", "bad_words", "sampler_order"}
+    texts = {"dry_breakers", "dry_whole_words", "bad_words", "sampler_order", "speculate", "tools", *GRAMMARS}
     elsewhere = {"n", "logprobs", "think", "num_beams", *BEAM_OPTIONS} | rare | texts
-    assert {field.name for field in FIELDS} == set(vars(Options())) - elsewhere | {"when_full"}
+    assert {field.name for field in FIELDS} == set(vars(Options())) - elsewhere | {"when_full", "answer"}
 
 
 def test_values_beyond_the_slider_are_kept_and_come_back_step_by_step() -> None:

@@ -70,12 +70,38 @@ def test_the_comparison_ends_with_a_report(folder: Path) -> None:
     assert "tiny-gpt2 int4: chatapp run on onnx, peak memory, MB" in printed
 
 
+def test_engines_take_turns_at_long_prompts(folder: Path) -> None:
+    options = "--models", "tiny-llama", "--precisions", "int4", "--engines", "chatapp", "ctranslate3"
+    short = "--longest", "70", "--rounds", "2", "--tokens", "2"
+    printed = run("long_contexts.py", folder, *options, *short, home=folder)
+    missing, *rows = printed.splitlines()[2:]
+    assert missing == "- tiny-llama int4: no ctranslate3: exit code 1"
+    found = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
+    assert [row[:3] for row in found] == [["tiny-llama int4", length, "chatapp"] for length in ("64", "70")]
+    assert all(float(row[3].split()[0]) > 0 and 10 < float(row[5]) < 1000 for row in found)
+
+
 def test_overhead_and_sampling_are_measured(folder: Path) -> None:
     options = "--precision", "int4", "--tokens", "16", "--rounds", "1"
     printed = run("overhead.py", folder / "tiny-llama", *options, home=folder)
     ways = [line.split("  ")[0].strip() for line in printed.splitlines()]
     assert ways == ["bare session", "engine", "engine, logprobs=5", "chatapp run"]
     assert "min_p only" in run("sampling.py", "--repeats", "2", home=folder)
+
+
+def test_guesses_and_schemas_are_measured(folder: Path) -> None:
+    options = "--precisions", "f32", "--rounds", "1", "--tokens", "12"
+    lines = run("guesses.py", *options, home=folder).splitlines()
+    assert len(lines) == 4 and all("times as quick, identical of 12" in line for line in lines[:3])
+    assert "percent a token" in lines[3]
+
+
+def test_several_requests_are_measured_together(folder: Path) -> None:
+    options = "--tokens", "8", "--words", "40", "--turns", "1"
+    lines = run("together.py", folder / "tiny-llama", *options, home=folder).splitlines()
+    figures = {line[:34].strip(): float(line[34:].split()[0]) for line in lines}
+    assert figures["times as many"] == pytest.approx(figures["tokens/s of 8"] / figures["tokens/s of 1"], abs=0.02)
+    assert len(figures) == 11 and min(figures.values()) > 0
 
 
 def test_the_choice_is_held_against_the_fastest(folder: Path) -> None:

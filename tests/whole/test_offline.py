@@ -35,11 +35,14 @@ COMMANDS: list[tuple[str, ...]] = [
     ("run", "openvino-export", "hello", "--max-tokens", "3", "--backend", "openvino"),
     ("complete", "--at", "1:1"),
     ("list",),
+    ("remote", "list"),
+    ("service", "install", "--dry-run"),
     ("ls", "--cache"),
     ("show", "builtin"),
     ("devices",),
     ("verify", "CHECKPOINT"),
     ("verify", "CHECKPOINT", "--backend", "openvino"),
+    ("export", "openvino", "CHECKPOINT", "EXPORT", "--check"),
     ("bench", "CHECKPOINT", "--tokens", "4"),
     ("cp", "onnx-export", "copy"),
     ("du",),
@@ -64,8 +67,11 @@ FAILING: list[tuple[str, ...]] = [
     ("sessions", "search", "nothing"),
     ("sessions", "undo"),
     ("stats", "completion"),
+    ("replay", "1"),
 ]
 """What ends with 1, and asks nobody either."""
+SERVER = ("serve", "builtin", "--port", "0")
+"""What listens, on this machine only."""
 MEASURING: list[tuple[str, ...]] = [("why", "CHECKPOINT")]
 """What starts processes of its own, one for each backend."""
 ASKING: list[tuple[str, ...]] = [("search", "tiny"), ("login",), ("pull", "org/tiny", "--precision", "f32")]
@@ -270,6 +276,7 @@ def test_no_command_no_screen_and_no_loop_reaches_anybody_or_leaves_anything_in_
     for kind in ("onnx", "openvino"):
         places[kind.upper()] = str(shutil.copytree(ROOT / "tests" / "golden_exports" / kind, tmp_path / kind))
         write_tokenizer(tmp_path / kind, 96)
+    places["EXPORT"] = str(tmp_path / "commands" / "home" / "exported")
     loopback.publish("org/tiny", checkpoint("tiny"))
 
     def placed(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -308,8 +315,20 @@ def test_no_command_no_screen_and_no_loop_reaches_anybody_or_leaves_anything_in_
     assert not [found for found in trouble if len(found) > 1]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_the_server_waits_for_others_and_reaches_nobody(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    with output.open("wb") as file, User(tmp_path / "serving", CHATAPP_BACKEND="onnx") as user:
+        user.start("-m", "chatapp", *SERVER, stdin=subprocess.DEVNULL, stdout=file)
+        until(lambda: b"opened builtin" in output.read_bytes())
+        os.killpg(user.process.pid, signal.SIGTERM)
+        user.process.wait(60)
+    assert not user.trouble("127.0.0.1:0"), output.read_text()  # where it listens
+
+
 def test_every_command_is_watched() -> None:
-    tried = {words[0] for words in (*COMMANDS, *FAILING, *MEASURING, *ASKING, EDITOR)}
+    tried = {words[0] for words in (*COMMANDS, *FAILING, *MEASURING, *ASKING, EDITOR, SERVER)}
+    tried |= {"desktop"}  # a window is another program: tests/desktop watches its bridge
     assert tried == {*main.COMMANDS, *main.ALIASES, "--help"}
 
 

@@ -186,9 +186,16 @@ class Beams:
         """How a beam has ended, if it has."""
         if beam.drawn and beam.drawn.token in self.row.end:
             return "stop"
+        if beam.constraint and self._completes(beam):
+            return "stop"
         if self.row.stops.eager and self._stops(beam):
             return "stop"
         return "length" if self.length >= self.row.limit else None
+
+    def _completes(self, beam: Beam) -> bool:
+        """Whether a beam is all that its constraint wants."""
+        constraint = beam.constraint and beam.constraint.copy()  # the parent's, from which other beams go on
+        return bool(constraint and constraint.ends([drawn.token for drawn in beam.path]))
 
     def _stops(self, beam: Beam) -> bool:
         """Whether a beam's text has come to a stop string."""
@@ -219,8 +226,9 @@ class Beams:
     def _tell(self, change: BeamChange, beams: Sequence[Beam]) -> None:
         for beam in beams:
             if beam.parent and beam.drawn:
-                text, score = self.row.detokenizer.describe(beam.drawn.token), beam.rank if beam.ended else beam.score
-                self.events.append(BeamEvent(change, beam.id, beam.parent.id, beam.drawn.token, text, score))
+                token, score = beam.drawn.token, beam.rank if beam.ended else beam.score
+                text = "" if token in self.row.end else self.row.detokenizer.describe(token)
+                self.events.append(BeamEvent(change, beam.id, beam.parent.id, token, text, score))
 
     def _fill_rows(self) -> None:
         """Make the best texts the rows; where fewer were found than are wanted, there are no others."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from chatapp.generation.decoding.candidates import Top
 from chatapp.generation.text.tokenizer import Tokenizer
 
 
@@ -12,13 +13,29 @@ class Constraint(Protocol):
     """Tells which tokens may follow."""
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        """Ids of those that may follow these tokens of the reply; None: all."""
+        """Ids of those that may follow these tokens of the reply, or (vocab,) bool which do; None: all."""
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Those that must follow these tokens, one after the other, where that is known."""
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Whether the reply is complete with these tokens, and nothing may follow."""
 
     def copy(self) -> "Constraint":
         """One for a reply that goes on otherwise from here."""
 
 
-class Typed:
+class Lenient:
+    """What all constraints have in common that leave it open how the reply goes on, and when it ends."""
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        return ()
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        return False
+
+
+class Typed(Lenient):
     """What has been typed already of the word that the reply begins with: it is spelt first."""
 
     def __init__(self, tokenizer: Tokenizer, tokens: Sequence[int]):
@@ -43,10 +60,43 @@ class Typed:
         return self.text[spelt:]
 
 
+class Continued:
+    """The constraint of a reply that was begun with some tokens."""
+
+    def __init__(self, whole: Constraint, begun: Sequence[int]):
+        self.whole, self.begun = whole, list(begun)
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
+        return self.whole.allowed([*self.begun, *tokens])
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        return self.whole.forced([*self.begun, *tokens])
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        return self.whole.ends([*self.begun, *tokens])
+
+    def copy(self) -> "Continued":
+        return Continued(self.whole.copy(), self.begun)
+
+
+NEVER = np.float32(-np.inf)
+
+
+def narrow(top: Top | None, allowed: np.ndarray) -> Top | None:
+    """The largest of some logits after `restrict`, as far as they are known; None, if none of them is allowed."""
+    if top is None or allowed.dtype != bool:
+        return None
+    tokens, logits = top
+    kept = allowed[tokens]
+    return (tokens[kept], logits[kept]) if kept.any() else None
+
+
 def restrict(logits: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
     """The logits (vocab,) with minus infinity for what is not allowed; these themselves if all is."""
     if allowed is None:
         return logits
+    if allowed.dtype == bool:
+        return np.where(allowed, logits, NEVER)
     restricted = np.full_like(logits, -np.inf)
     restricted[allowed] = logits[allowed]
     return restricted

@@ -1,6 +1,6 @@
 """Prompt tokens in, tokens out: prefill, then what a decoding chooses, step by step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple, Protocol
@@ -8,10 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from backends import Session, Top
-from backends.rereading import Foreseeing
+from backends.rereading import PART, Foreseeing
 
-PREFILL = 512
-"""Tokens of a prompt read at a time: between two parts a long prefill can be cancelled."""
 HOLD = 0.01
 """Seconds for which tokens may be held back, to be told together; a frame of a screen takes longer. A step and what
 surrounds it drive each other out of the caches: 4 % of the built-in model's speed, if each token is told by itself."""
@@ -26,13 +24,19 @@ class Step(NamedTuple):
     """The row that each of these continues."""
     urgent: bool
     """Whether there is more to tell than that rows have grown."""
+    more: Sequence[int] = ()
+    """Tokens that follow the next one of the only row, read with it."""
+    last: int = 1
+    """Of how many of the tokens read, the last ones, the logits are wanted."""
+    forget: int = 0
+    """Tokens at the cache's end that are not the reply's."""
 
 
 class Decoding(Protocol):
     """What chooses tokens: rows drawn side by side, or a search for the likeliest text."""
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
-        """Choose from logits (batch, 1, vocab) of the session's rows, a view; `top` are the largest, if known."""
+        """Choose from logits (batch, last, vocab) of the session's rows, a view; `top` are the largest, if known."""
 
 
 class Stopwatch:
@@ -60,48 +64,70 @@ class Growth:
     """Steps that the decoding has taken, or another part of the prompt, and the seconds it took."""
 
     prefill: float = 0.0
+    read: int = 0
+    """Tokens of that part."""
     decode: float = 0.0
     sampling: float = 0.0
     totals: list[float] = field(default_factory=list)
     """The turn's time after each step; none if a part of the prompt was read."""
+    step: Step | None = None
+    """What the session has to go on with after them."""
 
 
 def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
-    """The tokens of a prompt as they are read, one `forward` each."""
+    """The tokens of a prompt as they are read, one `forward` each: between two of them one can stop."""
     if isinstance(session, Foreseeing):
         session.expect(session.length + len(prompt))
-    size = len(prompt) if session.whole_prompts else PREFILL
+    size = len(prompt) if session.whole_prompts else PART
     for start in range(0, len(prompt), size):
         yield np.array([prompt[start : start + size]], np.int64)
 
 
 def generate(
-    session: Session, prompt: list[int], decoding: Decoding, watch: Stopwatch, hold: float = 0.0
-) -> Iterator[Growth]:
-    """Yield what there is to tell: parts of a long prompt, the first step, and what was chosen in `hold` seconds."""
-    growth = Growth()
+    session: Session,
+    prompt: list[int],
+    decoding: Decoding,
+    watch: Stopwatch,
+    hold: float = 0.0,
+    step: Step | None = None,
+) -> Generator[Growth, None, None]:
+    """Yield what there is to tell: parts of a long prompt, the first step, and what was chosen in `hold` seconds.
+
+    Where there is no prompt any more, the session goes on with `step`.
+    """
+    growth, logits = Growth(), None
     for place, part in enumerate(split_prompt(session, prompt)):
         if place:
             yield growth
         logits = session.forward(part)
-        growth = Growth(prefill=watch.lap())
+        growth = Growth(prefill=watch.lap(), read=part.size)
     spent = due = 0.0
     while True:
-        tokens, parents, urgent = decoding.step(logits, session.top)
-        growth.sampling += watch.lap()
-        growth.totals.append(watch.total)
-        if urgent or watch.last + spent >= due:
-            yield growth
-            growth, due = Growth(), watch.last + hold
-        if not tokens:
+        if logits is not None:
+            step = decoding.step(logits, session.top)
+            if step.forget:
+                session.rewind(session.length - step.forget)
+            growth.sampling += watch.lap()
+            growth.totals.append(watch.total)
+            if step.urgent or watch.last + spent >= due:
+                growth.step = step
+                yield growth
+                growth, due = Growth(), watch.last + hold
+        if step is None or not step.tokens:
             return
-        if list(parents) != list(range(session.batch)):
-            session.reorder(parents)
         try:
-            logits = session.forward(np.array(tokens, np.int64)[:, None])
+            logits = read_step(session, step)
         except Exception:
             if growth.totals:  # what was chosen before it failed
                 yield growth
             raise
         spent = watch.lap()
         growth.decode += spent
+
+
+def read_step(session: Session, step: Step) -> np.ndarray:
+    """Let the session read what was chosen, and return the logits that are wanted."""
+    if list(step.parents) != list(range(session.batch)):
+        session.reorder(step.parents)
+    tokens = np.array([[*step.tokens, *step.more]] if step.more else step.tokens, np.int64)
+    return session.forward(tokens if step.more else tokens[:, None], step.last)

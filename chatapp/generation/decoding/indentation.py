@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chatapp.generation.decoding.constraint import Lenient
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -127,7 +128,7 @@ def margin(line: str) -> tuple[int, int, bool]:
     return before.count(" "), before.count("\t"), bool(rest.strip())
 
 
-class Indentation:
+class Indentation(Lenient):
     """The constraint that no line of code begins where none can stand."""
 
     def __init__(self, breaks: LineBreaks, text: str, context: Sequence[int] = ()):

@@ -2,14 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 import backends
 from chatapp.generation.decoding.candidates import Top
-from chatapp.generation.decoding.constraint import Constraint, restrict
+from chatapp.generation.decoding.constraint import Constraint, narrow, restrict
 from chatapp.generation.decoding.generate import Step
 from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.decoding.stop import StopStrings
@@ -24,6 +24,8 @@ class Drawn(NamedTuple):
     logprob: float | None
     best: Sequence[tuple[int, float]]
     """The likeliest tokens in its place, with their log-probabilities."""
+    guessed: bool = False
+    """Whether it was guessed before the model said it."""
 
 
 @dataclass
@@ -43,8 +45,8 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     drawn: deque[Drawn] = field(default_factory=deque)
     """The last of the tokens, of which there is no text yet."""
-    untold: list[tuple[int, str, float | None, tuple[Alternative, ...]]] = field(default_factory=list)
-    """The tokens before these, which the reader does not know yet: all of a Token but its seconds."""
+    untold: list[Token] = field(default_factory=list)
+    """The tokens before these, which the reader does not know yet; their seconds are 0."""
     text: str = ""
     """What can be shown of them."""
     weights: np.ndarray | None = None
@@ -61,18 +63,49 @@ class Row:
             self.detokenizer.add(token)
             self.sampler.add(token)
 
-    def sample(self, logits: np.ndarray, top: Top | None = None) -> None:
-        """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known."""
-        if self.constraint and (allowed := self.constraint.allowed(self.tokens)) is not None:
-            logits, top = restrict(logits, allowed), None
-        token = self.sampler.sample(logits, top)
+    def sample(self, logits: np.ndarray, top: Top | None = None, guess: int | None = None) -> None:
+        """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known.
+
+        A `guess` does not change which; it is only noted whether it was right.
+        """
+        token = self._choose(logits, top)
         if self.logprobs is None:
-            self.drawn.append(Drawn(token, None, ()))
+            self._grow(Drawn(token, None, (), token == guess))
         else:
             self.weights = np.empty_like(logits) if self.weights is None else self.weights
-            self.drawn.append(Drawn(token, *log_probability(logits, token, self.logprobs, top, self.weights)))
-        self.tokens.append(token)
-        if token in self.end:
+            known = log_probability(logits, token, self.logprobs, top, self.weights)
+            self._grow(Drawn(token, *known, token == guess))
+
+    def force(self) -> list[int]:
+        """Grow by the tokens that must follow, if there are any, and return them; the model is not asked."""
+        if self.constraint is None or self.finish_reason or self.logprobs is not None:
+            return []  # log-probabilities are the model's to tell
+        grown = list[int]()
+        for token in self.constraint.forced(self.tokens):
+            self.sampler.add(token)
+            self._grow(Drawn(token, None, ()))
+            grown.append(token)
+            if self.finish_reason:
+                break
+        return grown
+
+    def _choose(self, logits: np.ndarray, top: Top | None) -> int:
+        """The next token: drawn, among those that the constraint allows, unless only one can follow."""
+        if self.constraint is None:
+            return self.sampler.sample(logits, top)
+        if forced := self.constraint.forced(self.tokens):
+            self.sampler.add(forced[0])
+            return forced[0]
+        allowed = self.constraint.allowed(self.tokens)
+        if allowed is None:
+            return self.sampler.sample(logits, top)
+        return self.sampler.sample(restrict(logits, allowed), narrow(top, allowed))
+
+    def _grow(self, drawn: Drawn) -> None:
+        """Take a token, and find out whether the reply ends with it."""
+        self.drawn.append(drawn)
+        self.tokens.append(drawn.token)
+        if drawn.token in self.end or (self.constraint and self.constraint.ends(self.tokens)):
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
@@ -82,7 +115,7 @@ class Row:
     def read(self) -> None:
         """Turn what was drawn into text; a stop string finishes the row."""
         while self.drawn:
-            token, logprob, best = self.drawn.popleft()
+            token, logprob, best, guessed = self.drawn.popleft()
             describe = self.detokenizer.describe  # what might stand here: before the token itself is added
             alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
             piece = "" if token in self.end else self.detokenizer.add(token)
@@ -94,7 +127,7 @@ class Row:
                 self.finish_reason = "stop"
             elif last:
                 self.text += self.stops.flush()
-            self.untold.append((token, piece, logprob, alternatives))
+            self.untold.append(Token(token, piece, logprob, alternatives, 0.0, guessed))
 
     def tell(self, totals: Sequence[float]) -> tuple[tuple[Token, ...], str, FinishReason | None]:
         """The tokens not told yet, the text that can now be shown, and how the row ends, if it ends with them.
@@ -104,7 +137,7 @@ class Row:
         self.read()
         told = list[Token]()
         for total, known in zip(totals, self.untold, strict=True):
-            told.append(Token(*known, total - self.seconds))
+            told.append(replace(known, seconds=total - self.seconds))
             self.seconds = total
         text, self.text = self.text, ""
         self.untold.clear()
@@ -129,6 +162,10 @@ class Rows:
         self.events: list[BeamEvent] = []
         """What a search would tell."""
         self._parents = [0] * len(self.rows)  # each continues the one row that read the prompt
+        self.counts: list[int] = []
+        """How many tokens each step has given that is not told yet."""
+        self._told = 0.0
+        """The turn's time after the last step that was told."""
 
     @property
     def cached(self) -> Sequence[int]:
@@ -137,15 +174,33 @@ class Rows:
 
     def grown(self, totals: Sequence[float]) -> Iterable[tuple[Row, Sequence[float]]]:
         """The rows with new tokens, if there are any, and the turn's time when each was drawn."""
-        return [(row, totals) for row in self.rows] if totals else ()
+        if not totals:
+            return ()
+        counts, self.counts = self.counts, []
+        if counts != [1] * len(counts):
+            totals = list(share_out(self._told, totals, counts))
+        self._told = totals[-1]
+        return [(row, totals) for row in self.rows]
 
     def step(self, logits: np.ndarray, top: backends.Top | None) -> Step:
         """Draw a token for each row."""
         self.rows, parents = self._going, self._parents
         for row, parent in zip(self.rows, parents, strict=True):
             row.sample(logits[parent, -1], (top.tokens[parent, -1], top.logits[parent, -1]) if top else None)
+        more = self.rows[0].force() if len(self.rows) == 1 else ()
+        self.counts.append(1 + len(more))
         going = [(row, parent) for row, parent in zip(self.rows, parents, strict=True) if not row.finish_reason]
         self._going, self._parents = [row for row, _ in going], list(range(len(going)))
-        return Step(
-            [row.tokens[-1] for row in self._going], [parent for _, parent in going], len(going) < len(self.rows)
-        )
+        parents, urgent = [parent for _, parent in going], len(going) < len(self.rows)
+        if more and going:
+            first, *more = self.rows[0].tokens[-1 - len(more) :]
+            return Step([first], parents, urgent, more)
+        return Step([row.tokens[-1] for row in self._going], parents, urgent)
+
+
+def share_out(before: float, totals: Sequence[float], counts: Sequence[int]) -> Iterable[float]:
+    """The turn's time after each token, where steps that ended at `totals` gave so many each: an equal part of it."""
+    for total, count in zip(totals, counts, strict=True):
+        begun = before or total  # the first step has read the prompt, all of it before its first token
+        yield from (begun + (total - begun) * (place + 1) / count for place in range(count))
+        before = total

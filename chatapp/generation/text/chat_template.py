@@ -1,12 +1,15 @@
 """Messages in, prompt text out: the template of the model's publisher, in a process of its own."""
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.message import Message
+from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
 from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
@@ -41,6 +44,11 @@ class ChatTemplate:
         """The variable that switches thinking; None where the template has none."""
         return find_switch(self.source)
 
+    @cached_property
+    def knows_tools(self) -> bool:
+        """Whether the template tells the model what functions it may call."""
+        return mentions_tools(self.source)
+
     def find_opening(self, think: bool | None = None) -> str:
         """The mark of thinking with which the template ends a prompt: the reply goes on inside."""
         if think not in self._openings:
@@ -48,7 +56,14 @@ class ChatTemplate:
             self._openings[think] = find_opening(prompt)
         return self._openings[think]
 
-    def encode(self, messages: Sequence[Message], tokenizer: Tokenizer, *, think: bool | None = None) -> list[int]:
+    def encode(
+        self,
+        messages: Sequence[Message],
+        tokenizer: Tokenizer,
+        *,
+        think: bool | None = None,
+        tools: Sequence[str] = (),
+    ) -> list[int]:
         """Tokens of the rendered conversation, where only the template can make control tokens.
 
         Where a message spells one, marks are put into its spelling before the template sees it. The control tokens
@@ -61,12 +76,15 @@ class ChatTemplate:
             own = tokenizer.control - tokenizer.hidden if message.role == "assistant" else frozenset()
             text = message.text.replace(MARK, "")
             spelled = tokenizer.controls(text)
-            guarded.append(Message(message.role, mark_places(text, [one for one in spelled if one[2] not in own])))
+            message = replace(message, calls=tuple(_guard_call(call, tokenizer) for call in message.calls))
+            marked = mark_places(text, [one for one in spelled if one[2] not in own])
+            guarded.append(replace(message, text=marked))
             kept = [(begin, end) for begin, end, token in spelled if token in own]
             if message.role == "system":
                 kept = [switch.span() for switch in SWITCH.finditer(text)]
-            stand_ins.append(Message(message.role, _stand_in(text, kept, texts)))
-        frame, text = self.render(stand_ins, guarded, think=think)
+            stand_ins.append(replace(message, text=_stand_in(text, kept, texts)))
+        harmless = [json.dumps(_guard(json.loads(tool), tokenizer)) for tool in tools]
+        frame, text = self.render(stand_ins, guarded, think=think, tools=harmless)
         parts = STAND_IN.split(frame)  # text, number of a message's text, text, ...
         expected = _control(tokenizer.encode_template("".join(parts[::2])), tokenizer)
         tokens = tokenizer.encode_template(text)
@@ -80,22 +98,63 @@ class ChatTemplate:
         """A message as the template wants it: an answer without its thinking, unless the template sees to that."""
         if message.role != "assistant" or any(end in self.source for _, end in MARKS):
             return message
-        return Message(message.role, split(message.text).answer)
+        return replace(message, text=split(message.text).answer)
 
-    def render(self, *conversations: Sequence[Message], think: bool | None = None) -> list[str]:
+    def render(
+        self, *conversations: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()
+    ) -> list[str]:
         """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch."""
-        if think is not None and self.switch is None:
+        thinks = think or any(begin in self.source for begin, _ in MARKS)
+        if think is not None and self.switch is None and thinks:
             raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has no switch")
-        turns = [
-            [{"role": message.role, "content": message.text} for message in messages] for messages in conversations
-        ]
-        names = {"tools": None, "documents": None, "add_generation_prompt": True, **self.special}
+        turns = [[_describe(message) for message in messages] for messages in conversations]
+        offered = [json.loads(tool) for tool in tools] or None
+        names = {"tools": offered, "documents": None, "add_generation_prompt": True, **self.special}
         if think is not None and self.switch:
             names[self.switch] = think
         try:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:
             raise GenerationError(f"the chat template of {self.name} {error}") from error
+
+
+def mentions_tools(source: str) -> bool:
+    """Whether a template looks at the functions that a model may call."""
+    code = " ".join(re.findall(r"\{[{%].*?[%}]\}", source, re.DOTALL))
+    return re.search(r"(?<![\w.'\"])tools\b", code) is not None
+
+
+def _describe(message: Message) -> dict[str, Any]:  # Any: as templates look at it
+    """A message as templates look at it."""
+    found: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.calls:
+        found["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.loads(call.arguments)},
+            }
+            for call in message.calls
+        ]
+    if message.answers:
+        found |= {"name": message.answers.name, "tool_call_id": message.answers.id}
+    return found
+
+
+def _guard(value: Any, tokenizer: Tokenizer) -> Any:  # Any: parsed JSON
+    """JSON whose texts make no control tokens."""
+    if isinstance(value, str):
+        return tokenizer.guard(value)
+    if isinstance(value, list):
+        return [_guard(one, tokenizer) for one in value]
+    if isinstance(value, dict):
+        return {tokenizer.guard(name): _guard(one, tokenizer) for name, one in value.items()}
+    return value
+
+
+def _guard_call(call: ToolCall, tokenizer: Tokenizer) -> ToolCall:
+    arguments = json.dumps(_guard(json.loads(call.arguments), tokenizer))
+    return ToolCall(tokenizer.guard(call.name), arguments, tokenizer.guard(call.id))
 
 
 def _stand_in(text: str, kept: Sequence[tuple[int, int]], texts: list[str]) -> str:

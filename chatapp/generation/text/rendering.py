@@ -73,7 +73,7 @@ class Renderer:
                 self._lock.release()
 
     def render(
-        self, source: str, conversations: Sequence[Sequence[Mapping[str, str]]], names: Mapping[str, object]
+        self, source: str, conversations: Sequence[Sequence[Mapping[str, object]]], names: Mapping[str, object]
     ) -> list[str]:
         """The text of each conversation; `names` is what the template may read besides the messages."""
         messages = json.dumps(conversations)

@@ -51,6 +51,16 @@ class Channels:
         """To which channel the reply has come."""
         return "thinking" if self._state in ("thinking", "between") else "text"
 
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the thinking has begun, and its end has not been seen."""
+        return self._state == "thinking"
+
+    @property
+    def has_thought(self) -> bool:
+        """Whether the thinking has ended."""
+        return bool(self.marks[0]) and self._state in ("between", "text")
+
     def add(self, text: str) -> list[tuple[Channel, str]]:
         """The parts of a text by their channels; what may yet become a mark at the beginning is held back."""
         if self._state == "text":

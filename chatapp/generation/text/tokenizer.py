@@ -8,10 +8,11 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
@@ -66,6 +67,8 @@ class Tokenizer:
         decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
         self.byte_level = decoder.get("type") == "ByteLevel"
         self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
+        self.spells_bytes = self.byte_level or _joins_plainly(decoder)
+        """Whether a text is the bytes of its tokens, one after the other."""
         self._bytes: dict[int, bytes | None] = {}
         self._whole: dict[int, str | None] = {}
 
@@ -271,6 +274,16 @@ def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
     vocabulary.no_truncation()
     vocabulary.no_padding()
     return vocabulary
+
+
+PLAIN = frozenset(("ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"))
+"""The parts of decoders that only turn SentencePiece's spaces and bytes into real ones."""
+
+
+def _joins_plainly(decoder: Mapping[str, Any]) -> bool:  # Any: JSON
+    """Whether a decoder puts nothing between tokens."""
+    parts = decoder.get("decoders", [decoder] if decoder else [])
+    return bool(parts) and PLAIN.issuperset(part["type"] for part in parts)
 
 
 @contextmanager

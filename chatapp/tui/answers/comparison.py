@@ -162,7 +162,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             if kept:
                 front.copy(lambda: kept)
 
-        names = [model.name for model in workspace.open_store().list()]
+        names = [model.name for model in workspace.open_store().list()] + workspace.list_remote_models()
         places = [name for name in NAMES if get(name).devices()]
         system, chosen = front.dialogue.setup.system, [Choice(front.model)]
         return cls(names, places, open_model, prompt=front.typed(), system=system, chosen=chosen), take

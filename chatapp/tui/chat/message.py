@@ -104,15 +104,23 @@ class Said(Vertical):
             ended = ended or "■ unfinished"
             ended += CONTINUES if self.newest and self.mark != FULL else ""
         line = "   ".join(part for part in (version(self.said), ended) if part)
+        valid = "" if self.growing else validity(self.said)
         about = "" if self.growing or self.said.role != "assistant" else origin(self.said)
-        self.foot.update(Content.assemble((line, "$warning"), "   " if line and about else "", (about, "$muted")))
-        self.foot.display = bool(line or about)
+        parts = ((line, "$warning"), (valid, "$success" if valid == VALID else "$error"), (about, "$muted"))
+        self.foot.update(Content("   ").join(Content.styled(text, style) for text, style in parts if text))
+        self.foot.display = bool(line or valid or about)
 
 
 def version(said: Message) -> str:
     """Which one of several versions a message is."""
     place, count = said.versions.index(said.id) + 1, len(said.versions)
     return f"‹ {place} / {count} ›" if count > 1 else ""
+
+
+def validity(said: Message) -> str:
+    """Whether an answer is what it had to be, where something was asked of it."""
+    valid = said.usage.get("valid")
+    return VALID if valid is True else "✗ not valid" if valid is False else ""
 
 
 def origin(said: Message) -> str:
@@ -134,6 +142,7 @@ def moment(created: float) -> str:
 
 
 ENDINGS = {"cancelled": "■ stopped", "length": "■ max_tokens reached"}
+VALID = "✓ valid"
 CONTINUES = " — F5 continues"
 
 

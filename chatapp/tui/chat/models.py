@@ -61,7 +61,10 @@ class Models:
         store = self.screen.workspace.open_store()
         return Catalogue(
             machine=lambda: catalogue.read_machine(store),
-            rows=lambda: catalogue.list_models(store, catalogue.read_machine(store)),
+            rows=lambda: [
+                *catalogue.list_models(store, catalogue.read_machine(store)),
+                *catalogue.describe_remotes(self.screen.workspace.read_remotes()),
+            ],
             details=lambda row: facts.read_details(store, row, catalogue.read_machine(store)),
             freed=lambda row: facts.count_freed(store, row),
             found=catalogue.describe_found,

@@ -15,7 +15,7 @@ from textual.message import Message as Event
 from textual.widgets import TextArea
 
 from chatapp.text.printable import printable
-from chatapp.text.units import count, milliseconds
+from chatapp.text.units import milliseconds
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.chat.outbox import Outbox
 from chatapp.tui.chat.reply import BUSY, ReplyStream, ending, settle
@@ -198,8 +198,8 @@ class Pane(Vertical):
             self.dialogue.change(self.dialogue.setup.without_thinking())
         self.opened, self.failure = opened, None
         self.status.place, self.status.memory = opened.place, self.memory()
-        self.heading.model, self.heading.about = opened.name, f"{count(opened.parameters)} parameters"
-        self.heading.total = opened.engine.context_length
+        self.heading.model, self.heading.about = opened.name, opened.about
+        self.heading.total = opened.context_length
         self.completion_page.gaps = opened.engine.can_infill
         self.status.show("● ready", tone="success", hint=f"opened in {milliseconds(opened.seconds)}")
         if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
@@ -235,7 +235,7 @@ class Pane(Vertical):
         """Say hello on an empty page."""
         self.welcome.display = self.page.empty and not self.failure and not self.reply
         if self.welcome.display:
-            self.welcome.show(self.kind, self.heading.model, self.heading.about, gaps=self.completion_page.gaps)
+            self.welcome.show(self.kind, self.heading, self.opened, gaps=self.completion_page.gaps)
 
     def on_completion_page_counted(self, message: CompletionPage.Counted) -> None:
         if not self.reply:
@@ -354,7 +354,7 @@ class Pane(Vertical):
 
     @property
     def figures(self) -> Figures:
-        """The figures of the reply that is being written, or was written last."""
+        """Of the reply that is being written, or was written last."""
         return self.newest.figures if self.newest else Figures()
 
     async def start(self, begin: Callable[[Engine], Turn]) -> bool:
@@ -363,7 +363,7 @@ class Pane(Vertical):
         await self.leave_columns()
         with telling(self):
             turn = begin(self.opened.engine)
-            self.outbox.show_tip("")
+            self.outbox.show_tip("F10 shows the tree of beams" if turn.options.num_beams > 1 else "")
             on_end = partial(self.call_later, self.take_end, turn)
             self.newest = reply = ReplyStream(turn, on_end, after=self.newest, prompt_tokens=self.heading.used)
             await self.page.await_reply(turn)
@@ -385,8 +385,8 @@ class Pane(Vertical):
         elif deltas:
             await self.page.grow(deltas)
         if not reply.ended and reply.stale and time.monotonic() > reply.told + 0.2:  # faster cannot be read
-            writing = "● thinking" if deltas and deltas[-1].channel == "thinking" else "● writing"
-            self.tell("● summing up" if reply.turn.summarising else writing, "accent")
+            doing = reply.figures.doing
+            self.tell("● summing up" if reply.turn.summarising else f"● {doing}", "accent")
 
     async def take_end(self, turn: Turn) -> None:
         """The thread of a reply has ended, perhaps after its user stopped it."""

@@ -81,6 +81,8 @@ class ReplyStream:
         if not over and now < self.typed + TYPING and now < self.shown + self.pace.cost / SHARE:
             pause = 0.1  # a key that waits for an update is felt, an update is not
         else:
+            if self.turn.options.num_beams > 1:  # what is taken of a search is known when the thread has ended
+                over = self.thread.finished.is_set()
             await self.place.grow(self, self.take())
             if self.ended:  # by somebody else, meanwhile
                 return
@@ -93,6 +95,9 @@ class ReplyStream:
     def take(self) -> list[Delta]:
         """The deltas that arrived since the last call; the figures have them from now on."""
         deltas = self.thread.take()
+        if self.thread.finished.is_set():
+            deltas += self.turn.taken
+            self.turn.taken = ()
         self.figures.add(deltas)
         self.stale = self.stale or bool(deltas)
         for delta in deltas:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from chatapp.conversation import Setup
     from chatapp.generation import Token
+    from chatapp.generation.beam_tree import Beam
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.chat.completion_page import CompletionPage
@@ -225,6 +226,28 @@ class ChatScreen(Conversations):
                 "The tokens of this answer were not kept: it was imported, or written without the screen."
             )
         self.app.push_screen(HeatScreen(tokens, growing, pane.stop), take)
+
+    def action_beams(self) -> None:
+        """Show the tree of the beam search that goes on, or was the last; what is taken of it becomes the answer."""
+        from chatapp.tui.insight.beams import BeamScreen
+
+        pane, reply = self.pane, self.pane.newest
+        if not reply or not pane.dialogue or reply.turn.options.num_beams == 1:
+            return self.notify("There is no beam search: num_beams begins one (^S, or /set parameter num_beams 4).")
+        dialogue, turn = pane.dialogue, reply.turn
+
+        async def take(beam: Beam | None) -> None:
+            if beam and pane.reply is reply:
+                turn.chosen = beam
+                pane.stop()
+            elif beam and pane.opened:
+                engine, said = pane.opened.engine, dialogue.message(turn.replies[0].id)
+                begun = [token.id for token in turn.tokens]
+                spelt = beam.spell(lambda own: engine.text_of([*begun, *own], turn.options.think))
+                own = spelt[:-1] if beam.state == "finished" and not beam.text else spelt  # nothing can follow the end
+                await pane.go_on(said, [*turn.tokens, *own])
+
+        self.app.push_screen(BeamScreen(turn.beams, lambda: pane.reply is reply, pane.stop), take)
 
     def show_latencies(self, said: Message | None) -> None:
         """Show the latency of each token of an answer, as far as it is written; None: of the last one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
 from textual.reactive import reactive
@@ -16,7 +16,8 @@ from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, round_up
 
 if TYPE_CHECKING:
-    from chatapp.generation import Delta, Usage
+    from chatapp.generation import Delta, Guesses, Usage
+    from chatapp.workspace import Opened
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -27,19 +28,27 @@ class Figures:
 
     prompt_tokens: int = 0
     tokens: int = 0
+    reading: tuple[int, int] | None = None
+    """Tokens of a long prompt that are read, and all of them, as long as it is not read to its end."""
+    doing: Literal["reading", "searching", "thinking", "writing"] = "writing"
     prefill: float = 0.0
     time_to_first_token: float | None = None
     latencies: list[float] = field(default_factory=list)
     """Of every token after the first of each answer."""
     spent: dict[int, float] = field(default_factory=dict)
     """What each answer that has a token took after its first one; together they are decoded at once."""
+    guesses: Guesses | None = None
+    """Of tokens that were guessed, if any were."""
     usage: Usage | None = None
     """The engine's own summary, once the reply has ended by itself."""
 
     def add(self, deltas: Iterable[Delta]) -> None:
         """Take in what arrived."""
         for delta in deltas:
-            timings = delta.timings
+            timings, self.reading = delta.timings, delta.reading
+            self.guesses = delta.guesses or self.guesses
+            searching: Literal["searching", "writing"] = "searching" if delta.beams else "writing"
+            self.doing = "reading" if delta.reading else "thinking" if delta.channel == "thinking" else searching
             if self.tokens == 0:
                 spent = timings.prefill + timings.decode + timings.sampling + timings.detokenising
                 self.time_to_first_token = (self.time_to_first_token or 0.0) + spent
@@ -174,7 +183,9 @@ class StatusLine(Widget):
         if self.figures and self.figures.tokens:
             rest = self.speed(room)
         else:
-            rest = Content.assemble((f"   {self.hint}", "$muted")).truncate(room, ellipsis=True)
+            reading = self.figures and self.figures.reading
+            hint = f"{reading[0]:,} of {reading[1]:,} tokens" if reading else self.hint
+            rest = Content.assemble((f"   {hint}", "$muted")).truncate(room, ellipsis=True)
         first = state + rest
         return Content("\n").join([first, self.latencies()]) if self.has_class("-told") else first
 
@@ -190,6 +201,10 @@ class StatusLine(Widget):
             ("p95", milliseconds(p95) if p95 else "–"),
             (f"{figures.tokens:,}", "token" if figures.tokens == 1 else "tokens"),
         ]
+        if guesses := figures.guesses:
+            pairs.append((f"{guesses.accepted:,}/{guesses.drafted:,}", "guessed"))
+            if guesses.gain:
+                pairs.append((f"{guesses.gain:.1f}×", "plain steps"))
         if figures.usage and figures.usage.cached_tokens:
             pairs.append((f"{figures.usage.cached_tokens:,}", "cached"))
         line = Content()
@@ -234,10 +249,12 @@ PROMISE = {"completion": "continues your text", "chat": "answers your messages"}
 
 
 class Welcome(Static):
-    """What the model does, the first keys, and that nothing leaves the machine."""
+    """What the model does, the first keys, and that nothing leaves the machine, or to whom it goes."""
 
-    def show(self, mode: str, model: str, about: str, *, gaps: bool) -> None:
+    def show(self, mode: str, heading: Heading, opened: Opened | None, *, gaps: bool) -> None:
         """Fill in what is known of the model by now."""
+        model, about, leaves = heading.model, heading.about, opened.leaves if opened else ""
+        stays = f"Text goes to {printable(leaves)}." if leaves else "Everything stays on this machine."
         size = f" ({about})" if about else ""
         keys = Content.assemble(
             *(part for key, does in KEYS[mode] for part in ((f"{key:<8}", "$accent"), (f"{does}\n", "$muted")))
@@ -245,5 +262,5 @@ class Welcome(Static):
         more = ", and fills the gap\nat the cursor (ctrl+f shows it)" if gaps and mode == "completion" else ""
         limits = "\n4M parameters, it knows only Python." if model == "builtin" else ""
         size = "" if limits else size
-        promise = f"{size} {PROMISE[mode]}{more}.{limits}\nEverything stays on this machine."
+        promise = f"{size} {PROMISE[mode]}{more}.{limits}\n{stays}"
         self.update(keys + Content.assemble("\n", (model, "bold"), promise))

@@ -97,7 +97,7 @@ class ScreenView:
             self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
 
     def use_model(self, name: str) -> None:
-        self.screen.call_next(self.use, self.workspace.open_store().get(name).name)
+        self.screen.call_next(self.use, self.workspace.find_model(name))
 
     def again(self) -> None:
         self.screen.call_next(self.screen.pane.again)

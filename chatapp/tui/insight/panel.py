@@ -79,7 +79,8 @@ class TokenPanel(Widget, can_focus=True):
             width - place.cell_length - 1, ellipsis=True
         )
         head = name + " " * (width - name.cell_length - place.cell_length) + place
-        latency = Content.assemble((milliseconds(token.seconds), "$text"), (" after the one before", "$muted"))
+        after = ", guessed" if token.guessed else " after the one before"
+        latency = Content.assemble((milliseconds(token.seconds), "$text"), (after, "$muted"))
         if token.logprob is None:
             return [head, Content.styled("no probability was kept", "$muted"), latency]
         sure = Content.assemble(

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from chatapp.evaluation.measurements import Step
 from chatapp.text.units import bar, milliseconds
 from chatapp.tui.insight.panel import named, percent
+from chatapp.tui.insight.rows import Rows
 from chatapp.tui.insight.shades import painted
 from chatapp.tui.insight.wrapping import label
 
@@ -34,30 +33,11 @@ def figures(width: int) -> int:
     return min(2, max(0, (width - 26) // FIGURE))
 
 
-class TokenTable(ScrollView, can_focus=True):
-    """One line for each token, in the order of writing or the slowest first; only what is seen is painted."""
+class TokenTable(Rows):
+    """One line for each token, in the order of writing or the slowest first."""
 
-    DEFAULT_CSS = """
-    TokenTable {
-        width: 100%;
-        height: 1fr;
-        padding: 0 2;
-        background: $surface;
-        color: $text;
-        overflow-x: hidden;
-        scrollbar-gutter: stable;
-        scrollbar-size-vertical: 1;
-    }
-    """
-    BINDINGS = [
-        Binding("up", "walk(-1)", "Token above", show=False),
-        Binding("down", "walk(1)", "Token below", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "go(0)", "First", show=False),
-        Binding("end", "go(-1)", "Last", show=False),
-        Binding("s", "sort", "Sort", id="latencies.sort"),
-    ]
+    BINDINGS = [Binding("s", "sort", "Sort", id="latencies.sort")]
+    HEADING = 1
     cursor = reactive(0)
     """The row it is on."""
     slowest_first = reactive(False)
@@ -111,12 +91,6 @@ class TokenTable(ScrollView, can_focus=True):
             MISSING if step.elapsed is None else milliseconds(step.elapsed),
         )
 
-    def mark(self) -> Style:
-        """The look of the row with the cursor."""
-        if self.app.native_ansi_color:
-            return Style(reverse=True)
-        return painted(self.app.theme_variables, "text", "selection" if self.has_focus else "panel")
-
     def room(self, width: int) -> tuple[int, int]:
         """Columns of the text and of the bar, for which a narrow screen has no room."""
         rest = max(6, width - 20 - FIGURE * figures(width))
@@ -138,32 +112,22 @@ class TokenTable(ScrollView, can_focus=True):
     def validate_cursor(self, cursor: int) -> int:
         return max(0, min(cursor, len(self.rows) - 1))
 
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def place(self) -> int:
+        return self.cursor
+
+    def go_to(self, row: int) -> None:
+        self.cursor = row
+
     def watch_cursor(self, cursor: int) -> None:
         if self.rows:
             self.reveal()
             self.post_message(self.Moved(self.rows[cursor]))
         self.refresh()
-
-    def reveal(self) -> None:
-        """Scroll to the cursor, which the heading covers no row of."""
-        visible = max(1, self.scrollable_content_region.height - 1)
-        top = self.scroll_offset.y
-        if not top <= self.cursor < top + visible:
-            self.scroll_to(
-                y=self.cursor if self.cursor < top else self.cursor - visible + 1, animate=False, immediate=True
-            )
-
-    def on_resize(self) -> None:
-        self.reveal()
-
-    def action_walk(self, by: int) -> None:
-        self.cursor += by
-
-    def action_page(self, pages: int) -> None:
-        self.cursor += pages * max(1, self.scrollable_content_region.height - 2)
-
-    def action_go(self, row: int) -> None:
-        self.cursor = row % max(1, len(self.rows))
 
     def action_sort(self) -> None:
         self.slowest_first = not self.slowest_first
@@ -176,10 +140,7 @@ class TokenTable(ScrollView, can_focus=True):
         self.watch_cursor(0)
 
     def on_click(self, event: events.Click) -> None:
-        place = event.get_content_offset(self)
-        if not place:
-            return
-        if place.y == 0:
+        """Sort, by the heading."""
+        if (place := event.get_content_offset(self)) and place.y == 0:
+            event.prevent_default()  # no row is meant
             self.action_sort()
-        elif place.y - 1 + self.scroll_offset.y < len(self.rows):
-            self.cursor = place.y - 1 + self.scroll_offset.y

@@ -20,6 +20,9 @@ from chatapp.generation.delta import Token
 from chatapp.tui.insight.shades import painted, shades, step
 from chatapp.tui.insight.wrapping import Flow
 
+GUESSED = Style(italic=True)
+"""Added to the look of a token that was guessed before the model said it."""
+
 
 def looks(widget: Widget) -> tuple[Style, ...]:
     """The looks of the steps in the theme of now."""
@@ -139,7 +142,8 @@ class HeatText(ScrollView, can_focus=True):
         if token == shown:
             return focused if self.has_focus else blurred
         heat = self.steps[token]
-        return unknown if heat is None else steps[heat]
+        style = unknown if heat is None else steps[heat]
+        return style + GUESSED if self.tokens[token].guessed else style
 
     # The cursor
 

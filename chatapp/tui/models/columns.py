@@ -131,6 +131,8 @@ def describe_state(row: ListedModel, job: Job | None, width: int, *, current: bo
         yield f"✗ {one_line(row.note)}", "$error"
     elif row.state == "elsewhere":
         yield f"↓ {percent(row.share or 0)} {one_line(row.note)}", "$accent"
+    elif row.state == "remote":
+        yield one_line(row.note), "$accent" if current else "$muted"
     elif row.state == "stopped":
         yield f"stopped at {percent(row.share or 0)}", "$warning"
     elif current:

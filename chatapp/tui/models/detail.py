@@ -26,6 +26,7 @@ STATES = {
     "stopped": "downloaded in part",
     "elsewhere": "being downloaded",
     "absent": "not here",
+    "remote": "on a server",
 }
 
 

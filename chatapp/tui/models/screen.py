@@ -234,7 +234,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     def action_use(self) -> None:
         """Use a model that is here; fetch another."""
         if self.row and self.check_action("use", ()):
-            if self.row.state == "here":
+            if self.row.state in ("here", "remote"):
                 self.dismiss(self.row.name)
             else:
                 self.action_pull()

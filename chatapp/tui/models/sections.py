@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from chatapp.models.jobs import Job
 
 NEEDS = {
-    "use": ("here", "absent", "stopped", "elsewhere"),
+    "use": ("here", "absent", "stopped", "elsewhere", "remote"),
     "pull": ("absent", "stopped", "elsewhere"),
     "verify": ("here",),
     "bench": ("here",),
     "remove": ("here", "broken", "stopped"),
     "cancel": (),
     "resume": (),
-    "more": ("here", "broken", "stopped", "elsewhere", "absent"),
+    "more": ("here", "broken", "stopped", "elsewhere", "absent", "remote"),
 }
 """In which states of a model what can be done with it."""
 KINDS = {
@@ -53,12 +53,15 @@ class Catalogue:
 def group_models(
     rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: str, sought: str
 ) -> Iterator[Section]:
-    """Group the models that have all words of a filter: those here, those a search has found, the catalogue."""
+    """Group the models that have all words of a filter: those here or on servers, found by a search, the catalogue."""
     known = {row.name for row in rows}
     left = [row for row in rows if matches(row, wanted)]
-    here = tuple(row for row in left if row.state != "absent")
+    here = tuple(row for row in left if row.state not in ("absent", "remote"))
+    remote = tuple(row for row in left if row.state == "remote")
     found = tuple(row for row in hub if row.name not in known)
     yield Section(f"Here · {len(here)}", here)
+    if remote:
+        yield Section(f"On servers · {len(remote)}", remote)
     yield Section(f"On the Hub{f', {sought!r}' if sought else ''} · {len(found)}", found)
     offered = [row for row in left if row.state == "absent"]
     for kind, called in KINDS.items():

@@ -16,10 +16,13 @@ from textual.widget import Widget
 from chatapp.generation import OptionError, Options
 from chatapp.text.printable import printable
 from chatapp.tui.sampling.fields import (
+    ANSWERS,
     FIELDS,
     LABEL,
     WHEN_FULL,
     Field,
+    answer_from_lines,
+    answer_to_lines,
     bias_from_lines,
     bias_to_lines,
     draw_field,
@@ -28,6 +31,8 @@ from chatapp.tui.sampling.fields import (
     stop_to_lines,
 )
 from chatapp.tui.sampling.preview import Look, Previews, draw
+
+GRAMMARS = frozenset(ANSWERS)
 
 if TYPE_CHECKING:
     from chatapp.conversation import WhenFull
@@ -137,10 +142,21 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def value(self, field: Field) -> Any:
         """The value of an option: what is chosen, or else the default."""
+        if field.kind == "answer":
+            return self.options.constraint or ""
         return self.when_full if field.kind == "choice" else getattr(self.options, field.name)
 
     def changed(self, field: Field) -> bool:
+        if field.kind == "answer":
+            return not GRAMMARS.isdisjoint(self.chosen)
         return self.when_full != "stop" if field.kind == "choice" else field.name in self.chosen
+
+    def ask_for(self, answer: Mapping[str, Any]) -> None:
+        """Take what the whole answer must be, by the option that says so; nothing: any text."""
+        self.chosen = {name: value for name, value in self.chosen.items() if name not in GRAMMARS} | dict(answer)
+        self.error = ""
+        self.post_message(self.Changed(dict(self.chosen)))
+        self.refresh()
 
     def choose(self, field: Field, value: Any) -> bool:
         """Take a value, if it can be one; say why not, otherwise."""
@@ -174,7 +190,9 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def action_move(self, direction: int, fine: bool = False) -> None:
         field, value = self.field, self.value(self.field)
-        if field.kind == "choice":
+        if field.kind == "answer":
+            self.ask_for({"json_object": True} if direction > 0 else {})
+        elif field.kind == "choice":
             place = WHEN_FULL.index(value) + direction
             self.choose(field, WHEN_FULL[min(max(place, 0), len(WHEN_FULL) - 1)])
         else:
@@ -182,6 +200,9 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def action_default(self) -> None:
         field = self.field
+        if field.kind == "answer":
+            self.ask_for({})
+            return
         self.choose(field, "stop" if field.kind == "choice" else getattr(self.defaults, field.name))
         if field.name in self.chosen:  # another model's default, or set by its value
             del self.chosen[field.name]
@@ -200,9 +221,32 @@ class SamplingDrawer(Widget, can_focus=True):
             self.choose(field, WHEN_FULL[(WHEN_FULL.index(self.when_full) + 1) % len(WHEN_FULL)])
         elif field.kind == "lines":
             self.edit_lines(field)
+        elif field.kind == "answer":
+            self.edit_answer()
         else:
             self.typed = ""
             self.refresh()
+
+    def edit_answer(self) -> None:
+        """Write what the whole answer must be."""
+        from chatapp.tui.sampling.lines_screen import LinesScreen
+
+        def check(lines: str) -> Any:
+            from chatapp.generation.decoding.grammar import check_grammar
+
+            answer = answer_from_lines(lines)
+            check_grammar(replace(self.defaults, **answer))
+            return answer
+
+        def take(answer: Any) -> None:
+            if answer is not None:
+                self.ask_for(answer)
+
+        title, hint = (
+            "What the answer must be",
+            f"First line: {', '.join(ANSWERS)}; below it, which. Nothing: any text.",
+        )
+        self.app.push_screen(LinesScreen(title, hint, answer_to_lines(self.options), check), take)
 
     def edit_lines(self, field: Field) -> None:
         from chatapp.tui.sampling.lines_screen import LinesScreen

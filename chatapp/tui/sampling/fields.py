@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
 
-from chatapp.generation.options import KNOBS, OptionError
+from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LABEL, VALUE = 13, 8
 """Columns of the label, with the cursor before it, and of the value."""
-Kind = Literal["number", "seed", "lines", "choice"]
+Kind = Literal["number", "seed", "lines", "choice", "answer"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Field:
         """The value in a few letters."""
         if value == self.off:
             return self.word
+        if self.kind == "answer":
+            return ANSWERS[value]
         if self.kind == "lines":
             return f"{len(value)} token{'s' * (len(value) > 1)}" if isinstance(value, Mapping) else show_lines(value)
         if isinstance(value, float):
@@ -151,6 +153,38 @@ def bias_from_lines(lines: str) -> dict[int, float]:
     return biases
 
 
+ANSWERS = {
+    "json_schema": "JSON, schema",
+    "json_object": "JSON",
+    "regex": "regex",
+    "grammar": "grammar",
+    "choice": "a choice",
+}
+"""What the whole answer must be, in a few letters, by the option that says so."""
+
+
+def answer_to_lines(options: Options) -> str:
+    """What the answer must be, for an editor: the option's name, and below it what it says."""
+    name = options.constraint
+    if name is None or name == "json_object":
+        return name or ""
+    return f"{name}\n{stop_to_lines(options.choice) if name == 'choice' else getattr(options, name)}"
+
+
+def answer_from_lines(lines: str) -> dict[str, Any]:  # Any: what Options takes
+    """The option that an editor's lines name, and its value; nothing, where the answer may be any text."""
+    first, _, rest = lines.strip().partition("\n")
+    name = first.strip().rstrip(":").replace(" ", "_")
+    if not name:
+        return {}
+    if name not in ANSWERS:
+        raise OptionError(f"the first line must be {', '.join(ANSWERS)} or nothing, not {first.strip()[:40]!r}")
+    value = {"json_object": True, "choice": stop_from_lines(rest)}.get(name, rest)
+    if not value:
+        raise OptionError(f"write below {name} what it is to be")
+    return {name: value}
+
+
 FIELDS = (
     *(
         Field(name, knob.label, "number", knob.steps, 1 if type(knob.default) is int else 0.01, knob.off, knob.word)
@@ -161,6 +195,7 @@ FIELDS = (
     Field("seed", "seed", "seed", fine=1, word="random"),
     Field("stop", "stop", "lines", off=(), word="none"),
     Field("logit_bias", "logit_bias", "lines", off={}, word="none"),
+    Field("answer", "answer is", "answer", off="", word="any text"),
     Field("when_full", "when full", "choice"),
 )
 WHEN_FULL: tuple[WhenFull, ...] = ("stop", "slide", "summarise")

@@ -132,7 +132,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         before, after = replace(self.defaults, **self.chosen), replace(self.defaults, **self.result(preset))
         lines = [Content.styled(preset.about or "your own", "$muted"), Content()]
         for field in FIELDS:
-            if field.kind == "choice" or getattr(before, field.name) == getattr(after, field.name):
+            if field.kind in ("choice", "answer") or getattr(before, field.name) == getattr(after, field.name):
                 continue
             old, new = (printable(field.show(getattr(options, field.name))) for options in (before, after))
             lines.append(Content.assemble(f"{field.label:13}", (old, "$muted"), " → ", (new, "bold $accent")))

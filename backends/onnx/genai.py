@@ -1,0 +1,85 @@
+"""Lower a decoder to the graph that onnxruntime-genai's model builder would export: its names, and masks as inputs."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto
+
+from backends.decoder import Attention, Decoder, Weights, forward
+from backends.onnx import lowering
+from backends.onnx.graph import Graph
+from backends.onnx.lowering import value, width
+from backends.onnx.rows import Rows
+from backends.quantize import PRECISIONS, Rounded
+
+CACHE = re.compile(r"(past|present)_(key|value)_(\d+)")
+PUBLIC = {"past": "past_key_values", "present": "present"}
+
+
+class Together(Rows):
+    """Attention in one way, GroupQueryAttention, which runtimes of any age know."""
+
+    def attend(
+        self,
+        a: Attention,
+        width: int,
+        inputs: dict[str, str],
+        outputs: list[str],
+        together: Callable[[list[str]], list[str]],
+    ) -> None:
+        together(outputs)
+
+
+class Ops(lowering.Ops):
+    """Operations on tokens whose places follow from a mask of all that is cached and of them."""
+
+    tokens, positions = "input_ids", "position_ids"
+
+    def __init__(self, decoder: Decoder, graph: Graph):
+        super().__init__(decoder, graph)
+        self.rows = Together(graph)
+        total = self.node("Shape", "attention_mask", start=1, end=2)
+        graph.node_with("Cast", [total], ["total_length"], to=TensorProto.INT32)
+        axis = self.constant("token_axis", np.array([1]))
+        one = self.constant("one_token", np.array([1]))
+        newest = self.node("Sub", self.node("ReduceSum", "attention_mask", axis, keepdims=0), one)
+        graph.node_with("Cast", [newest], ["last_position"], to=TensorProto.INT32)
+
+    def last(self, x: str) -> str:
+        """All tokens: whoever runs the graph chooses."""
+        return x
+
+
+def public(name: str) -> str:
+    """What others call a cache of this name; other names stay."""
+    found = CACHE.fullmatch(name)
+    return f"{PUBLIC[found[1]]}.{found[3]}.{found[2]}" if found else name
+
+
+def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
+    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+
+    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T), `position_ids` (B, T) where the model needs them, and
+    the caches `past_key_values.i.key` and `.value` (B, kv_heads, S, width), in buffers of their own or shared with
+    the outputs `present.i.key` and `.value`. `logits` (B, T, vocab) are those of every token.
+    """
+    with Graph(folder, opset=21) as graph:
+        logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), Ops(decoder, graph))
+        graph.node_with("Identity", [logits], ["logits"])
+        inputs = [
+            value("input_ids", TensorProto.INT64, "B", "T"),
+            value("attention_mask", TensorProto.INT64, "B", "all"),
+        ]
+        if any("position_ids" in node.input for node in graph.nodes):
+            inputs.append(value("position_ids", TensorProto.INT64, "B", "T"))
+        outputs = [value("logits", TensorProto.FLOAT, "B", "T", decoder.vocab_size)]
+        for i, a in enumerate(decoder.layers):
+            for kind in ("key", "value"):
+                shape = ("B", a.kv_heads, "S", width(a)), ("B", a.kv_heads, "all", width(a))
+                inputs.append(value(public(f"past_{kind}_{i}"), TensorProto.FLOAT, *shape[0]))
+                outputs.append(value(public(f"present_{kind}_{i}"), TensorProto.FLOAT, *shape[1]))
+        for node in graph.nodes:
+            node.input[:], node.output[:] = map(public, node.input), map(public, node.output)
+        graph.save("model", inputs, outputs)

@@ -1,0 +1,158 @@
+"""Lower a decoder to ONNX's own operations, its caches inputs and outputs, for runtimes of any age.
+
+Only rounded matrices keep ONNX Runtime's: no other operations multiply by them as they are.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto
+
+from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, forward
+from backends.onnx import lowering
+from backends.onnx.graph import Graph
+from backends.onnx.lowering import value
+from backends.quantize import PRECISIONS, Rounded
+
+OPSET = 21
+"""Of the operations: what ONNX Runtime 1.19 has, which is in Triton's release 24.10."""
+UNSEEN = -65504.0
+"""What is added to the score of a key that must not be seen: the lowest float16."""
+
+
+class Ops(lowering.Ops):
+    """Operations on rows that have positions and masks of their own."""
+
+    tokens, positions = "input_ids", "position_ids"
+
+    def __init__(self, decoder: Decoder, graph: Graph):
+        super().__init__(decoder, graph)
+        self.shared: dict[object, str] = {}
+
+    def numbers(self, *values: int) -> str:
+        """A constant of whole numbers."""
+        return self.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
+
+    def norm(self, x: str, weight: Weight) -> str:
+        if self.decoder.norm == "layer":
+            return super().norm(x, weight)
+        scale, *bias = self.norm_inputs(weight)
+        least = self.constant("epsilon", np.array(self.decoder.epsilon, np.float32))
+        mean = self.node("ReduceMean", self.node("Mul", x, x), self.numbers(-1), keepdims=1)
+        y = self.node("Mul", self.node("Div", x, self.node("Sqrt", self.node("Add", mean, least))), scale)
+        return self.node("Add", y, *bias) if bias else y
+
+    def add_norm(self, x: str, y: str, weight: Weight) -> tuple[str, str]:
+        total = self.add(x, y)
+        return self.norm(total, weight), total
+
+    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None) -> str:
+        a = self.decoder.layers[layer]
+        sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
+        parts = self.graph.node_with("Split", [qkv, self.numbers(*sizes)], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        q, k, v = (self.node("Reshape", x, self.shaped(a.head_dim)) for x in parts)
+        if q_norm and k_norm:
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        q, k, v = (self.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v))  # (B, heads, T, head_dim)
+        if a.rope:
+            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        k, v = self.cached(k, layer, "key"), self.cached(v, layer, "value")
+        k, v = self.repeated(k, a), self.repeated(v, a)
+        scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)
+        scores = self.softcap(scores, a.softcap) if a.softcap else scores
+        shares = self.node("Softmax", self.node("Add", scores, self.mask(a)), axis=-1)
+        attended = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
+        return self.node("Reshape", attended, self.shaped())
+
+    def cached(self, x: str, layer: int, kind: str) -> str:
+        """What the cache holds and x, which is the new cache."""
+        inputs, outputs = [f"past_key_values.{layer}.{kind}", x], [f"present.{layer}.{kind}"]
+        return self.graph.node_with("Concat", inputs, outputs, axis=2)[0]
+
+    def repeated(self, x: str, a: Attention) -> str:
+        """Each key-value head for its group of queries."""
+        times = a.heads // a.kv_heads
+        if times == 1:
+            return x
+        spread = self.node("Expand", self.node("Unsqueeze", x, self.numbers(2)), self.numbers(1, 1, times, 1, 1))
+        return self.node("Reshape", spread, self.numbers(0, a.heads, -1, a.head_dim))
+
+    def rotate(self, x: str, rope: Rope) -> str:
+        half = len(rope.inverse_frequencies)
+        if rope not in self.shared:
+            self.shared[rope] = self.angles(rope)
+        angle = self.shared[rope]
+        first, second = self.graph.node_with(
+            "Split", [x], [f"half_{len(self.graph.nodes)}_{i}" for i in range(2)], axis=-1, num_outputs=2
+        )
+        turned = self.node("Concat", self.node("Neg", second), first, axis=-1)
+        amplitudes = self.constant(f"amplitudes_{hash(rope)}", np.tile(rope.amplitudes, 2).reshape(1, 1, 1, 2 * half))
+        cos, sin = (self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin"))
+        return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
+
+    def angles(self, rope: Rope) -> str:
+        """(B, 1, T, head_dim)"""
+        places = self.node("Unsqueeze", self.node("Cast", self.positions, to=TensorProto.FLOAT), self.numbers(1, 3))
+        frequencies = self.constant(f"frequencies_{hash(rope)}", np.tile(rope.inverse_frequencies, 2))
+        return self.node("Mul", places, frequencies)
+
+    def mask(self, a: Attention) -> str:
+        """What is added to the scores, (B, 1 or heads, T, S), once for layers that are alike."""
+        if (a.window, a.alibi) not in self.shared:
+            self.shared[a.window, a.alibi] = self.build_mask(a)
+        return self.shared[a.window, a.alibi]
+
+    def build_mask(self, a: Attention) -> str:
+        count = self.node("Gather", self.node("Shape", self.tokens), self.constant("one", np.array(1)))
+        total = self.node("Gather", self.node("Shape", "attention_mask"), self.constant("one", np.array(1)))
+        zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
+        keys = self.node("Range", zero, total, one)  # (S,)
+        queries = self.node("Range", self.node("Sub", total, count), total, one)
+        distance = self.node("Sub", keys, self.node("Unsqueeze", queries, self.numbers(1)))  # (T, S)
+        visible = self.node("LessOrEqual", distance, zero)
+        if a.window:
+            limit = self.constant(f"window_{a.window}", np.array(-a.window))
+            visible = self.node("And", visible, self.node("Greater", distance, limit))
+        given = self.node("Unsqueeze", self.node("Greater", "attention_mask", zero), self.numbers(1, 2))
+        visible = self.node("And", given, visible)  # (B, 1, T, S)
+        nothing, unseen = self.constant("nothing", np.array(0.0)), self.constant("unseen", np.array(UNSEEN))
+        if not a.alibi:
+            return self.node("Where", visible, nothing, unseen)
+        slopes = self.constant(f"slopes_{hash(a.alibi)}", np.array(a.alibi)[None, :, None, None])
+        return self.node(
+            "Where", visible, self.node("Mul", self.node("Cast", distance, to=TensorProto.FLOAT), slopes), unseen
+        )
+
+    def activate(self, x: str, kind: Activation) -> str:
+        if kind == "silu":
+            return self.node("Mul", x, self.node("Sigmoid", x))
+        if kind in ("gelu", "gelu_tanh"):
+            return self.node("Gelu", x, approximate="tanh" if kind == "gelu_tanh" else "none")
+        return super().activate(x, kind)
+
+
+def cache_shape(a: Attention) -> tuple[str, int, str, int]:
+    """The shape of a layer's keys, or of its values."""
+    return "B", a.kv_heads, "S", a.head_dim
+
+
+def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
+    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+
+    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T) of what the caches hold and of the tokens, `position_ids`
+    (B, T), `last` (1,), and the caches `past_key_values.i.key`, `past_key_values.i.value` (B, kv_heads, S, head_dim).
+    Outputs: `logits` (B, last, vocab), and the caches `present.i.key`, `present.i.value`, longer by T.
+    """
+    with Graph(folder, opset=OPSET) as graph:
+        logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), Ops(decoder, graph))
+        graph.node_with("Identity", [logits], ["logits"])
+        inputs = [value(name, TensorProto.INT64, "B", "T") for name in ("input_ids", "position_ids")]
+        inputs.insert(1, value("attention_mask", TensorProto.INT64, "B", "S + T"))
+        inputs.append(value("last", TensorProto.INT64, 1))
+        outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
+        for i, a in enumerate(decoder.layers):
+            batch, heads, past, size = cache_shape(a)
+            for kind in ("key", "value"):
+                inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, batch, heads, past, size))
+                outputs.append(value(f"present.{i}.{kind}", TensorProto.FLOAT, batch, heads, "S + T", size))
+        graph.save("model", inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})

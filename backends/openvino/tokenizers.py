@@ -1,0 +1,32 @@
+"""Make graphs of a tokenizer.json, one that encodes and one that decodes, where openvino-tokenizers is installed."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from backends import BackendError
+
+NEEDED = {"openvino_tokenizers": "openvino-tokenizers", "transformers": "transformers"}
+
+
+def missing() -> list[str]:
+    """The packages that are needed for it and not installed."""
+    return [package for module, package in NEEDED.items() if not find_spec(module)]
+
+
+def write(path: Path, special: Mapping[str, str], folder: Path) -> None:
+    """Write openvino_tokenizer and openvino_detokenizer (.xml and .bin) of the tokenizer.json at `path` to `folder`.
+
+    `special` has tokens by their role, such as eos_token.
+    """
+    import openvino
+    import openvino_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    try:
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), **special)
+        both = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True, skip_special_tokens=True)
+        for graph, name in zip(both, ("openvino_tokenizer", "openvino_detokenizer"), strict=True):
+            openvino.save_model(graph, folder / f"{name}.xml")
+    except Exception as error:  # it raises what it likes where it does not know a tokenizer
+        raise BackendError(f"openvino-tokenizers cannot convert {path}: {error}") from error

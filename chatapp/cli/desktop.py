@@ -1,0 +1,47 @@
+"""`chatapp desktop`: the screen in a window of its own."""
+
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+The window shows the same screen as a terminal does, with the same conversations; both may be open at once.
+It comes by the system's web view (pip install 'chatapp[desktop]'), over a connection within this machine that takes
+one client, which has a secret. A second start brings the window to the front.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp desktop [MODEL] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", default="", help="as for chat (default: where it was left)"
+    )
+    parser.add_argument("--browser", action="store_true", help="a page of your browser instead of a window")
+    parser.add_argument("--screen-reader", action="store_true", help="tell a screen reader what the screen shows")
+
+
+def run(given: Namespace) -> int:
+    """Open the window, or raise the one that is there, and stay until its user leaves."""
+    from chatapp.desktop.bridge import COMMAND
+    from chatapp.desktop.raising import raise_window
+    from chatapp.desktop.state import Running
+
+    home = Workspace().home
+    running = Running(home)
+    try:
+        if not running.is_first:
+            raise_window(running)
+            return 0
+        command = (*COMMAND, given.model) if given.model else COMMAND
+        if given.browser:
+            from chatapp.desktop.browser import open_page
+
+            return open_page(home, running, command, reader=given.screen_reader)
+        from chatapp.desktop.window import open_window
+
+        return open_window(home, running, command, reader=given.screen_reader)
+    finally:
+        running.close()

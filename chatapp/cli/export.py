@@ -1,0 +1,68 @@
+"""`chatapp export`: write a model as other programs load it."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.progress import show_steps
+from chatapp.deploy import exporting
+from chatapp.text.printable import printable
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+DIR must be new or empty. Each target has options and a page of its own: chatapp export openvino --help.
+With --check the export is loaded afterwards, and compared with the model as it runs here; the exit code is 1 where
+they differ.
+"""
+
+VERDICTS = {True: "ok", False: "FAILED", None: "left"}
+
+
+def add(parser: Parser) -> None:
+    """Add the targets, each with its options."""
+    parser.add_details(DETAILS)
+    targets = parser.add_subparsers(dest="target", metavar="TARGET", title="targets", required=True)
+    for name in exporting.TARGETS:
+        target = exporting.get(name)
+        added: ArgumentParser = targets.add_parser(
+            name,
+            help=target.SUMMARY,
+            description=f"Write {target.SUMMARY}.",
+            formatter_class=parser.formatter_class,
+            allow_abbrev=False,
+        )
+        added.add_argument("model", metavar="MODEL")
+        added.add_argument("folder", metavar="DIR", type=Path)
+        for field in fields(target.Options):
+            add_option(added, field.name, field.default, field.metadata)
+        added.add_argument("--check", action="store_true", help="load the export, and compare it with ours")
+
+
+def add_option(parser: ArgumentParser, name: str, default: Any, facts: Any) -> None:  # Any: of a dataclass' field
+    """Add an option of a target, of the type of its default."""
+    flag = "--" + name.replace("_", "-")
+    if isinstance(default, bool):
+        parser.add_argument(flag, action="store_true", help=facts["help"])
+        return
+    more = {"choices": facts["choices"]} if facts["choices"] else {}
+    metavar = facts["metavar"] or None
+    parser.add_argument(flag, metavar=metavar, type=type(default), default=default, help=facts["help"], **more)
+
+
+def run(given: Namespace) -> int:
+    """Export, and check where that is wanted; the exit code is 1 where the check failed."""
+    target, folder = exporting.get(given.target), given.folder
+    options = target.Options(**{field.name: getattr(given, field.name) for field in fields(target.Options)})
+    exporting.check_empty(folder)
+    with show_steps(given.model) as on_progress:
+        source = exporting.open_source(Workspace().open_store(), given.model)
+        exporting.export(source, target, folder, options, on_progress)
+    print(printable(f"{source.model.name} is in {folder}"))
+    if not given.check:
+        return 0
+    found = exporting.check(source, target, folder, options)
+    for finding in found:
+        print(printable(f"{VERDICTS[finding.passed]:7}{finding.what}: {finding.figure}"))
+    return 1 if any(finding.passed is False for finding in found) else 0

@@ -1,0 +1,110 @@
+"""`chatapp remote`: name servers that have models, list them, forget them."""
+
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note, print_json
+from chatapp.text.errors import InputError
+from chatapp.text.printable import printable
+from chatapp.text.units import table
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+  add NAME URL   name a server, which is asked for its protocol and its models
+  list           list the servers that have names; none is asked
+  rm NAME        forget one, and its key
+
+Another chatapp, vLLM, OVMS, llama-server, LM Studio, Ollama, and servers of KServe's protocol such as Triton.
+A model of a server is MODEL@NAME wherever a model is named, and @NAME is its usual one.
+
+A key is read without showing it, or from standard input, and kept in a file that only you can read; or it stays in the
+environment variable that --key-variable names. Redirects are not followed, and text is sent only when you send it.
+"""
+ACTIONS = ("add", "list", "rm")
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp remote add NAME URL | list | rm NAME [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
+    parser.add_argument("name", metavar="NAME", nargs="?")
+    parser.add_argument("url", metavar="URL", nargs="?")
+    group = parser.add_argument_group("of add")
+    group.add_argument("--protocol", choices=("openai", "ollama", "kserve"), help="(default: found out)")
+    group.add_argument("--model", metavar="NAME", dest="models", action="append", help="only this one; repeatable")
+    group.add_argument("--context", metavar="N", type=int, help="tokens that its models hold, where it does not tell")
+    key = group.add_mutually_exclusive_group()
+    key.add_argument("--key", action="store_true", help="ask for a key, or read it from standard input")
+    key.add_argument("--key-variable", metavar="NAME", help="the environment variable that has the key")
+    parser.add_argument("--json", action="store_true", help="print JSON, of list")
+
+
+def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> int:
+    """Do what was asked."""
+    from chatapp.remote import remotes
+
+    workspace = Workspace()
+    if given.action == "list":
+        list_servers(workspace, as_json=given.json)
+    elif not given.name:
+        raise InputError(f"which server? write: chatapp remote {given.action} NAME")
+    elif given.action == "rm":
+        remotes.remove(workspace.home, given.name)
+        print(printable(f"{given.name} is forgotten"))
+    else:
+        add_server(workspace, given, read)
+    return 0
+
+
+def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str]) -> None:
+    """Ask a server what it speaks, and keep it under its name."""
+    from chatapp.remote import opening, remotes
+    from chatapp.remote.address import NAME, Remote, parse_url
+
+    if not given.url:
+        raise InputError(f"where is it? write: chatapp remote add {given.name} http://HOST:PORT")
+    if not NAME.fullmatch(given.name):
+        raise InputError(f"{given.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
+    remote = Remote(
+        given.name,
+        parse_url(given.url),
+        given.protocol or "",
+        tuple(given.models or ()),
+        given.key_variable or "",
+        given.context or 0,
+    )
+    key = read_key(read) if given.key else ""
+    if key and not (remote.is_encrypted or remote.is_here):
+        raise InputError(f"{remote.url} is not encrypted: anybody on the way could read the key; use https://")
+    found = opening.look_at(workspace.home, remote, key)
+    remotes.add(workspace.home, found, key)
+    listed = ", ".join(found.models[:5]) or f"it names none; name one as MODEL@{found.name}"
+    print(printable(f"{found.name} is {found.url}; its models ({len(found.models)}): {listed}"))
+    if not found.is_here:
+        note(f"What you say to MODEL@{found.name} goes to {found.host}{'' if found.is_encrypted else ', unencrypted'}.")
+
+
+def read_key(read: Callable[[str], str]) -> str:
+    """Read a key, without showing it."""
+    key = read("Key (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
+    if not key.strip():
+        raise InputError("no key was given; nothing was changed")
+    return key.strip()
+
+
+def list_servers(workspace: Workspace, *, as_json: bool) -> None:
+    """Print the servers that have names."""
+    servers = workspace.read_remotes()
+    if as_json:
+        return print_json([{**vars(one), "models": list(one.models), "leaves": not one.is_here} for one in servers])
+    if not servers:
+        return note("No server has a name yet; chatapp remote add NAME URL gives one.")
+    rows = [
+        (one.name, one.url, one.protocol, "stays here" if one.is_here else f"goes to {one.host}", ", ".join(one.models))
+        for one in servers
+    ]
+    print(printable(table(("NAME", "ADDRESS", "PROTOCOL", "TEXT", "MODELS"), rows)))

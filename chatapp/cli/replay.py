@@ -1,0 +1,111 @@
+"""`chatapp replay`: compute a kept answer again, and say whether it is the same."""
+
+import sys
+from argparse import Namespace
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.printing import note, print_json, warn
+from chatapp.cli.progress import show_steps
+from chatapp.history.exports import describe_message
+from chatapp.text.errors import InputError
+from chatapp.text.printable import printable
+from chatapp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from chatapp.conversation.replay import Comparison
+    from chatapp.generation import Token
+    from chatapp.history import History
+
+DETAILS = """\
+ID is a conversation, as `chatapp sessions ls` lists them. Each answer keeps with what it was computed: the model's
+digest, backend, device and versions, the options with the seed, and the prompt's digest. With these it is computed
+again, up to the first token that differs.
+
+On the same machine, with the same versions, every token is the same where the whole prompt was read anew. Elsewhere,
+or where the prompt was read in other parts, the last digits of the logits differ, and now and then that is another
+token.
+"""
+NAMES = {
+    "digest": "the lowered model",
+    "signature": "what computes it",
+    "chatapp": "chatapp",
+    "backend": "the backend",
+    "device": "the device",
+    "precision": "the precision",
+    "prompt_digest": "the prompt, as its tokens",
+}
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.add_details(DETAILS)
+    parser.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--answer", metavar="N", type=parse_number, help="its N-th answer (default: the last one)")
+    which.add_argument("--all", action="store_true", help="all answers of the branch that is shown")
+    parser.add_argument("--json", action="store_true", help="print JSON, an object for each answer")
+    add_placement(parser)
+
+
+def run(given: Namespace) -> int:
+    """Compute answers again; the exit code is 1 where a token of one differs."""
+    workspace = Workspace()
+    with workspace.open_history() as history:
+        return replay_answers(workspace, history, given)
+
+
+def replay_answers(workspace: Workspace, history: "History", given: Namespace) -> int:
+    """Compute the wanted answers of a conversation again, each with the model that wrote it, and print what came."""
+    from chatapp.conversation import Dialogue, Setup, replay
+
+    conversation = history.last() if given.id is None else history.get(given.id)
+    if conversation is None:
+        raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
+    dialogue = Dialogue(history, conversation, kind=conversation.kind, setup=Setup(), warn=warn)
+    answers = [one for one in dialogue.branch() if one.role == "assistant"]
+    if not answers:
+        raise InputError(f"conversation {conversation.id} has no answer")
+    if given.answer and given.answer > len(answers):
+        raise InputError(f"conversation {conversation.id} has {len(answers)} answers on the branch that is shown")
+    wanted = answers if given.all else [answers[(given.answer or len(answers)) - 1]]
+    same = True
+    opened = None
+    for kept in wanted:
+        placement = read_placement(given)
+        if not placement.backend:
+            where = {name: kept.usage.get(name) for name in ("backend", "device", "precision")}
+            placement = replace(placement, **{name: value for name, value in where.items() if isinstance(value, str)})
+        if opened is None or opened[0] != (kept.model, placement):
+            with show_steps(kept.model) as on_progress:
+                engine = workspace.open_model(kept.model, placement, on_progress=on_progress, on_fallback=note).engine
+            opened = (kept.model, placement), engine
+        found = replay.replay(dialogue, opened[1], kept.id)
+        same = same and found.identical
+        if given.json:
+            print_json({"message": kept.id, "identical": found.identical, **asdict(found), "now_then": found.fell_to})
+        else:
+            print(f"{printable(describe_message(kept))}: {tell(found)}", flush=True)
+            for name, (then, now) in found.changed.items():
+                print(f"  {NAMES[name]} was {printable(then) or 'not known'}, is {printable(now)}", file=sys.stderr)
+    return 0 if same else 1
+
+
+def tell(found: "Comparison") -> str:
+    """What a comparison found, in a sentence."""
+    drift = "" if not found.drift else f"; log-probabilities differ by up to {found.drift:.2g}"
+    if found.place is None:
+        return f"identical, {found.tokens} tokens{drift}"
+    then = f"was {name(found.was)}" if found.was else "had ended there"
+    now = f"is {name(found.now)}" if found.now else "ends there"
+    if found.was and found.now:
+        fell = found.fell_to
+        now += ", the other one " + ("is below the likeliest" if fell is None else f"has {fell:.3f}")
+    return f"differs at token {found.place + 1} of {found.tokens}: {then}, {now}{drift}"
+
+
+def name(token: "Token") -> str:
+    """A token with its log-probability."""
+    text = repr(printable(token.text))
+    return text if token.logprob is None else f"{text} ({token.logprob:.3f})"

@@ -1,0 +1,126 @@
+"""`chatapp serve`: answer other programs in the protocols that they speak."""
+
+import argparse
+import os
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+Editors, chat programs and scripts that speak OpenAI's, Anthropic's, Ollama's, llama.cpp's or KServe's protocol
+share the models of this machine. MODEL, of which there may be several, is opened at once and kept, and the first
+is the one for requests that name none; all others are opened when they are asked for.
+
+Only programs of this machine are answered unless --host says otherwise, and then only with a key.
+What is answered, and what is refused: docs/server.md.
+"""
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp serve [MODEL ...] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    where = parser.add_argument_group("where")
+    where.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
+    where.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
+    where.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
+    where.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
+    who = parser.add_argument_group("who may ask")
+    who.add_argument("--keys", metavar="FILE", type=Path, help="a key a line, of which each request must have one")
+    who.add_argument("--allow-origin", metavar="URL", action="append", default=[], help="a web page; repeatable")
+    who.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
+    much = parser.add_argument_group("how much")
+    much.add_argument("--parallel", metavar="N", type=parse_number, default=8, help="requests at once (default: 8)")
+    much.add_argument("--queue", metavar="N", type=parse_number, default=64, help="requests that wait (default: 64)")
+    much.add_argument(
+        "--queue-timeout", metavar="S", type=parse_seconds, default=120.0, help="how long (default: 120s)"
+    )
+    much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="for an answer (default: 10m)")
+    much.add_argument(
+        "--max-body", metavar="SIZE", type=parse_size, default=16_000_000, help="of a request (default: 16M)"
+    )
+    much.add_argument("--max-prompt", metavar="N", type=parse_number, help="tokens (default: the model's context)")
+    much.add_argument(
+        "--max-tokens", metavar="N", type=parse_number, help="of an answer (default: the model's context)"
+    )
+    much.add_argument(
+        "--memory", metavar="SIZE", type=parse_size, help="for all models (default: 60 %% of this machine's)"
+    )
+    much.add_argument("--keep-alive", metavar="S", type=parse_seconds, default=1800.0, help="of a model (default: 30m)")
+    much.add_argument(
+        "--drain",
+        metavar="S",
+        type=parse_seconds,
+        default=30.0,
+        help="for what is being answered at the end (default: 30s)",
+    )
+    parser.add_argument("--log-requests", action="store_true", help="write what is asked into the log")
+    add_placement(parser)
+    parser.set_defaults(name_words=name_words)
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the models from the words; none is too many."""
+    given.models = words
+    return []
+
+
+def parse_port(text: str) -> int:
+    """Parse a port."""
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, which is at most 65535")
+    return int(text)
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a time: 90, 90s, 5m, 1h."""
+    found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)([smh]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90s, 5m or 1h")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def parse_size(text: str) -> int:
+    """Parse a number of bytes: 500M, 4G."""
+    found = re.fullmatch(r"(\d{1,15})([KMG]?)B?", text.upper())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 500M or 4G")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def run(given: Namespace) -> int:
+    """Answer until told to end."""
+    from chatapp.server.settings import ServerSettings, read_keys
+
+    settings = ServerSettings(
+        host=given.host,
+        port=given.port,
+        keys=read_keys(given.keys) if given.keys else (),
+        origins=tuple(given.allow_origin),
+        hosts=tuple(given.allow_host),
+        certificate=given.tls_cert,
+        private_key=given.tls_key,
+        models=tuple(given.models),
+        places=given.parallel,
+        queue=given.queue,
+        patience=given.queue_timeout,
+        timeout=given.timeout,
+        max_body=given.max_body,
+        max_prompt=given.max_prompt,
+        max_tokens=given.max_tokens,
+        memory=given.memory,
+        keep_alive=given.keep_alive,
+        drain=given.drain,
+        log_requests=given.log_requests,
+    )
+    from chatapp.server.start import serve
+
+    code = serve(Workspace(), settings, read_placement(given))
+    sys.stderr.flush()
+    os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end

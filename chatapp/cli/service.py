@@ -1,0 +1,235 @@
+"""`chatapp service`: let the system start the server when its user logs in."""
+
+import argparse
+import os
+import plistlib
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note
+from chatapp.settings import running
+from chatapp.text.errors import InputError
+from chatapp.text.files import write_whole
+from chatapp.text.printable import printable
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+  install [-- ARGUMENTS]  start `chatapp serve ARGUMENTS` now, and whenever you log in
+  status                  whether it is installed, and whether a server runs
+  remove                  end it, and start it no more
+
+A unit of systemd on Linux, an agent of launchd on macOS, a task on Windows, all of them yours alone: nothing needs an
+administrator. The screen, run, complete and lsp then use the models that the server has in memory.
+"""
+ACTIONS = ("install", "status", "remove")
+LABEL = "chatapp.server"
+UNIT = "chatapp.service"
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a system is told, and how."""
+
+    path: Path
+    """Where the text belongs."""
+    text: str
+    start: Sequence[Sequence[str]]
+    """Commands once it is there."""
+    stop: Sequence[Sequence[str]]
+    """Commands before it goes."""
+    encoding: str = "utf-8"
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp service install [-- ARGUMENTS] | status | remove [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--dry-run", action="store_true", help="print what the system would be told, and do nothing")
+    parser.set_defaults(name_words=name_words)
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the action, and what `chatapp serve` is to be given, from the words."""
+    if not words or words[0] not in ACTIONS:
+        parser.error(f"say one of {', '.join(ACTIONS)}")
+    given.action, given.arguments = words[0], words[1:]
+    return [] if given.action == "install" else words[1:]
+
+
+def run(given: Namespace) -> int:
+    """Do what was asked."""
+    workspace = Workspace()
+    check(given.arguments)
+    service = describe(sys.platform, Path.home(), workspace.home, given.arguments)
+    if given.action == "status":
+        return status(service, workspace)
+    if given.dry_run:
+        print(f"{printable(str(service.path))}:\n\n{printable(service.text)}")
+        for command in service.start if given.action == "install" else service.stop:
+            print(printable(" ".join(command)))
+        return 0
+    if given.action == "install":
+        install(service)
+    else:
+        remove(service)
+    return 0
+
+
+def check(arguments: Sequence[str]) -> None:
+    """Refuse what `chatapp serve` would refuse at every start."""
+    from chatapp.cli import serve
+
+    parser = Parser(prog="chatapp serve", allow_abbrev=False)
+    serve.add(parser)
+    _, words = parser.parse_known_args(list(arguments))
+    if wrong := [word for word in words if word.startswith("-")]:
+        parser.error(f"there is no option {wrong[0]}")
+
+
+def describe(platform: str, user: Path, home: Path, arguments: Sequence[str]) -> Service:
+    """What the service manager of a system is told, to serve the models of a home."""
+    command = [sys.executable, "-m", "chatapp", "serve", *arguments]
+    if wrong := [word for word in [*command, str(home)] if "\n" in word or "\0" in word]:
+        raise InputError(f"{wrong[0]!r} has more than one line; no system takes that")
+    if platform == "darwin":
+        return describe_agent(user, home, command)
+    if platform == "win32":
+        return describe_task(home, command)
+    return describe_unit(user, home, command)
+
+
+def describe_unit(user: Path, home: Path, command: Sequence[str]) -> Service:
+    """A unit of systemd's user instance."""
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or user / ".config") / "systemd" / "user"
+    text = f"""\
+[Unit]
+Description=chatapp serves the models of this machine
+
+[Service]
+ExecStart={" ".join(map(quote, command))}
+Environment={quote(f"CHATAPP_HOME={home}", variables=False)}
+Restart=on-failure
+RestartSec=5
+TimeoutStopSec=45
+UMask=0077
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+    manage = ("systemctl", "--user")
+    start = ((*manage, "daemon-reload"), (*manage, "enable", UNIT), (*manage, "restart", UNIT))
+    return Service(folder / UNIT, text, start, ((*manage, "disable", "--now", UNIT),))
+
+
+def quote(word: str, *, variables: bool = True) -> str:
+    """A word as systemd reads it back; in commands it would also put in variables."""
+    word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\t", "\\t")
+    return f'"{word.replace("$", "$$") if variables else word}"'
+
+
+def describe_agent(user: Path, home: Path, command: Sequence[str]) -> Service:
+    """An agent of launchd."""
+    facts = {
+        "Label": LABEL,
+        "ProgramArguments": list(command),
+        "EnvironmentVariables": {"CHATAPP_HOME": str(home)},
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ExitTimeOut": 45,
+        "Umask": 0o077,
+        "StandardErrorPath": str(home / "server.log"),
+    }
+    path = user / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    domain = f"gui/{os.getuid() if hasattr(os, 'getuid') else 0}"
+    start = (("launchctl", "bootstrap", domain, str(path)),)
+    return Service(path, plistlib.dumps(facts).decode(), start, (("launchctl", "bootout", f"{domain}/{LABEL}"),))
+
+
+def describe_task(home: Path, command: Sequence[str]) -> Service:
+    """A task of Windows, whose home is named by a program that sets it first."""
+    program = command[0].replace("python.exe", "pythonw.exe")  # without a window
+    code = f"import os, runpy, sys; os.environ['CHATAPP_HOME'] = {str(home)!r}; sys.argv[1:] = {list(command[3:])!r}"
+    words = subprocess.list2cmdline(["-c", f"{code}; runpy.run_module('chatapp', run_name='__main__')"])
+    text = f"""\
+<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo><Description>chatapp serves the models of this machine</Description></RegistrationInfo>
+  <Triggers><LogonTrigger><Enabled>true</Enabled></LogonTrigger></Triggers>
+  <Principals>
+    <Principal id="Author"><LogonType>InteractiveToken</LogonType><RunLevel>LeastPrivilege</RunLevel></Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <RestartOnFailure><Interval>PT1M</Interval><Count>3</Count></RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec><Command>{escape(program)}</Command><Arguments>{escape(words)}</Arguments></Exec>
+  </Actions>
+</Task>
+"""
+    path = home / f"{LABEL}.xml"
+    start = (("schtasks", "/Create", "/TN", LABEL, "/XML", str(path), "/F"), ("schtasks", "/Run", "/TN", LABEL))
+    stop = (("schtasks", "/End", "/TN", LABEL), ("schtasks", "/Delete", "/TN", LABEL, "/F"))
+    return Service(path, text, start, stop, "utf-16")
+
+
+# What is done
+
+
+def install(service: Service) -> None:
+    """Write the text, and have the system start it."""
+    service.path.parent.mkdir(parents=True, exist_ok=True)
+    if service.encoding == "utf-8":
+        write_whole(service.path, service.text)
+    else:
+        service.path.write_text(service.text, service.encoding)
+    if problem := command_all(service.start):
+        left = "\n".join("  " + " ".join(command) for command in service.start)
+        raise InputError(f"{service.path} is written, and the system did not start it ({problem}); try:\n{left}")
+    print(printable(f"{service.path} is installed, and the server is started"))
+
+
+def remove(service: Service) -> None:
+    """Have the system end it, and delete the text."""
+    if not service.path.exists():
+        raise InputError(f"there is no service: {service.path} is not there")
+    problem = command_all(service.stop)
+    service.path.unlink()
+    if problem:
+        note(f"The system could not be told to end it ({problem}): it ends when you log out.")
+    print(printable(f"{service.path} is removed"))
+
+
+def command_all(commands: Sequence[Sequence[str]]) -> str:
+    """Run commands up to the first that fails; what that says."""
+    for command in commands:
+        if not shutil.which(command[0]):
+            return f"there is no {command[0]} here"
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            return said[0] if said else f"{command[0]} ended with {done.returncode}"
+    return ""
+
+
+def status(service: Service, workspace: Workspace) -> int:
+    """Tell whether the service is there, and whether a server runs; 1 where none does."""
+    there = service.path.exists()
+    print(printable(f"service: {service.path if there else 'not installed'}"))
+    found = running.read(workspace.home)
+    place = " ".join(filter(None, found.place)) if found else ""
+    about = f"process {found.pid}, http://127.0.0.1:{found.port}{place and f', {place}'}" if found else "none runs"
+    print(printable(f"server: {about}"))
+    return 0 if found else 1

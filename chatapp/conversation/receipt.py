@@ -1,0 +1,60 @@
+"""Receipts: what an answer was computed with, kept beside it, so that it can be computed again."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import chatapp
+from chatapp.conversation import context_window
+from chatapp.conversation.setup import facts
+from chatapp.generation import Delta, Engine, Options
+from chatapp.history import Message
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model was asked for an answer, besides what was said before and the options."""
+
+    system: str = ""
+    first: int = 0
+    """How many of the messages before it were left out; of a text, characters."""
+    summarised: bool = False
+    """Whether a summary took their place."""
+    after: str | None = None
+    """The text that follows, where the answer fills a gap."""
+
+    def stream(
+        self, engine: Engine, before: Sequence[Message], options: Options, begun: Sequence[int], text: str | None
+    ) -> Generator[Delta, None, None]:
+        """Ask it again, after the same messages; of a completion, after a text."""
+        if text is not None and self.after is not None:
+            return engine.infill(text, self.after, options)
+        if text is not None:
+            return engine.complete(text[self.first :], options)
+        said = without_system(before)
+        summary = said[self.first - 1].summary if self.summarised and self.first else ""
+        messages = context_window.prompt(engine, said[self.first :], system=self.system, summary=summary)
+        return engine.chat(messages, options, begun)
+
+
+def without_system(before: Sequence[Message]) -> list[Message]:
+    """The messages that say something, from the first that is no system prompt."""
+    said = [one for one in before if one.text]
+    while said and said[0].role == "system":
+        del said[0]
+    return said
+
+
+def find_system(before: Sequence[Message]) -> str:
+    """The system prompt that a conversation begins with."""
+    first = next((one for one in before if one.text), None)
+    return first.text if first and first.role == "system" else ""
+
+
+def write(
+    engine: Engine, asked: Asked | None, *, index: int, n: int, begun: int, again: Options | None
+) -> dict[str, Any]:  # Any: JSON
+    """The receipt of one of n answers that were given so many tokens; with its options, where it went on `again`."""
+    place = {"index": index, "n": n, "begun": begun}
+    options = {"options": facts(asdict(again))} if again else {}  # perhaps other ones than it began with
+    return {"chatapp": chatapp.__version__, **engine.origin, **(asdict(asked) if asked else {}), **place, **options}

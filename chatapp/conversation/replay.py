@@ -1,0 +1,99 @@
+"""An answer computed again with what its receipt tells, and compared with what it was."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+
+import chatapp
+from chatapp.conversation.conversation import Dialogue
+from chatapp.conversation.receipt import Asked
+from chatapp.conversation.setup import understood
+from chatapp.generation import Delta, Engine, Options, Token
+from chatapp.history import HistoryError
+from chatapp.history.rows import DECIMALS
+
+LOGPROBS = 5
+"""Likeliest tokens that are asked for in each place, to tell what became of another one."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An answer beside the one that is computed again, token by token."""
+
+    tokens: int
+    """That were computed when it was written: all but those it was given to begin with."""
+    place: int | None = None
+    """The first of them that differs, from 0; None where none does."""
+    was: Token | None = None
+    """The token there; None where the answer had ended."""
+    now: Token | None = None
+    drift: float | None = None
+    """The largest difference of log-probabilities before it; None where they were not kept."""
+    changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What is not as it was: by name, then and now."""
+
+    @property
+    def identical(self) -> bool:
+        """Whether every token is the same."""
+        return self.place is None
+
+    @property
+    def fell_to(self) -> float | None:
+        """The log-probability that the token of then has now, where it is among the likeliest."""
+        found = self.now.alternatives if self.now and self.was else ()
+        return next((one.logprob for one in found if self.was and one.id == self.was.id), None)
+
+
+def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
+    """Compute an answer again, up to the first token that differs; HistoryError tells why that cannot be."""
+    kept = dialogue.message(message)
+    receipt = kept.usage.get("receipt")
+    tokens = dialogue.tokens(message)
+    if kept.role != "assistant" or not isinstance(receipt, Mapping) or not tokens:
+        raise HistoryError(
+            "this answer has no receipt: it was imported, changed by hand, or written by an older chatapp; "
+            "answers from now on have one"
+        )
+    try:
+        asked = Asked(**{name: receipt[name] for name in asdict(Asked())})
+        index, n, begun = int(receipt["index"]), int(receipt["n"]), int(receipt["begun"])
+        options = Options(**understood(receipt.get("options", kept.options)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise HistoryError(f"the receipt of this answer is damaged ({error}); it cannot be computed again") from error
+    seed = kept.usage.get("seed")
+    options = replace(options, n=n, seed=seed if isinstance(seed, int) else None, logprobs=LOGPROBS)
+    text = dialogue.text_before(kept) if dialogue.kind == "completion" else None
+    given = [token.id for token in tokens[:begun]]
+    if text is not None:
+        text += "".join(token.text for token in tokens[:begun])
+    stream = asked.stream(engine, dialogue.before(kept), options, given, text)
+    found = compare(tokens[begun:], stream, index, whole=kept.finish_reason in ("stop", "length"))
+    usage, now = engine.last_usage, engine.origin
+    then = {name: str(receipt.get(name, "")) for name in (*now, "chatapp")} | {
+        name: str(kept.usage.get(name, "")) for name in ("backend", "device", "precision", "prompt_digest")
+    }
+    here = {**now, "chatapp": chatapp.__version__}
+    if usage:
+        here |= {name: str(getattr(usage, name)) for name in ("backend", "device", "precision", "prompt_digest")}
+    changed = {name: (then[name], here[name]) for name in here if then[name] != here[name]}
+    return replace(found, changed=changed)
+
+
+def compare(tokens: Sequence[Token], stream: Generator[Delta, None, None], index: int, *, whole: bool) -> Comparison:
+    """Compare the tokens of an answer with those of a stream; `whole` says that it ended by itself."""
+    drifts, place = list[float](), 0
+    with closing(stream):
+        for delta in stream:
+            for now in delta.tokens if delta.index == index else ():
+                drift = max(drifts) if drifts else None
+                if place == len(tokens):
+                    return Comparison(len(tokens), place if whole else None, None, now if whole else None, drift)
+                if now.id != tokens[place].id:
+                    return Comparison(len(tokens), place, tokens[place], now, drift)
+                if now.logprob is not None and (before := tokens[place].logprob) is not None:
+                    drifts.append(abs(round(now.logprob, DECIMALS) - before))
+                place += 1
+    drift = max(drifts) if drifts else None
+    if place < len(tokens):
+        return Comparison(len(tokens), place, tokens[place], None, drift)
+    return Comparison(len(tokens), drift=drift)

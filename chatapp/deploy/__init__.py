@@ -1,0 +1,1 @@
+"""Models where others serve them: exports for other programs."""

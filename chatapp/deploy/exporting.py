@@ -1,0 +1,77 @@
+"""Export a model to a folder of its own, whole or not at all, and check what was exported."""
+
+import os
+import shutil
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from model_store import Progress, Store
+from model_store.exports import ExportError, Finding, Source, Target
+
+TARGETS = {
+    "openvino": "chatapp.deploy.openvino",
+    "onnx": "model_store.exports.onnx",
+    "ovms": "chatapp.deploy.ovms",
+    "gguf": "model_store.exports.gguf",
+    "qaic": "model_store.exports.qaic",
+    "triton": "chatapp.deploy.triton.target",
+}
+"""The module of each target; those that also need to generate text are in `chatapp.deploy`."""
+
+
+def get(name: str) -> Target:
+    """The target called `name`."""
+    return cast(Target, import_module(TARGETS[name]))  # a module that meets the protocol
+
+
+def open_source(store: Store, name: str) -> Source:
+    """The model called `name`, to be exported."""
+    model = store.get(name)
+    return Source(model, store.tokenizer(model))
+
+
+def export(
+    source: Source, target: Target, folder: Path, options: Any, on_progress: Progress | None = None
+) -> None:  # Any: each target's own
+    """Write an export to `folder`, which must be new or empty; ExportError, before any work, where it cannot be."""
+    check_empty(folder)
+    target.refuse(source, options)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ExportError(f"{folder} cannot be written ({error.strerror}); choose another folder") from error
+    try:
+        target.write(source, unfinished, options, on_progress)
+        unfinished.chmod(0o777 & ~current_umask())
+        if folder.exists():
+            folder.rmdir()
+        unfinished.rename(folder)
+    except OSError as error:
+        raise ExportError(f"the export to {folder} failed ({error.strerror or error}); nothing was kept") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a folder with something in it, and what is no folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ExportError(f"{folder} is a file; choose a new folder")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ExportError(f"{folder} is not empty; choose a new folder")
+
+
+def check(source: Source, target: Target, folder: Path, options: Any) -> list[Finding]:  # Any: each target's own
+    """What was found when an export was loaded and compared with ours."""
+    if not folder.is_dir():
+        raise ExportError(f"there is no folder {folder}")
+    return target.check(source, folder, options)
+
+
+def current_umask() -> int:
+    """The permissions that new files of this process lack."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

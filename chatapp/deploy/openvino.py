@@ -1,0 +1,19 @@
+"""`openvino`: a folder for openvino-genai, and asking that."""
+
+from pathlib import Path
+
+from model_store.exports import Finding, Source, openvino
+from model_store.exports.openvino import SUMMARY, Options, refuse, write
+
+__all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
+LEFT_OUT = "it is not installed, or openvino-tokenizers was not; run: pip install 'chatapp[ovms]'"
+
+
+def check(source: Source, folder: Path, options: Options) -> list[Finding]:
+    """Compare the graph's logits, and where openvino-genai is installed what that writes."""
+    from chatapp.deploy import openvino_genai
+
+    found = openvino.check(source, folder, options)
+    if not (openvino_genai.is_installed() and (folder / "openvino_tokenizer.xml").exists()):
+        return [*found, Finding("openvino-genai", None, LEFT_OUT)]
+    return [*found, *openvino_genai.ask(source, folder, openvino.precision_of(source, options))]

@@ -1,0 +1,19 @@
+"""`ovms`: a folder for OpenVINO Model Server, and asking the engine that the server has."""
+
+from pathlib import Path
+
+from model_store.exports import ExportError, Finding, Source, openvino, ovms
+from model_store.exports.ovms import SUMMARY, Options, refuse, write
+
+__all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
+
+
+def check(source: Source, folder: Path, options: Options) -> list[Finding]:
+    """Compare the graph's logits, and what openvino-genai writes, with ours; that must be installed."""
+    from chatapp.deploy import openvino_genai
+
+    if not openvino_genai.is_installed():
+        raise ExportError(f"checking this target needs openvino-genai; run: {ovms.NEEDS}")
+    inside = folder / source.model.name
+    precision = openvino.precision_of(source, options)
+    return [*openvino.check(source, inside, options), *openvino_genai.ask(source, inside, precision)]

@@ -1,0 +1,33 @@
+"""The model `encoder` of the ensemble: a text becomes tokens, with caches that hold nothing yet."""
+
+from __future__ import annotations  # Triton has no such types yet while it completes a configuration
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import triton_python_backend_utils as pb
+
+from chatapp.deploy.triton.session import empty_caches, read_facts, token_inputs
+from chatapp.generation.text.tokenizer import open_tokenizer
+
+
+class TritonPythonModel:
+    """What Triton's Python backend runs."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Read the tokenizer."""
+        folder = Path(args["model_repository"], args["model_version"])
+        self.tokenizer, self.facts = open_tokenizer(folder), read_facts(folder)
+
+    def execute(self, requests: Sequence[pb.InferenceRequest]) -> list[pb.InferenceResponse]:
+        """Encode the text of each request; one that does not fit the context is answered with an error."""
+        return [self.encode(pb.get_input_tensor_by_name(request, "TEXT").as_numpy()[0]) for request in requests]
+
+    def encode(self, text: bytes) -> pb.InferenceResponse:
+        tokens = self.tokenizer.encode_prompt(text.decode(errors="replace"))
+        if not 0 < len(tokens) <= self.facts.context_length:
+            message = f"the text is {len(tokens)} tokens, of which 1 to {self.facts.context_length} fit the context"
+            return pb.InferenceResponse(error=pb.TritonError(message))
+        feeds = {**token_inputs(np.array([tokens]), 0), **empty_caches(self.facts.layers, 1)}
+        return pb.InferenceResponse([pb.Tensor(name, values) for name, values in feeds.items()])

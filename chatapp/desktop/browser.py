@@ -1,0 +1,71 @@
+"""The page in the user's browser, where there is no web view."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import os
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from chatapp.desktop import state as kept
+from chatapp.desktop.bridge import COMMAND, Bridge
+from chatapp.desktop.state import Running
+
+LEAD = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>chatapp</title>
+<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">chatapp</a>
+"""
+
+
+class BrowserPage:
+    """A page of the user's browser, as the bridge sees it."""
+
+    stays = False
+
+    def __init__(self, folder: Path, opens: Callable[[str], object] = webbrowser.open) -> None:
+        """`folder` is its user's alone."""
+        self.folder, self.opens = folder, opens
+
+    def show(self, address: str) -> None:
+        """Open the page by a file of the user's own: an address on a command line is everybody's to read."""
+        path = self.folder / "chatapp.html"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(LEAD.format(address=html.escape(address)))
+        if not self.opens(path.as_uri()):
+            print(f"No browser was found. Open this in one: {path}", file=sys.stderr, flush=True)
+
+    def announce(self, text: str) -> bool:
+        """Let the page tell: browsers have notifications of their own."""
+        return False
+
+    def open_link(self, address: str) -> None:
+        """Open a link beside the page."""
+        self.opens(address)
+
+    def locate(self, name: str) -> Path | None:
+        """A browser does not tell where files lie."""
+        return None
+
+
+def open_page(home: Path, running: Running, command: Sequence[str] = COMMAND, *, reader: bool = False) -> int:
+    """Open the page and stay until its user leaves; the app's exit code."""
+    state = kept.read(home / "window.json")
+
+    async def serve(folder: Path) -> int:
+        page = BrowserPage(folder)
+        bridge = Bridge(page, state, home / "dropped", reader=reader)
+        server = await bridge.open(command)
+        running.tell(bridge.door.port, bridge.door.raising)
+        page.show(bridge.door.address)
+        print(f"chatapp is in your browser, at {bridge.door.origin}; Ctrl+Q there, or Ctrl+C here, leaves.", flush=True)
+        return await bridge.run(server)
+
+    with tempfile.TemporaryDirectory(prefix="chatapp-") as folder:
+        try:
+            return asyncio.run(serve(Path(folder)))
+        finally:
+            kept.write(home / "window.json", state)

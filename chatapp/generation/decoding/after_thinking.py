@@ -1,0 +1,131 @@
+"""Lets a model think before what it answers is constrained."""
+
+from __future__ import annotations  # as in chatapp.text.child
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from chatapp.generation.decoding.constraint import Constraint, Continued
+from chatapp.generation.text.thinking import Channels
+from chatapp.generation.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class AfterThinking:
+    """The constraint of an answer that a model may think about first: it begins where the thinking has ended."""
+
+    def __init__(
+        self, answer: Constraint, tokenizer: Tokenizer, vocab_size: int, marks: Sequence[str], *, opened: bool
+    ):
+        """The thinking may begin with one of the `marks`; where it is `opened`, the prompt has written the only one."""
+        self.answer, self.tokenizer, self.vocab_size, self.end = answer, tokenizer, vocab_size, tokenizer.eos
+        self.opening = marks[0] if opened else ""
+        spelt = [tokenizer.encode_template(mark) for mark in marks if not opened]
+        self.begins = [mark for mark in spelt if tokenizer.hidden.isdisjoint(mark)]
+        self.read: list[int] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.read.clear()
+        self.channels, self.detokenizer = Channels(), self.tokenizer.detokenizer()
+        self.channels.add(self.opening)
+        self.place: int | None = None
+        """Where in the reply the answer begins; None while that is not known."""
+
+    @cached_property
+    def anything(self) -> np.ndarray:
+        """All tokens but those that end a reply, (vocab,) bool."""
+        mask = np.ones(self.vocab_size, bool)
+        mask[[token for token in self.end if token < self.vocab_size]] = False
+        return mask
+
+    @cached_property
+    def blanks(self) -> np.ndarray:
+        """The tokens that are nothing but white space, (vocab,) bool."""
+        contents = map(self.tokenizer.content, range(self.vocab_size))
+        return np.array([bool(content) and content.isspace() for content in contents])
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
+        """Which tokens may follow: any while it thinks, and white space between that and the answer."""
+        self._move(tokens)
+        if self.place is not None:
+            return self.answer.allowed(tokens[self.place :])
+        if opening := [mark[len(tokens)] for mark in self.begins if self._begins(mark, tokens)]:
+            mask = np.zeros(self.vocab_size, bool) if tokens else self._first()
+            mask[opening] = True
+            return mask
+        return self._first() | self.blanks if self.channels.has_thought else self.anything
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The tokens of the answer that must follow."""
+        self._move(tokens)
+        return () if self.place is None else self.answer.forced(tokens[self.place :])
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Whether the answer is complete."""
+        self._move(tokens)
+        return self.place is not None and self.answer.ends(tokens[self.place :])
+
+    def copy(self) -> Self:
+        """One for a reply that goes on otherwise from here."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, answer=self.answer.copy(), read=[])
+        other._start()
+        return other
+
+    def _first(self) -> np.ndarray:
+        """The tokens with which the answer may begin, (vocab,) bool."""
+        allowed = self.answer.allowed([])
+        mask = np.zeros(self.vocab_size, bool)
+        mask[slice(None) if allowed is None else allowed] = True
+        return mask
+
+    def _begins(self, mark: Sequence[int], tokens: Sequence[int]) -> bool:
+        return len(tokens) < len(mark) and list(mark[: len(tokens)]) == list(tokens)
+
+    def _move(self, tokens: Sequence[int]) -> None:
+        """Read what is new of a reply, or all of one that has gone on otherwise."""
+        if list(tokens[: len(self.read)]) != self.read:
+            self._start()
+        for place in range(len(self.read), len(tokens)):
+            self._read(place, tokens)
+
+    def _read(self, place: int, tokens: Sequence[int]) -> None:
+        token, ended = tokens[place], self.channels.has_thought
+        self.read.append(token)
+        if self.place is not None:
+            return
+        self.channels.add(self.detokenizer.add(token))
+        if ended:  # the thinking ended with the token before
+            self.place = place + bool(self.blanks[token])
+        elif (
+            not self.channels.has_thought
+            and not self.channels.is_thinking
+            and not any(self._begins(mark, self.read) for mark in self.begins)
+        ):
+            self.place = 0
+
+
+def wait_for(
+    answer: Constraint,
+    tokenizer: Tokenizer,
+    vocab_size: int,
+    marks: Sequence[str],
+    *,
+    opened: bool,
+    begun: Sequence[int],
+) -> Constraint:
+    """The constraint of a reply whose answer has one: after its thinking, where that may begin with one of the marks.
+
+    Refuses what the reply was `begun` with, where that cannot become such an answer.
+    """
+    whole = AfterThinking(answer, tokenizer, vocab_size, marks, opened=opened) if marks else answer
+    if begun:
+        whole = Continued(whole, begun)
+        whole.allowed(())
+    return whole

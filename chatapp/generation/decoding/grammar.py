@@ -1,0 +1,222 @@
+"""What a whole reply must be: JSON of a schema, a regular expression, a grammar or one of some texts, by llguidance."""
+
+from __future__ import annotations  # as in chatapp.text.child
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.options import GRAMMARS, OptionError, Options
+from chatapp.generation.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from typing import Self
+
+BLANKS = r" |\n[ \t]{0,32}"
+"""White space that JSON may have between its parts: models have been seen to write it for ever where they may."""
+DEFINITIONS = "$defs", "definitions"
+PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
+"""How llguidance names a place in a grammar: line(column)."""
+QUIET = LLParserLimits(verbose_errors=False)
+ENDED = "NoExtension"
+"""How the error of a matcher begins that finds nothing that may follow."""
+IMPOSSIBLE = "Unsatisfiable"
+EMPTY = "allows no text at all; nothing could be answered"
+
+
+def check_grammar(options: Options) -> None:
+    """Refuse what a reply is to keep to where it is no schema, expression or grammar; the message names the place."""
+    for name in GRAMMARS:
+        if getattr(options, name):
+            write_grammar(options, name)
+
+
+def write_grammar(options: Options, name: str) -> str:
+    """The grammar that one of the options GRAMMARS asks for, in llguidance's form."""
+    value = getattr(options, name)
+    if name in ("json_schema", "json_object"):
+        return _write_schema(_read_schema(value) if name == "json_schema" else {"type": "object"})
+    if name == "choice":
+        return LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quote, value)))
+    grammar = LLMatcher.grammar_from_regex(value) if name == "regex" else LLMatcher.grammar_from_lark(value)
+    failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
+    if failed:
+        raise OptionError(f"{name} {_describe_regex(messages[0]) if name == 'regex' else _describe(messages[0])}")
+    return grammar
+
+
+def _quote(text: str) -> str:
+    """A text as Lark spells it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _read_schema(text: str) -> Any:  # Any: JSON
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise OptionError(f"json_schema is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+
+
+def _write_schema(schema: Any) -> str:  # Any: JSON
+    if not isinstance(schema, (dict, bool)):
+        raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}")
+    if wrong := _check_schema(schema):
+        place, message = _find_place(schema, wrong)
+        raise OptionError(f"json_schema at {place}: {message}")
+    return LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": BLANKS})
+
+
+def _check_schema(schema: dict[str, Any] | bool) -> str:  # Any: JSON
+    """What is wrong with a schema; empty, if nothing is."""
+    failed, messages = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    return _join_lines(messages[0]).partition(" while processing ")[0] if failed else ""
+
+
+def _find_place(schema: Any, message: str) -> tuple[str, str]:  # Any: JSON
+    """The innermost part of a schema with which the same is wrong, as a JSON pointer, and what that is."""
+    known = {name: schema[name] for name in DEFINITIONS if isinstance(schema, dict) and name in schema}
+    place, part, found = "#", schema, True
+    while found:
+        found = False
+        for path, inner in _list_parts(part):
+            whole = {**known, **inner} if isinstance(inner, dict) else inner
+            wrong = _check_schema(whole)
+            if wrong == message or (wrong.startswith(IMPOSSIBLE) and message.startswith(IMPOSSIBLE)):
+                place, part, message, found = f"{place}/{path}", inner, wrong, True
+                break
+    return place, message
+
+
+def _list_parts(schema: Any) -> Iterator[tuple[str, Any]]:  # Any: JSON
+    """The schemas right inside a schema, with their places in it."""
+    if not isinstance(schema, dict):
+        return
+    for name, value in schema.items():
+        if isinstance(value, (dict, bool)) and name in ("items", "additionalProperties", "not", "if", "then", "else"):
+            yield name, value
+        elif isinstance(value, dict) and name in ("properties", "patternProperties", *DEFINITIONS):
+            yield from ((f"{name}/{key}", inner) for key, inner in value.items() if isinstance(inner, (dict, bool)))
+        elif isinstance(value, list) and name in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            yield from ((f"{name}/{place}", inner) for place, inner in enumerate(value))
+
+
+def _describe(message: str) -> str:
+    """What is wrong with a Lark grammar, and where."""
+    first = message.partition("\n")[0] or message
+    found = PLACE.match(first)
+    return f"is wrong at line {found[1]}, column {found[2]}: {found[3]}" if found else f"is wrong: {first}"
+
+
+def _describe_regex(message: str) -> str:
+    """What is wrong with a regular expression, and where."""
+    error = re.search(r"^error: (.*)$", message, re.MULTILINE)
+    caret = re.search(r"^    ( *)\^", message, re.MULTILINE)
+    if error and caret:
+        return f"is wrong at character {len(caret[1]) + 1}: {error[1]}"
+    return _describe(message)
+
+
+def _join_lines(message: str) -> str:
+    return " ".join(message.split())
+
+
+class Vocabulary:
+    """The tokens of a model as grammars see them: the bytes that each stands for."""
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int):
+        """Of so many tokens; refuse a tokenizer whose tokens are no bytes."""
+        if not tokenizer.spells_bytes:
+            raise GenerationError(
+                "this model's tokenizer puts words together by rules of its own, so that its tokens stand for no "
+                f"bytes, which {', '.join(GRAMMARS)} need; leave these out, or choose another model"
+            )
+        self.tokenizer, self.size = tokenizer, vocab_size
+        self.eos_token_id, self.bos_token_id = vocab_size, None
+        """One more token ends what a grammar allows, for models that have none of their own."""
+        self.tokens = [*map(tokenizer.content, range(vocab_size)), b""]
+        self.special_token_ids = [token for token, content in enumerate(self.tokens) if not content]
+        ends = [vocab_size, *(token for token in sorted(tokenizer.eos) if token < vocab_size)]
+        self.tokens_of_text = LLTokenizer(TokenizerWrapper(self), n_vocab=vocab_size + 1, eos_token=ends)
+
+    def __call__(self, text: str | bytes) -> list[int]:
+        """Tokens of a text within a reply, as llguidance asks for them."""
+        return self.tokenizer.encode_behind(text if isinstance(text, str) else text.decode())
+
+
+class Grammar:
+    """The constraint that keeps a reply to a grammar."""
+
+    def __init__(self, vocabulary: Vocabulary, grammar: str, name: str):
+        """`name` is the option that asks for it; refuse a grammar that allows nothing."""
+        self.vocabulary, self.grammar, self.name = vocabulary, grammar, name
+        self.matcher = LLMatcher(vocabulary.tokens_of_text, grammar, log_level=0, limits=QUIET)
+        self.consumed: list[int] = []
+        """Tokens of the reply that the matcher has seen."""
+        possible = self._mask()
+        possible[vocabulary.special_token_ids] = False
+        self._check()
+        if not possible.any() or not self.matcher.deep_copy().try_consume_tokens([int(possible.argmax())]):
+            raise GenerationError(f"{name} {EMPTY}")
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray:
+        """Which tokens may follow, (vocab,) bool; GenerationError, where the vocabulary cannot go on."""
+        self._move(tokens)
+        mask = self._mask()
+        self._check()
+        if not mask[:-1].any():
+            raise GenerationError(f"{self.name} wants what no token of this model spells; ask for something else")
+        return mask[:-1]
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        """The tokens that must follow, whatever the model says: as its tokenizer spells the only text there can be."""
+        self._move(tokens)
+        found = self.matcher.compute_ff_tokens()
+        return found if found and self.matcher.validate_tokens(found) == len(found) else ()
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        """Whether nothing may follow."""
+        self._move(tokens)
+        return self.matcher.is_stopped()
+
+    def copy(self) -> Self:
+        """One for a reply that goes on otherwise from here."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, matcher=self.matcher.deep_copy(), consumed=list(self.consumed))
+        return other
+
+    def fits(self, text: str) -> bool:
+        """Whether a whole text is what the grammar wants."""
+        matcher = LLMatcher(self.vocabulary.tokens_of_text, self.grammar, log_level=0)
+        tokens = self.vocabulary.tokens_of_text.greedy_tokenize(text)
+        return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+    def _mask(self) -> np.ndarray:
+        """Which tokens may follow, and last whether the reply may end without one."""
+        bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
+        return np.unpackbits(bits, count=self.vocabulary.size + 1, bitorder="little").view(bool)
+
+    def _move(self, tokens: Sequence[int]) -> None:
+        """Let the matcher have seen these tokens, and no others."""
+        known = self.consumed
+        if len(tokens) == len(known) and tokens == known:
+            return
+        if tokens[: len(known)] != known:
+            pairs = enumerate(zip(known, tokens, strict=False))
+            shared = next((place for place, (one, other) in pairs if one != other), min(len(known), len(tokens)))
+            self.matcher.rollback(len(known) - shared)
+            del known[shared:]
+        more = list(tokens[len(known) :])
+        if not self.matcher.consume_tokens(more):
+            raise GenerationError(f"{self.name} does not allow what the answer begins with; begin it anew")
+        known += more
+
+    def _check(self) -> None:
+        """Refuse to go on with a matcher that has failed."""
+        error = self.matcher.get_error() if self.matcher.is_error() else ""
+        if error and not error.startswith(ENDED):
+            raise GenerationError(f"{self.name}: {_join_lines(error)}")

@@ -1,0 +1,82 @@
+"""Turns whose rows are one batch: a step of the model for all of them."""
+
+import numpy as np
+
+from backends import Batch, KeyValues, Placement, Session, Top
+from chatapp.generation.running import Running
+
+
+class Pack:
+    """The turns of a batch, each with the rows that follow those of the turn before it."""
+
+    def __init__(self, batch: Batch, placement: Placement, apart: bool):
+        self.batch, self.placement = batch, placement
+        self.apart = apart
+        """Whether it is for one turn only."""
+        self.members: list[Running] = []
+        self.rows: list[int] = []
+        """How many each of them has."""
+
+    def join(self, one: Running, session: Session) -> None:
+        """Let a turn go on from what a session has cached, row by row."""
+        for row in range(session.batch):
+            found = session.export(row)
+            assert found is not None  # it has batches
+            self.batch.join(found, session.length)
+        self.members.append(one)
+        self.rows.append(session.batch)
+
+    def part(self, one: Running, session: Session) -> "Pack":
+        """Another one, in which a turn of this one goes on alone."""
+        batch = session.open_batch()
+        assert batch  # there is one already
+        other = Pack(batch, self.placement, apart=True)
+        start = self._start(one)
+        count = self.rows[self.members.index(one)]
+        for row in range(start, start + count):
+            batch.join(self.batch.export(row), self.batch.lengths[row])
+        other.members, other.rows = [one], [count]
+        self.remove(one)
+        return other
+
+    def export(self, one: Running) -> tuple[KeyValues, int]:
+        """What the first row of a turn has cached, and how many tokens that is."""
+        row = self._start(one)
+        return {name: values.copy() for name, values in self.batch.export(row).items()}, self.batch.lengths[row]
+
+    def remove(self, one: Running) -> None:
+        """Let a turn go, with its rows."""
+        start, place = self._start(one), self.members.index(one)
+        gone = range(start, start + self.rows[place])
+        self.batch.reorder([row for row in range(len(self.batch.lengths)) if row not in gone])
+        self.members = [other for other in self.members if other is not one]
+        del self.rows[place]
+
+    def _start(self, one: Running) -> int:
+        return sum(self.rows[: self.members.index(one)])
+
+    def step(self) -> None:
+        """Read the next token of every row, and let each turn choose from the logits."""
+        tokens, parents, start = list[int](), list[int](), 0
+        for one, count in zip(self.members, self.rows, strict=True):
+            assert one.step  # its prompt is read
+            tokens += one.step.tokens
+            parents += [start + parent for parent in one.step.parents]
+            start += count
+        if parents != list(range(start)):
+            self.batch.reorder(parents)
+            self.rows = [len(one.step.tokens) for one in self.members if one.step]
+        logits, top, start = self.batch.forward(np.array(tokens, np.int64)[:, None]), self.batch.top, 0
+        spent = [one.turn.watch.lap() for one in self.members]
+        for one, count, seconds in zip(self.members, self.rows, spent, strict=True):
+            one.growth.decode += seconds
+            part = slice(start, start + count)
+            if one.step and one.step.more:  # it knows its next tokens already
+                more, *rest = one.step.more
+                one.step, start = one.step._replace(tokens=[more], parents=[0], more=rest), start + count
+                continue
+            try:
+                one.draw(logits[part], Top(top.tokens[part], top.logits[part]) if top else None, seconds)
+            except Exception as error:  # of the turn itself, such as a logit that is no number
+                one.error = error
+            start += count

@@ -1,0 +1,293 @@
+"""The turns of an engine: one by itself, or several whose steps the model computes together."""
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+import numpy as np
+
+from backends import Session
+from backends.rereading import PART, Foreseeing, replay
+from chatapp.generation.decoding.beams import Beams
+from chatapp.generation.decoding.generate import Growth, generate
+from chatapp.generation.delta import Delta, Usage
+from chatapp.generation.memory import available_memory
+from chatapp.generation.pack import Pack
+from chatapp.generation.prompt_cache import PromptCache
+from chatapp.generation.running import Running
+from chatapp.generation.turn import Turn
+
+AT_ONCE = 8
+"""Turns that run at once, where nobody says how many."""
+SHORT_PART = 32
+"""Tokens of a prompt that are read at a time while others wait for their next token."""
+
+
+class Turns:
+    """The turns of a session: those that run, and those that wait for a place, first come, first served.
+
+    Nobody computes in the background: whoever waits for a delta computes, for all. One turn by itself has the
+    session; several have rows in batches beside it, where the session only reads prompts. With a seed of its own a
+    turn has a batch of its own: the steps of several at once are rounded a little otherwise.
+    """
+
+    def __init__(self, session: Session, cache: PromptCache):
+        self.session, self.cache = session, cache
+        self.at_once = AT_ONCE
+        self.last_usage: Usage | None = None
+        self.running: list[Running] = []
+        self.queue: deque[object] = deque()
+        self._batched = session.open_batch() is not None
+        """Whether several can run at once."""
+        self._packs: list[Pack] = []
+        self._reader: Running | None = None
+        """Whose prompt the session reads."""
+        self._owed = 0.0
+        """Seconds that prompts took from those that wait for tokens, more than these took since."""
+        self._idle = 0.0
+        """When the last round ended."""
+        self._changed = threading.Condition()
+        self._driver: int | None = None
+        """The thread that computes: nobody else touches the session, or what belongs to turns."""
+
+    def stream(self, turn: Turn) -> Generator[Delta, None, None]:
+        """The deltas of a turn, as they come."""
+        one = Running(turn)
+        with self._changed:
+            self.queue.append(one)
+        try:
+            self._enter(one)
+            turn.watch.resume()
+            while True:
+                self._compute_for(one)
+                while one.deltas:
+                    yield one.deltas.popleft()
+                if one.error:
+                    raise one.error
+                if one.ended:
+                    return
+        finally:
+            self._leave(one)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody runs or waits."""
+        return not self.running and not self.queue and self._driver is None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A time in which no turn runs, and the session is the caller's."""
+        me = object()
+        with self._changed:
+            self.queue.append(me)
+            try:
+                self._changed.wait_for(lambda: self.queue[0] is me and not self.running and self._driver is None)
+                self._driver = threading.get_ident()
+            finally:
+                self.queue.remove(me)
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            self._stop_driving()
+
+    def _enter(self, one: Running) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_place(one))
+            self.queue.popleft()
+            self.running.append(one)
+            self._changed.notify_all()
+
+    def _has_place(self, one: Running) -> bool:
+        """Whether a turn that waits is the next, and may run beside those that do."""
+        if self.queue[0] is not one or (self.running and (not self._batched or len(self.running) >= self.at_once)):
+            return False
+        free = available_memory() if self.running else None
+        return free is None or one.turn.most_tokens * self.session.token_bytes < free
+
+    def _compute_for(self, one: Running) -> None:
+        """Return when there is something for the reader of a turn; compute, unless another thread does."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: one.ready or self._driver is None)
+                if one.ready:
+                    return
+                self._driver = threading.get_ident()
+            try:
+                while True:
+                    self._compute()
+                    if one.ready:
+                        break
+                    if len(self.running) > 1 or self.queue:
+                        with self._changed:
+                            self._sweep()
+                            self._changed.notify_all()
+            finally:
+                self._stop_driving()
+
+    def _stop_driving(self) -> None:
+        with self._changed:
+            self._sweep()
+            self._driver, self._idle = None, perf_counter()
+            self._changed.notify_all()
+
+    def _leave(self, one: Running) -> None:
+        """Let go of a turn, which has ended, was cancelled, or has failed; what nobody was told was never said."""
+        if sys.is_finalizing():  # nobody will go on
+            return
+        with self._changed:
+            one.left = True
+            if one in self.queue:
+                self.queue.remove(one)
+            elif self._driver != threading.get_ident():  # else it was dropped, and found while computing
+                self._changed.wait_for(lambda: self._driver is None)
+                self._sweep()
+            self._changed.notify_all()
+
+    def _sweep(self) -> None:
+        """Let those go of which nothing more is computed; what their caches hold may serve the next."""
+        for one in [one for one in self.running if one.over]:
+            self.running.remove(one)
+            turn = one.turn
+            turn.take_back(one.deltas if one.left else ())
+            known = not (one.error or one.broken)
+            history = [*turn.prompt, *one.decoding.cached]
+            if one.inline:
+                one.inline.close()
+            if pack := next((pack for pack in self._packs if one in pack.members), None):
+                if known and turn.lasting and pack.placement == self.session.placement:
+                    self.cache.store(history, *pack.export(one))
+                pack.remove(one)
+                self._packs = [pack for pack in self._packs if pack.members]
+            elif known and (one.inline or one is self._reader):
+                self.cache.keep(history, lasting=turn.lasting)
+            self._reader = None if self._reader is one else self._reader
+            self.last_usage = turn.usage or turn.sum_up()
+
+    def _compute(self) -> None:
+        """Compute a little for every turn that runs."""
+        if len(self.running) == 1 and not self._packs and not self._reader or not self._batched:
+            self._go_on_inline(self.running[0])
+            return
+        passed = perf_counter() - self._idle if self._idle else 0.0
+        for one in self.running:
+            one.turn.watch.last += passed  # readers took their time
+            if one.inline:
+                self._move(one)
+        self._idle = 0.0
+        waiting = [pack for pack in self._packs if not all(one.stalled for one in pack.members)]
+        if not waiting or self._owed <= 0:
+            spent = self._read_part(bool(waiting))
+            self._owed = spent if waiting else 0.0
+        for pack in waiting:
+            start = perf_counter()
+            self._step(pack)
+            self._owed -= perf_counter() - start
+
+    def _go_on_inline(self, one: Running) -> None:
+        """Compute for a turn that has the session for itself."""
+        one.turn.watch.resume()
+        try:
+            if one.inline is None:
+                one.inline = self._begin_inline(one)
+            growth = next(one.inline, None)
+            if growth:
+                one.growth, one.step = growth, growth.step
+                one.tell()
+            one.ended = growth is None
+        except Exception as error:  # of the model's backend, or a wrong request
+            one.error = error
+        except BaseException:
+            one.broken = True
+            raise
+
+    def _begin_inline(self, one: Running) -> Generator[Growth, None, None]:
+        turn, decoding = one.turn, one.decoding
+        if one.step:  # it was in a batch that failed
+            self.cache.forget()
+            chosen = 1 + len(one.step.more)
+            rows = [row.tokens[:-chosen] for row in decoding.rows if not row.finish_reason]
+            replay(self.session, [[*turn.prompt, *tokens] for tokens in rows])
+            step = one.step._replace(parents=range(len(rows)))
+            return generate(self.session, [], decoding, turn.watch, turn.hold, step)
+        unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible)
+        turn.cached_tokens = len(turn.prompt) - len(unread)
+        return generate(self.session, unread, decoding, turn.watch, turn.hold)
+
+    def _move(self, one: Running) -> None:
+        """Put a turn that ran by itself beside others: into a batch, or its prompt among those that are read."""
+        assert one.inline
+        one.inline.close()
+        one.inline, turn = None, one.turn
+        if one.ended or one.error:
+            return
+        if one.step and not one.step.tokens:  # its reader has not come back to hear that this was all
+            one.ended = True
+            self.cache.keep([*turn.prompt, *one.decoding.cached], lasting=turn.lasting)
+        elif one.step:
+            self._join(one)
+            self.cache.keep([*turn.prompt, *one.decoding.cached])
+        else:
+            one.unread, self._reader = turn.prompt[self.session.length :], one
+
+    def _join(self, one: Running) -> None:
+        """Give a turn rows in a batch, which go on from those of the session."""
+        place, apart = self.session.placement, one.turn.reproducible
+        pack = next((pack for pack in self._packs if not (apart or pack.apart) and pack.placement == place), None)
+        if pack is None:
+            batch = self.session.open_batch()
+            assert batch  # as at the beginning
+            pack = Pack(batch, place, apart)
+            self._packs.append(pack)
+        pack.join(one, self.session)
+        if one.step and one.turn.speculation:
+            one.step = one.turn.speculation.give_up(one.step)
+
+    def _read_part(self, others: bool) -> float:
+        """Read a part of the first prompt that is not read yet, short where others wait; return the seconds it took."""
+        start = perf_counter()
+        one = self._reader or next((one for one in self.running if one.step is None and not one.over), None)
+        if one is None:
+            return 0.0
+        turn = one.turn
+        try:
+            if one.unread is None:
+                self._reader = one
+                one.unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible)
+                turn.cached_tokens = len(turn.prompt) - len(one.unread)
+                if isinstance(self.session, Foreseeing):
+                    self.session.expect(len(turn.prompt))
+            size = SHORT_PART if others and not turn.reproducible else PART
+            part, one.unread = one.unread[:size], one.unread[size:]
+            logits = self.session.forward(np.array([part], np.int64))
+            one.growth.prefill += turn.watch.lap()
+            one.growth.read += len(part)
+            if one.unread:
+                one.tell()
+                return perf_counter() - start
+            one.draw(logits, self.session.top, 0.0)
+            if not one.ended:
+                self._join(one)
+            self.cache.keep(turn.prompt)
+        except Exception as error:  # of the model's backend, or a wrong request
+            one.error = error
+        self._reader = None
+        return perf_counter() - start
+
+    def _step(self, pack: Pack) -> None:
+        """Read a token for each row of a batch; where that fails, its turns go on one after the other."""
+        for one in pack.members if len(pack.members) > 1 else ():
+            if one.stalled:  # alone in a batch it keeps nobody waiting
+                self._packs.append(pack.part(one, self.session))
+        try:
+            pack.step()
+        except Exception as error:  # a foreign runtime raises what it likes
+            if not self._batched:
+                raise
+            self._packs, self._batched, self._reader = [], False, None
+            for one in self.running:
+                if isinstance(one.decoding, Beams) and one.step:  # its rows are not what it has read
+                    one.error = error

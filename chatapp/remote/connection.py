@@ -1,0 +1,343 @@
+"""Requests to one server, and streams that can be left at any time; no redirect is followed, no key is ever told."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from chatapp.remote.address import Remote
+from chatapp.remote.errors import RemoteError
+
+if TYPE_CHECKING:
+    import httpx2
+
+REACHING = 10.0
+"""Seconds to connect to a server."""
+STALL = 300.0
+"""Seconds without a byte after which it is given up: the prompt of a large model on a slow machine takes minutes."""
+TICK = 0.1
+"""Seconds between two looks at whether the reader still wants what comes."""
+LARGEST_ANSWER = 16 << 20
+LARGEST_STREAM = 64 << 20
+LONGEST_LINE = 4 << 20
+"""Bytes that a server may send: as an answer, in a stream, and in a line of one."""
+AHEAD = 256
+"""Events that may wait for the reader before the server has to."""
+SHOWN = 300
+"""Characters of what a server says about an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An event of a stream."""
+
+    data: str
+    seconds: float
+    """The clock when it came."""
+
+
+class Connection:
+    """A server that is asked, with the key that only it is given."""
+
+    def __init__(self, remote: Remote, key: str = "", *, stall: float = STALL, reaching: float = REACHING) -> None:
+        import httpx2
+
+        secure = remote.is_encrypted
+        self.remote, self._key, self.stall = remote, key, stall
+        headers = {"User-Agent": "chatapp", "Accept-Encoding": "identity"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        # Proxies, as the environment sets them, are for other machines; redirects could carry text and key away.
+        self._client = httpx2.Client(
+            headers=headers,
+            timeout=httpx2.Timeout(stall, connect=reaching),
+            follow_redirects=False,
+            trust_env=not remote.is_here,
+            verify=httpx2.create_ssl_context() if secure else False,  # it takes long to make, and http:// has no use
+            limits=httpx2.Limits(max_keepalive_connections=0),  # a stream that is left ends its own connection only
+        )
+
+    def __repr__(self) -> str:
+        return f"Connection({self.remote.url!r})"
+
+    def below(self, url: str) -> Connection:
+        """The same server, with its paths below another address of it."""
+        return Connection(replace(self.remote, url=url), self._key, stall=self.stall)
+
+    def address(self, path: str) -> str:
+        """The address of a path; one that begins with two slashes is below the host, without the server's path."""
+        if path.startswith("//"):
+            parts = urlsplit(self.remote.url)
+            return f"{parts.scheme}://{parts.netloc}{path[1:]}"
+        return self.remote.url + path
+
+    def get(self, path: str) -> Any:  # Any: JSON
+        """What a server answers to a question without a body; RemoteError where it refuses."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: object) -> Any:  # Any: JSON
+        """What a server answers; RemoteError where it refuses."""
+        return self._ask("POST", path, body)
+
+    def find(self, path: str) -> dict[str, Any] | None:  # Any: JSON
+        """The JSON object at a path; None where a server that answers has none, or refuses to tell."""
+        try:
+            found = self.get(path)
+        except Refused as error:
+            if error.status in (401, 403):
+                raise
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _ask(self, method: str, path: str, body: object) -> Any:  # Any: JSON
+        import httpx2
+
+        try:
+            with self._client.stream(method, self.address(path), json=body) as response:
+                content = _read_whole(response)
+                self._check(response, content)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise self._explain(error) from error
+        return self._parse(content)
+
+    def _parse(self, content: bytes) -> Any:  # Any: JSON
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise Unreadable(
+                f"{self.remote.host} answers with something that is no JSON; is this the address?"
+            ) from error
+
+    def stream(
+        self, path: str, body: object, kind: str, headers: Mapping[str, str] | None = None
+    ) -> Generator[Arrived | None, None, None]:
+        """The events of an answer, as they come, and None while nothing does; closing it hangs up at once.
+
+        Of `kind` events, as browsers know them, or lines. An answer that is one JSON text is one event. RemoteError
+        tells what the server refused, or that it broke off.
+        """
+        reader = _Reader(self, path, body, kind, headers or {})
+        reader.start()
+        try:
+            while True:
+                try:
+                    arrived = reader.arrived.get(timeout=TICK)
+                except queue.Empty:
+                    yield None
+                    continue
+                if isinstance(arrived, Exception):
+                    raise arrived
+                if arrived is None:
+                    return
+                yield arrived
+        finally:
+            reader.leave()
+
+    def _check(self, response: httpx2.Response, content: bytes) -> None:
+        """Raise RemoteError for an answer that is none."""
+        status, host = response.status_code, self.remote.host
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            place = response.headers.get("Location", "somewhere else").partition("?")[0]
+            raise Refused(f"{host} redirects to {place[:SHOWN]}; nothing was sent there: give that address", status)
+        said = self.without_key(find_message(content))
+        about = f": {said}" if said else f" ({status} {response.reason_phrase})"
+        if status in (401, 403):
+            raise Refused(f"{host} refuses the key{about}" if self._key else f"{host} wants a key{about}", status)
+        if status in (429, 503):
+            again = response.headers.get("Retry-After", "")
+            wait = f"; try again in {again} seconds" if again.isdecimal() else "; try again later"
+            raise Refused(f"{host} is busy{about}{wait}", status, said)
+        raise Refused(f"{host} {'has a fault' if status >= 500 else 'refuses this'}{about}", status, said)
+
+    def _explain(self, error: Exception) -> RemoteError:
+        """What happened to a connection, in words."""
+        import httpx2
+
+        host = self.remote.host
+        if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            return Unreachable(f"{host} does not answer; is the server running, and is this its address?")
+        if isinstance(error, httpx2.TimeoutException):
+            return RemoteError(f"{host} has sent nothing for a long time; try again")
+        said = self.without_key(" ".join(str(error).split()))[:SHOWN] or type(error).__name__
+        if isinstance(error, httpx2.ConnectError):
+            return Unreachable(f"{host} cannot be reached ({said}); is the server running?")
+        return RemoteError(f"the connection to {host} broke ({said})")
+
+    def without_key(self, text: str) -> str:
+        """A text of the server's without the key, should it say it again."""
+        return text.replace(self._key, "[key]") if self._key else text
+
+
+class Refused(RemoteError):
+    """A server that answers, and refuses."""
+
+    def __init__(self, message: str, status: int, said: str = "") -> None:
+        """`said` are the server's own words."""
+        super().__init__(message)
+        self.status, self.said = status, said or message
+
+
+class Unreachable(RemoteError):
+    """A server that is not there."""
+
+
+class Unreadable(RemoteError):
+    """An answer that is not what was asked for."""
+
+
+def _read_whole(response: httpx2.Response) -> bytes:
+    content = bytearray()
+    for part in response.iter_bytes():
+        content += part
+        if len(content) > LARGEST_ANSWER:
+            raise Unreadable("the server's answer is too large to be one")
+    return bytes(content)
+
+
+def find_message(content: bytes) -> str:
+    """What a server says about an error, in whichever form; nothing where it says it to browsers."""
+    try:
+        found: Any = json.loads(content)  # Any: JSON
+    except (ValueError, RecursionError):
+        text = content[: 4 * SHOWN].decode(errors="replace").strip()
+        return "" if text.startswith("<") else " ".join(text.split())[:SHOWN]
+    for name in ("error", "detail", "message"):
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+    if isinstance(found, list) and found and isinstance(found[0], dict):
+        found = found[0].get("msg", found[0])
+    return " ".join(str(found).split())[:SHOWN]
+
+
+class _Reader(threading.Thread):
+    """The thread that reads a stream: one cannot wait for a socket and for the reader's leave at once."""
+
+    def __init__(self, connection: Connection, path: str, body: object, kind: str, headers: Mapping[str, str]) -> None:
+        super().__init__(name="remote", daemon=True)
+        self.connection, self.path, self.body, self.kind, self.headers = connection, path, body, kind, headers
+        self.arrived: queue.Queue[Arrived | Exception | None] = queue.Queue(AHEAD)
+        self.left = threading.Event()
+        self.lock = threading.Lock()
+        self.socket: socket.socket | None = None
+
+    def run(self) -> None:
+        import httpx2
+
+        try:
+            self.read()
+            last: Exception | None = None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            last = self.connection._explain(error)
+        except Exception as error:  # whoever draws the stream is told, whatever it is
+            last = error
+        self.put(last)
+
+    def put(self, item: Arrived | Exception | None) -> None:
+        """Hand something on, once there is room; or never, where nobody reads any more."""
+        while not self.left.is_set():
+            with suppress(queue.Full):
+                return self.arrived.put(item, timeout=TICK)
+
+    def read(self) -> None:
+        client, url = self.connection._client, self.connection.address(self.path)
+        traced = {"trace": self.trace}
+        with client.stream("POST", url, json=self.body, headers=self.headers, extensions=traced) as response:
+            if not 200 <= response.status_code < 300:
+                self.connection._check(response, _read_whole(response))
+            told = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            if told == "application/json" and self.kind == "events":
+                content = _read_whole(response)
+                self.put(Arrived(content.decode("utf-8", errors="replace"), perf_counter()))
+                return
+            split = split_events if self.kind == "events" else split_lines
+            for data in split(_limit(response.iter_raw())):
+                self.put(Arrived(data, perf_counter()))
+                if self.left.is_set():
+                    return
+
+    def trace(self, event: str, facts: dict[str, Any]) -> None:  # Any: what httpx2 tells
+        """Take the socket as soon as it is open: a server may say nothing for long, and must hear that one has left."""
+        if event in ("connection.connect_tcp.complete", "proxy.start_tls.complete", "connection.start_tls.complete"):
+            with self.lock:
+                self.socket = facts["return_value"].get_extra_info("socket")
+            if self.left.is_set():
+                self.leave()
+
+    def leave(self) -> None:
+        """Hang up: the server hears it even while this waits for its next byte."""
+        self.left.set()
+        with self.lock, suppress(OSError):
+            if self.socket:
+                self.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _limit(parts: Iterator[bytes]) -> Iterator[bytes]:
+    count = 0
+    for part in parts:
+        count += len(part)
+        if count > LARGEST_STREAM:
+            raise Unreadable("the server sends more than any answer has; it was left")
+        yield part
+
+
+def split_lines(parts: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a stream, without empty ones; the last may lack its end."""
+    held = bytearray()
+    for part in parts:
+        held += part
+        if b"\n" in part:
+            *lines, rest = held.split(b"\n")
+            held = bytearray(rest)
+            for line in lines:
+                if text := _decode(line.rstrip(b"\r")):
+                    yield text
+        if len(held) > LONGEST_LINE:
+            raise Unreadable("the server sends a line without an end; it was left")
+    if text := _decode(held.strip()):
+        yield text
+
+
+def split_events(parts: Iterator[bytes]) -> Iterator[str]:
+    """The data of server-sent events; comments, which keep a connection alive, are left out."""
+    data, held = list[str](), bytearray()
+
+    def take(line: bytes | bytearray) -> Iterator[str]:
+        if not line:
+            if data:
+                yield "\n".join(data)
+                data.clear()
+        elif line.startswith((b"data:", b"error:")):
+            name, _, told = _decode(line).partition(":")
+            told = told.removeprefix(" ")
+            data.append(f'{{"error": {told}}}' if name == "error" else told)  # as llama-server tells one
+            if sum(map(len, data)) > LONGEST_LINE:
+                raise Unreadable("the server sends an event without an end; it was left")
+
+    for part in parts:
+        held += part
+        if b"\n" in part:
+            *lines, rest = held.split(b"\n")
+            held = bytearray(rest)
+            for line in lines:
+                yield from take(line.rstrip(b"\r"))
+        if len(held) > LONGEST_LINE:
+            raise Unreadable("the server sends a line without an end; it was left")
+    yield from take(bytes(held.rstrip(b"\r")))
+    yield from take(b"")
+
+
+def _decode(line: bytes | bytearray) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable("the server sends what is no UTF-8; it was left") from error

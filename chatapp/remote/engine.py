@@ -1,0 +1,393 @@
+"""The engine's contract, kept by a server: deltas from what arrives, and times by this machine's clock."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, NoReturn
+
+from backends import Placement
+from chatapp.generation.contract import UNKNOWN_CONTEXT
+from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage, percentile
+from chatapp.generation.errors import GenerationError
+from chatapp.generation.memory import peak_memory
+from chatapp.generation.options import Options, check_together
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.thinking import Channel, Channels
+from chatapp.remote.connection import Connection, Refused
+from chatapp.remote.errors import RemoteError
+from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said
+
+if TYPE_CHECKING:
+    from chatapp.generation.decoding.lines import Line
+    from chatapp.generation.decoding.preview import Distribution
+
+NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
+WAITING = Delta("", 0, (), None, NO_TIME, None)
+"""Nothing has come: the reader may leave."""
+BYTES_PER_TOKEN = 4.0
+"""Of English text, until a server has counted."""
+AROUND = 4
+"""Tokens that a template adds to a message, about."""
+LINE_TOKENS = 64
+PATIENCE = 20
+"""Looks at a silent connection whose answers have ended, before it is left: two seconds."""
+UNTOLD = -0.5
+"""The log-probability of a greedy token whose server does not tell it: about what small models give theirs."""
+MARKS = ("<think>\n", "\n</think>\n\n")
+"""Around what a server tells in a field of its own: conversations are kept with them."""
+
+
+@dataclass
+class Row:
+    """One of the completions of a stream."""
+
+    index: int
+    begun: str
+    channels: Channels | None
+    finish_reason: FinishReason | None = None
+    thinks: bool = False
+    """Whether the server is telling what the model thinks."""
+    tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.channels and self.begun:
+            self.channels.add(self.begun)
+
+
+@dataclass
+class Stream:
+    """What has come of one request, on all its rounds."""
+
+    started: float
+    last: float
+    sent: int
+    """Bytes of the prompt."""
+    rows: dict[int, Row] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    time_to_first_token: float = 0.0
+    counts: Counts = Counts()
+
+    def take(self, counts: Counts, rounds: int) -> None:
+        """Take in what the server has counted: of several rounds what they wrote together."""
+        before, written = self.counts, counts.completion
+        if rounds and written is not None:
+            written += before.completion or 0
+        known = [name for name in ("prompt", "cached", "prefill") if getattr(counts, name) is not None]
+        self.counts = replace(before, **{name: getattr(counts, name) for name in known})
+        if written is not None:
+            self.counts = replace(self.counts, completion=written)
+
+
+class RemoteEngine:
+    """A model of a server: text in, deltas out; closing a stream hangs up.
+
+    Tokens have no numbers that are common to all servers: they have some of our own, by what they say.
+    """
+
+    def __init__(
+        self, connection: Connection, dialect: Dialect, model: RemoteModel, *, load_seconds: float = 0.0
+    ) -> None:
+        self.connection, self.dialect, self.model, self.load_seconds = connection, dialect, model, load_seconds
+        self.last_usage: Usage | None = None
+        self.defaults = dialect.defaults()
+        self.context_length = connection.remote.context or model.context_length or UNKNOWN_CONTEXT
+        self.can_chat, self.can_infill = model.can_chat, model.can_infill
+        self.can_switch_thinking, self.sees_files = model.can_switch_thinking, False
+        self.placement = Placement("remote", connection.remote.host, dialect.name)
+        self.origin: Mapping[str, str] = {}  # a server may compute with anything
+        self._bytes_per_token = BYTES_PER_TOKEN
+        self._texts: dict[int, str] = {}
+        """What tokens say, by their numbers."""
+
+    knows_tools = False
+    """What its server does with tools is not asked for here."""
+
+    # Counting, which must not send what somebody is still typing
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens a text is, about: reckoned here from what the server counted in earlier prompts."""
+        return -(-len(text.encode(errors="replace")) // max(1, round(self._bytes_per_token))) if text else 0
+
+    def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
+        """How many tokens a conversation is, about."""
+        return sum(self.count_tokens(one.text) + AROUND for one in messages) + len(begun)
+
+    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
+        """What tokens say; nothing where one of them is not known here."""
+        known = [self._texts.get(token) for token in tokens]
+        return "" if None in known else "".join(text for text in known if text)
+
+    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+        """A text as the beginning of a reply: one token, which says all of it."""
+        return [Token(self._number(text), text, None, (), 0.0)] if text else []
+
+    def _number(self, text: str) -> int:
+        number = zlib.crc32(text.encode(errors="surrogatepass"))
+        while self._texts.setdefault(number, text) != text:
+            number = (number + 1) % 2**32
+        return number
+
+    def encode_marked(self, text: str) -> list[int] | None:
+        """None: which control tokens a text spells, the server knows."""
+        return None
+
+    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+        """Refuse: the server keeps its template to itself."""
+        raise GenerationError(f"how {self.model.name} writes a conversation is known to its server only")
+
+    # Asking
+
+    def chat(
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
+    ) -> Generator[Delta, None, None]:
+        """The assistant's reply to a conversation, or what follows where it has `begun`."""
+        if not self.can_chat:
+            raise GenerationError(f"{self.model.name} continues text there, and cannot hold a conversation")
+        if begun and not self.text_of(begun):
+            raise GenerationError("these tokens were written before this start, and mean nothing here: ask again")
+        if any(one.calls or one.answers for one in messages):
+            raise GenerationError("functions are called by models on this machine only; begin another conversation")
+        check_together(options)
+        beginning = self.text_of(begun)
+        request = self.dialect.chat(self.model.name, messages, options, beginning)
+        sent = sum(len(one.text.encode(errors="replace")) for one in messages)
+        return self._stream(request, options, sent, beginning, thinks=True)
+
+    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+        """What may follow a text, or the tokens that say it."""
+        text = text if isinstance(text, str) else self.text_of(text)
+        if not text:
+            raise GenerationError("the prompt is empty; write something for the model to continue")
+        check_together(options)
+        request = self.dialect.complete(self.model.name, text, options)
+        return self._stream(request, options, len(text.encode(errors="replace")))
+
+    def infill(
+        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
+    ) -> Generator[Delta, None, None]:
+        """What may stand between two texts: 64 tokens if the options do not say how many.
+
+        Where the server cannot see what stands behind, or nothing does, it goes on with the prefix.
+        """
+        options = replace(options, max_tokens=options.max_tokens or LINE_TOKENS)
+        if not (self.can_infill and suffix):
+            return self.complete(prefix, options)
+        check_together(options)
+        request = self.dialect.infill(self.model.name, prefix, suffix, options)
+        sent = len(f"{prefix}{suffix}".encode(errors="replace"))
+        return self._or_go_on(self._stream(request, options, sent), prefix, options)
+
+    def _or_go_on(
+        self, deltas: Generator[Delta, None, None], prefix: str, options: Options
+    ) -> Generator[Delta, None, None]:
+        """What fills a gap; what follows the prefix, where the server now says that this model cannot."""
+        try:
+            yield from deltas
+        except Refused as error:
+            if error.status not in (400, 404, 501):
+                raise
+            self.can_infill = False
+            yield from self.complete(prefix, options)
+
+    def find_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        around: Surroundings | None = None,
+        *,
+        width: int = 4,
+        count: int = 4,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[Line] | None:
+        """The rest of the line that the server's model finds the likeliest: one, where a model here gives several."""
+        from chatapp.generation.decoding.lines import Line
+
+        asked = Options(temperature=0.0, top_k=0, top_p=1.0, max_tokens=LINE_TOKENS, stop=("\n",))
+        if self.dialect.tells_logprobs:
+            asked = replace(asked, logprobs=0)
+        said, logprob = "", 0.0
+        with closing(self.infill(prefix, suffix, asked, around)) as deltas:
+            for delta in deltas:
+                if not wanted():
+                    return None
+                said += delta.text
+                logprob += sum(UNTOLD if token.logprob is None else token.logprob for token in delta.tokens)
+        text = said.partition("\n")[0]
+        return [Line(text, (self._number(text),), logprob)] if text.strip() else []
+
+    def score_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        texts: Sequence[str],
+        around: Surroundings | None = None,
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[float] | None:
+        """Nothing: no server tells how likely a text is without writing it."""
+        return None
+
+    def next_token(
+        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
+    ) -> Distribution | None:
+        """Refused: servers tell no logits, and nothing is sent before its user sends it."""
+        self._refuse("tell what may come next before it is asked")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise GenerationError(f"{self.connection.remote.host} cannot {what}; a model on this machine can")
+
+    # What comes
+
+    def _stream(
+        self, request: Request, options: Options, sent: int, begun: str = "", *, thinks: bool = False
+    ) -> Generator[Delta, None, None]:
+        """The deltas of a request; where the server answers only once at a time, of one request for each completion."""
+        started = perf_counter()
+        stream = Stream(started, started, sent)
+        rounds = 1 if self.dialect.several else options.n
+        try:
+            for place in range(rounds):
+                numbers = [place] if rounds > 1 else list(range(options.n))
+                rows = {index: Row(index, begun, Channels() if thinks else None) for index in numbers}
+                stream.rows |= rows
+                yield from self._round(self._nth(request, place), stream, list(rows.values()), place)
+            yield from self._end(stream)
+        finally:
+            self.last_usage = self._sum_up(stream, options)
+
+    def _nth(self, request: Request, place: int) -> Request:
+        """The request for one more completion: with a seed of its own, or it would say the same."""
+        for holder in (request.body, request.body.get("options"), request.body.get("parameters")):
+            if place and isinstance(holder, dict) and "seed" in holder:
+                holder["seed"] += 1
+        return request
+
+    def _round(self, request: Request, stream: Stream, rows: list[Row], place: int) -> Generator[Delta, None, None]:
+        """The deltas of one request, up to the mark of its end; RemoteError where that is missing."""
+        ended, quiet = False, 0
+        stream.last = perf_counter()
+        with closing(self.connection.stream(request.path, request.body, self.dialect.kind)) as events:
+            for event in events:
+                if event is None:
+                    quiet += 1
+                    if ended or (quiet > PATIENCE and all(row.finish_reason for row in rows)):
+                        break  # a server that ends neither the stream nor the connection
+                    yield WAITING
+                    continue
+                quiet = 0
+                for said in self._parse(event.data):
+                    if said.counts:
+                        stream.take(said.counts, place)
+                    ended = ended or said.is_last
+                    if said.index >= len(rows):
+                        raise RemoteError("the server tells of an answer that nobody asked for; it was left")
+                    row = rows[said.index]
+                    row.finish_reason = row.finish_reason or said.finish_reason
+                    if said.text or said.tokens:
+                        yield from self._tell(stream, row, said, event.seconds)
+        whole = all(row.finish_reason for row in rows)
+        if not (ended or whole or (self.dialect.ends_silently and stream.time_to_first_token)):
+            raise RemoteError(
+                f"{self.connection.remote.host} ended the stream without its end mark: the text may lack its end"
+            )
+
+    def _parse(self, data: str) -> list[Said]:
+        try:
+            return list(self.dialect.parse(data))
+        except RemoteError as error:
+            said = str(error)
+        raise RemoteError(self.connection.without_key(said))  # the server may say anything, also in the one above
+
+    def _tell(self, stream: Stream, row: Row, said: Said, arrived: float) -> Generator[Delta, None, None]:
+        """The deltas for what was said of one completion."""
+        text = said.text
+        if row.channels and said.channel == "thinking" and not row.thinks:
+            text, row.thinks = MARKS[0] + text, True
+        elif row.channels and said.channel == "text" and row.thinks and text:
+            text, row.thinks = MARKS[1] + text, False
+        seconds = max(0.0, arrived - stream.last)
+        stream.last = arrived
+        tokens = self._tokens(said, seconds)
+        timings = replace(NO_TIME, decode=seconds)
+        if not stream.time_to_first_token:
+            stream.time_to_first_token = max(1e-9, arrived - stream.started)
+            tokens = (replace(tokens[0], seconds=stream.time_to_first_token), *tokens[1:])
+            timings = replace(NO_TIME, prefill=stream.time_to_first_token)
+        stream.latencies += [token.seconds for token in tokens[not row.tokens :]]
+        row.tokens += len(tokens)
+        parts = row.channels.add(text) if row.channels else []
+        *before, (channel, part) = parts or [said_nothing(row, text)]
+        for other, told in before:
+            yield Delta(told, row.index, (), None, NO_TIME, None, other)
+        yield Delta(part, row.index, tokens, None, timings, None, channel)
+
+    def _tokens(self, said: Said, seconds: float) -> tuple[Token, ...]:
+        """The tokens of an event, which share its time; one, where the server does not tell them apart."""
+        if not said.tokens:
+            return (Token(self._number(said.text), said.text, None, (), seconds),)
+        spelt = "".join(token.text for token in said.tokens) == said.text
+        last = len(said.tokens) - 1
+        return tuple(
+            Token(
+                self._number(token.text),
+                token.text if spelt else said.text * (place == last),
+                token.logprob,
+                tuple(Alternative(self._number(text), text, logprob) for text, logprob in token.alternatives),
+                seconds / len(said.tokens),
+            )
+            for place, token in enumerate(said.tokens)
+        )
+
+    def _end(self, stream: Stream) -> Generator[Delta, None, None]:
+        """The last delta of each completion; the summary comes with the last."""
+        rows = list(stream.rows.values())
+        for row in rows:
+            if row.channels and row.thinks:
+                for channel, text in row.channels.add(MARKS[1]):
+                    yield Delta(text, row.index, (), None, NO_TIME, None, channel)
+            for channel, text in row.channels.flush() if row.channels else ():
+                yield Delta(text, row.index, (), None, NO_TIME, None, channel)
+            usage = self._sum_up(stream, None) if row is rows[-1] else None
+            yield Delta("", row.index, (), row.finish_reason or "stop", NO_TIME, usage)
+
+    def _sum_up(self, stream: Stream, options: Options | None) -> Usage:
+        """The summary: the server's counts where it tells them, else what came, and times by the clock here."""
+        counts, latencies, place = stream.counts, stream.latencies, self.placement
+        if counts.prompt and stream.sent > 256:
+            self._bytes_per_token = min(16.0, max(1.0, stream.sent / counts.prompt))
+        spent = sum(latencies)
+        arrived = sum(row.tokens for row in stream.rows.values())
+        return Usage(
+            prompt_tokens=counts.prompt if counts.prompt is not None else self._reckon(stream.sent),
+            cached_tokens=counts.cached or 0,
+            completion_tokens=arrived if counts.completion is None else counts.completion,
+            seed=(options.seed if options else None) or 0,
+            time_to_first_token=stream.time_to_first_token,
+            tokens_per_second=len(latencies) / spent if spent else 0.0,
+            p50=percentile(latencies, 50),
+            p95=percentile(latencies, 95),
+            p99=percentile(latencies, 99),
+            first_token=latencies[0] if latencies else 0.0,
+            last_token=latencies[-1] if latencies else 0.0,
+            prefill_seconds=counts.prefill if counts.prefill is not None else stream.time_to_first_token,
+            load_seconds=self.load_seconds,
+            lowering_seconds=0.0,
+            peak_memory=peak_memory(),
+            backend=place.backend,
+            device=place.device,
+            precision=place.precision,
+            latencies=tuple(latencies),
+        )
+
+    def _reckon(self, sent: int) -> int:
+        return round(sent / self._bytes_per_token)
+
+
+def said_nothing(row: Row, text: str) -> tuple[Channel, str]:
+    """What a text is where no channels are told apart, or is held back, because it may become a mark."""
+    return (row.channels.current, "") if row.channels else ("text", text)

@@ -1,0 +1,137 @@
+"""Ollama's own protocol: lines of JSON, of which the last says that it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from chatapp.generation import FinishReason, GenerationError, Message, Options
+from chatapp.remote.connection import Connection
+from chatapp.remote.errors import RemoteError
+from chatapp.remote.openai import read_logprobs
+from chatapp.remote.protocol import (
+    Counts,
+    Json,
+    Limit,
+    RemoteModel,
+    Request,
+    Said,
+    describe_messages,
+    number_in,
+    parse_object,
+    read_options,
+    text_in,
+)
+
+KNOBS = {
+    **{name: name for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")},
+    **{name: name for name in ("presence_penalty", "frequency_penalty", "mirostat_tau", "mirostat_eta")},
+    "repetition_penalty": "repeat_penalty",
+}
+LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs")
+
+
+@dataclass(frozen=True)
+class Ollama:
+    """A server that speaks Ollama's protocol."""
+
+    name: str = "ollama"
+    kind: Literal["events", "lines"] = "lines"
+    several: bool = False
+    ends_silently: bool = False
+    tells_logprobs: bool = True
+
+    def defaults(self) -> Options:
+        """The options to start from."""
+        return Options()
+
+    def list_models(self, connection: Connection) -> list[RemoteModel]:
+        """The models of the server."""
+        found = connection.get("/api/tags")
+        rows = found.get("models") if isinstance(found, dict) else None
+        if not isinstance(rows, list):
+            raise RemoteError(f"{connection.remote.host} lists no models; is it Ollama?")
+        names = [text_in(row, "model", "name") for row in rows if isinstance(row, dict)]
+        return [RemoteModel(name) for name in names if name]
+
+    def find_model(self, connection: Connection, name: str) -> RemoteModel:
+        """What the server tells about a model."""
+        found = connection.post("/api/show", {"model": name})
+        found = found if isinstance(found, dict) else {}
+        listed = found.get("capabilities")
+        abilities = listed if isinstance(listed, list) else []
+        facts = found.get("model_info")
+        facts = facts if isinstance(facts, dict) else {}
+        lengths = [number_in(facts, name) for name in facts if str(name).endswith(".context_length")]
+        started = [line.split()[1] for line in text_in(found, "parameters").splitlines() if line.startswith("num_ctx ")]
+        chosen = int(started[0]) if started and started[0].isdecimal() else 0
+        return RemoteModel(
+            name,
+            chosen or next((length for length in lengths if length), 0),
+            can_chat="template" not in found or has_template(found),
+            can_infill="insert" in abilities,
+            can_switch_thinking="thinking" in abilities,
+        )
+
+    # Requests
+
+    def _body(self, model: str, options: Options) -> Json:
+        chosen = read_options(options, KNOBS, LIMITS, "Ollama")
+        if options.mirostat_tau:
+            chosen["mirostat"] = 2
+        if options.max_tokens is not None:
+            chosen["num_predict"] = options.max_tokens
+        if options.stop:
+            chosen["stop"] = list(options.stop)
+        if options.seed is not None:
+            chosen["seed"] = options.seed % 2**31
+        body: Json = {"model": model, "stream": True, "options": chosen}
+        if options.logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": options.logprobs}
+        return body
+
+    def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
+        """The request for an answer; one that has begun goes on where its template ends with the message."""
+        body = self._body(model, options) | {"messages": describe_messages(messages, begun)}
+        if options.think is not None:
+            body["think"] = options.think
+        return Request("/api/chat", body)
+
+    def complete(self, model: str, text: str, options: Options) -> Request:
+        """The request for what follows a text, without any template."""
+        return Request("/api/generate", self._body(model, options) | {"prompt": text, "raw": True})
+
+    def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
+        """The request for what stands between two texts."""
+        if not suffix:
+            raise GenerationError("Ollama fills gaps only where something stands behind them")
+        return Request("/api/generate", self._body(model, options) | {"prompt": prefix, "suffix": suffix})
+
+    # Events
+
+    def parse(self, data: str) -> Iterator[Said]:
+        """What a line says."""
+        event = parse_object(data)
+        message = event.get("message")
+        part = message if isinstance(message, dict) else event
+        tokens = tuple(read_logprobs({"content": event.get("logprobs")}))
+        thought, text = text_in(part, "thinking"), text_in(part, "content", "response")
+        if thought:
+            yield Said(thought, 0, "thinking", () if text else tokens)
+        if text:
+            yield Said(text, 0, "text", tokens)
+        if event.get("done") is True:
+            reason: FinishReason = "length" if event.get("done_reason") == "length" else "stop"
+            spent = number_in(event, "prompt_eval_duration")
+            counts = Counts(
+                number_in(event, "prompt_eval_count"),
+                number_in(event, "eval_count"),
+                prefill=spent / 1e9 if spent is not None else None,
+            )
+            yield Said(finish_reason=reason, counts=counts, is_last=True)
+
+
+def has_template(found: Json) -> bool:
+    """Whether a model has a template beyond the bare prompt, which is what makes it answer."""
+    return text_in(found, "template").strip() not in ("", "{{ .Prompt }}")

@@ -1,0 +1,281 @@
+"""OpenAI's protocol, as OpenAI, vLLM, llama-server, LM Studio, OVMS and chatapp itself speak it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from chatapp.generation import FinishReason, GenerationError, Message, Options
+from chatapp.generation.options import KNOBS
+from chatapp.remote.connection import Connection
+from chatapp.remote.errors import RemoteError
+from chatapp.remote.protocol import (
+    Counts,
+    Json,
+    Limit,
+    RemoteModel,
+    Request,
+    Said,
+    SaidToken,
+    describe_messages,
+    number_in,
+    parse_object,
+    read_options,
+    text_in,
+)
+
+STANDARD = {name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty")}
+LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "logit_bias")
+DONE = "[DONE]"
+LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length", "loaded_context_length")
+"""What servers call the length of a model's context, where they tell it with the model."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A server that speaks the protocol, and what it knows besides."""
+
+    name: str
+    knobs: Mapping[str, str] = field(default_factory=dict)
+    """Numbers beyond OpenAI's own, by their names in Options."""
+    going_on: Mapping[str, object] | None = None
+    """What lets an answer go on from a beginning; None where nothing does."""
+    several: bool = True
+    gaps: Literal["suffix", "infill", ""] = ""
+    """How gaps are filled."""
+    thinking: bool = False
+    """Whether a switch for the chat template is taken; whether the template has one, no server tells."""
+
+
+PENALTY = {"repetition_penalty": "repetition_penalty", "top_k": "top_k", "min_p": "min_p"}
+LLAMA = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repeat_penalty",
+    "typical_p": "typical_p",
+    "top_n_sigma": "top_n_sigma",
+    "xtc_probability": "xtc_probability",
+    "xtc_threshold": "xtc_threshold",
+    "dynamic_temperature": "dynatemp_range",
+    "dynamic_exponent": "dynatemp_exponent",
+    "dry_multiplier": "dry_multiplier",
+    "dry_base": "dry_base",
+    "dry_allowed_length": "dry_allowed_length",
+}
+OURS = {name: name for name in KNOBS}
+FLAVOURS = (
+    Flavour("openai"),
+    Flavour("chatapp", OURS, gaps="suffix"),
+    Flavour("vllm", PENALTY, {"add_generation_prompt": False, "continue_final_message": True}),
+    Flavour("sglang", PENALTY, {"continue_final_message": True}),
+    Flavour("llamacpp", LLAMA, {}, several=False, gaps="infill"),
+    Flavour("ovms", {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}),
+    Flavour("lmstudio", {"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repeat_penalty"}, several=False),
+)
+OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "chatapp": "chatapp", "sglang": "sglang", "ovms": "ovms"}
+"""Flavours by what their servers write into `owned_by`, in small letters."""
+
+
+def find_flavour(owner: str) -> Flavour:
+    """The flavour of a server that says of its models that they are owned by this one."""
+    called = {"organization_owner": "lmstudio"}.get(owner.lower(), OWNERS.get(owner.lower(), "openai"))
+    return next(one for one in FLAVOURS if one.name == called)
+
+
+@dataclass(frozen=True)
+class OpenAI:
+    """One server that speaks OpenAI's protocol."""
+
+    flavour: Flavour = FLAVOURS[0]
+    kind: Literal["events", "lines"] = "events"
+    ends_silently: bool = False
+    tells_logprobs: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.flavour.name
+
+    @property
+    def several(self) -> bool:
+        return self.flavour.several
+
+    def defaults(self) -> Options:
+        """The options to start from: ours, but for a filter that the server does not have."""
+        return Options() if "top_k" in self.flavour.knobs else Options(top_k=0)
+
+    def list_models(self, connection: Connection) -> list[RemoteModel]:
+        """The models of the server."""
+        found = connection.get("/models")
+        rows = found.get("data") if isinstance(found, dict) else None
+        if not isinstance(rows, list):
+            raise RemoteError(f"{connection.remote.host} lists no models; is this the address, with /v1 at its end?")
+        return [self._describe(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+    def _describe(self, row: Json) -> RemoteModel:
+        about = row.get("meta")
+        lengths = [number_in(row, name) for name in LENGTHS] + [number_in(about, "n_ctx_train")]
+        abilities = row.get("capabilities")
+        known = abilities if isinstance(abilities, list) and self.name == "chatapp" else None
+        return RemoteModel(
+            row["id"],
+            next((length for length in lengths if length), 0),
+            can_chat=known is None or "chat" in known,
+            can_infill=bool(self.flavour.gaps),
+        )
+
+    def find_model(self, connection: Connection, name: str) -> RemoteModel:
+        """What the server tells about a model; one that it does not list may be there all the same."""
+        known = {one.name: one for one in self.list_models(connection)}
+        found = known.get(name) or RemoteModel(name, can_infill=bool(self.flavour.gaps))
+        if self.name == "llamacpp":  # how much of the context it was started with
+            facts = connection.find("//props")
+            found = replace(
+                found, context_length=number_in(facts, "default_generation_settings", "n_ctx") or found.context_length
+            )
+        return found
+
+    # Requests
+
+    def _options(self, model: str, options: Options, *, chat: bool) -> Json:
+        body = read_options(options, {**STANDARD, **self.flavour.knobs}, LIMITS, f"the server ({self.name})")
+        if self.name == "vllm" and body.get("top_k") == 0:
+            body["top_k"] = -1
+        body |= {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+        if options.max_tokens is not None:
+            body["max_completion_tokens" if chat and self.name == "openai" else "max_tokens"] = options.max_tokens
+        if options.stop:
+            body["stop"] = list(options.stop)
+        if options.seed is not None:
+            body["seed"] = options.seed % 2**63  # most servers read it as a signed number
+        if options.n > 1 and self.several:
+            body["n"] = options.n
+        if options.logit_bias:
+            body["logit_bias"] = {str(token): max(-100, min(100, bias)) for token, bias in options.logit_bias.items()}
+        if options.logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": options.logprobs} if chat else {"logprobs": options.logprobs}
+        return body
+
+    def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
+        """The request for an answer."""
+        body = self._options(model, options, chat=True) | {"messages": describe_messages(messages, begun)}
+        if begun:
+            if self.flavour.going_on is None:
+                raise GenerationError(f"a server of this kind ({self.name}) cannot go on from a token: ask again")
+            body |= self.flavour.going_on
+        return Request("/chat/completions", body)
+
+    def complete(self, model: str, text: str, options: Options) -> Request:
+        """The request for what follows a text."""
+        return Request("/completions", self._options(model, options, chat=False) | {"prompt": text})
+
+    def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
+        """The request for what stands between two texts."""
+        if self.flavour.gaps == "suffix":
+            body = self._options(model, options, chat=False) | {"prompt": prefix, "suffix": suffix}
+            return Request("/completions", body)
+        if self.flavour.gaps != "infill":
+            raise GenerationError(f"a server of this kind ({self.name}) cannot fill gaps; choose another model")
+        body = self._options(model, options, chat=False)
+        for name in ("stream_options", "logprobs", "model"):
+            body.pop(name, None)
+        body["n_predict"] = body.pop("max_tokens", -1)
+        return Request("//infill", body | {"input_prefix": prefix, "input_suffix": suffix, "prompt": ""})
+
+    # Events
+
+    def parse(self, data: str) -> Iterator[Said]:
+        """What an event says."""
+        if data.strip() == DONE:
+            yield Said(is_last=True)
+            return
+        event = parse_object(data)
+        if "choices" not in event and "content" in event:  # of llama-server's /infill
+            ended = event.get("stop") is True
+            reason: FinishReason = "length" if event.get("stop_type") == "limit" else "stop"
+            counts = Counts(number_in(event, "tokens_evaluated"), number_in(event, "tokens_predicted"))
+            yield Said(
+                text_in(event, "content"),
+                finish_reason=reason if ended else None,
+                counts=counts if ended else None,
+                is_last=ended,
+            )
+            return
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                yield from self._parse_choice(choice)
+        if (usage := event.get("usage")) or event.get("timings"):
+            cached = number_in(usage, "prompt_tokens_details", "cached_tokens")
+            timings = event.get("timings")
+            spent = timings.get("prompt_ms") if isinstance(timings, dict) else None
+            yield Said(
+                counts=Counts(
+                    number_in(usage, "prompt_tokens"),
+                    number_in(usage, "completion_tokens"),
+                    cached if cached is not None else number_in(timings, "cache_n"),
+                    spent / 1000 if isinstance(spent, int | float) else None,
+                )
+            )
+
+    def _parse_choice(self, choice: Json) -> Iterator[Said]:
+        index = number_in(choice, "index") or 0
+        part = choice.get("delta") or choice.get("message") or choice
+        part = part if isinstance(part, dict) else {}
+        tokens = tuple(read_logprobs(choice.get("logprobs")))
+        thought, text = text_in(part, "reasoning_content", "reasoning"), text_in(part, "content", "text")
+        if thought:
+            yield Said(thought, index, "thinking", () if text else tokens)
+        if text or (tokens and not thought):
+            yield Said(text, index, "text", tokens)
+        if (refusal := part.get("refusal")) and isinstance(refusal, str):
+            yield Said(refusal, index)
+        if reason := choice.get("finish_reason"):
+            yield Said(index=index, finish_reason=read_reason(reason))
+
+
+def read_reason(reason: object) -> FinishReason:
+    """Why an answer has ended; RemoteError where that is no end."""
+    if reason in ("content_filter", "abort", "error", "cancelled"):
+        raise RemoteError(f"the server ended the answer before it was whole ({reason})")
+    return "length" if reason in ("length", "max_tokens") else "stop"
+
+
+def read_logprobs(found: object) -> Iterator[SaidToken]:
+    """The tokens of an event with their log-probabilities, in the form of chats or of completions."""
+    if not isinstance(found, dict):
+        return
+    content = found.get("content")
+    if isinstance(content, list):
+        for row in content:
+            if isinstance(row, dict):
+                others = row.get("top_logprobs")
+                listed = [one for one in others if isinstance(one, dict)] if isinstance(others, list) else []
+                yield SaidToken(_spell(row), _number(row.get("logprob")), tuple(map(_alternative, listed)))
+        return
+    tokens, values, tops = (found.get(name) for name in ("tokens", "token_logprobs", "top_logprobs"))
+    for place, text in enumerate(tokens if isinstance(tokens, list) else ()):
+        value = values[place] if isinstance(values, list) and place < len(values) else None
+        top = tops[place] if isinstance(tops, list) and place < len(tops) else None
+        others = top.items() if isinstance(top, dict) else ()
+        known = tuple((str(name), logprob) for name, one in others if (logprob := _number(one)) is not None)
+        yield SaidToken(str(text), _number(value), known)
+
+
+def _alternative(row: Json) -> tuple[str, float]:
+    return _spell(row), _number(row.get("logprob")) or 0.0
+
+
+def _spell(row: Json) -> str:
+    return text_in(row, "token")
+
+
+def _number(value: Any) -> float | None:  # Any: JSON
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def read_owner(found: Json) -> str:
+    """Whose server a list of models comes from, as it says itself; nothing where it does not."""
+    rows = found.get("data")
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return text_in(first, "owned_by") if isinstance(first, dict) else ""

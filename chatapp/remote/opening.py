@@ -1,0 +1,73 @@
+"""Find out what a server speaks, and open a model of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from chatapp.remote import remotes
+from chatapp.remote.address import Remote, check_online, join_model
+from chatapp.remote.connection import Connection
+from chatapp.remote.engine import RemoteEngine
+from chatapp.remote.errors import RemoteError
+from chatapp.remote.kserve import KServe
+from chatapp.remote.ollama import Ollama
+from chatapp.remote.openai import OpenAI, find_flavour, read_owner
+from chatapp.remote.protocol import Dialect
+
+OLLAMA = "library"
+"""What Ollama calls the owner of its models."""
+
+
+def connect(home: Path, remote: Remote, key: str = "") -> tuple[Connection, Dialect]:
+    """A connection to a server, and how it is asked; the key is the one that is kept for it unless one is given."""
+    check_online(remote)
+    key = key or remotes.read_key(home, remote)
+    if remote.protocol in ("ollama", "kserve"):
+        return Connection(remote, key), Ollama() if remote.protocol == "ollama" else KServe()
+    return find_out(Connection(remote, key))
+
+
+def find_out(connection: Connection) -> tuple[Connection, Dialect]:
+    """The protocol of a server: where its models are listed tells."""
+    remote, only = connection.remote, connection.remote.protocol
+    tails = ("",) if remote.url.endswith(("/v1", "/v3")) else ("/v1", "/v3", "")
+    for tail in tails:
+        found = connection.find(f"{tail}/models")
+        if found is None or not isinstance(found.get("data"), list):
+            continue
+        owner = read_owner(found)
+        if owner == OLLAMA and not only:
+            return connection.below(remote.url.removesuffix("/v1")), Ollama()
+        if not owner and tail == "/v3":
+            owner = "ovms"
+        return connection.below(remote.url + tail), OpenAI(find_flavour(owner))
+    if only:
+        raise RemoteError(f"{remote.host} does not list models as OpenAI's protocol does; is {remote.url} the address?")
+    if connection.find("/api/tags"):
+        return connection, Ollama()
+    if connection.find("//v2"):
+        return connection, KServe()
+    raise RemoteError(
+        f"{remote.url} speaks none of the protocols that chatapp knows: those of OpenAI, Ollama and KServe; "
+        "give the address with its path, such as /v1"
+    )
+
+
+def open_remote(home: Path, model: str, server: str) -> tuple[RemoteEngine, str]:
+    """A model of a server, or its usual one, and its full name; RemoteError or Offline tell why not."""
+    start = perf_counter()
+    remote = remotes.find(home, server)
+    connection, dialect = connect(home, remote)
+    known = () if model else remote.models or tuple(one.name for one in dialect.list_models(connection))
+    if not (model := model or next(iter(known), "")):
+        raise RemoteError(f"{remote.host} names no model that it has; name one: MODEL@{remote.name}")
+    found = dialect.find_model(connection, model)
+    return RemoteEngine(connection, dialect, found, load_seconds=perf_counter() - start), join_model(model, server)
+
+
+def look_at(home: Path, remote: Remote, key: str = "") -> Remote:
+    """The same server with its protocol and models, as it tells them itself."""
+    connection, dialect = connect(home, remote, key)
+    models = tuple(one.name for one in dialect.list_models(connection))
+    protocol = dialect.name if dialect.name in ("ollama", "kserve") else "openai"
+    return replace(remote, url=connection.remote.url, protocol=protocol, models=remote.models or models)

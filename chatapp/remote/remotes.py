@@ -1,0 +1,141 @@
+"""The servers that the user gave names to, in remotes.toml; their keys are elsewhere: in files, or the environment."""
+
+import json
+import os
+import re
+import stat
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from chatapp.remote.address import NAME, Remote, parse_url
+from chatapp.remote.errors import RemoteError
+from chatapp.settings import toml_files
+from chatapp.text.files import replacing
+from chatapp.text.suggest import suggest
+
+PROTOCOLS = ("openai", "ollama", "kserve")
+KEY = "CHATAPP_REMOTE_KEY"
+"""The variable with the key for a server that is given by its address."""
+KEY_FORM = re.compile(r"[\x21-\x7e]{1,4096}")
+LINES = {"url": "", "protocol": "", "models": (), "key_variable": "", "context": 0}
+"""What a server's table may have, and what is left out of it."""
+
+
+def read(home: Path) -> dict[str, Remote]:
+    """The servers by name; RemoteError tells what is wrong with the file."""
+    path = home / "remotes.toml"
+    try:
+        found = toml_files.read(path)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RemoteError(f"cannot read the servers in {path}: {error}; mend or delete the file") from error
+    return {name: _check(path, name, table) for name, table in found.items()}
+
+
+def _check(path: Path, name: str, table: object) -> Remote:
+    """The server that a table describes."""
+    if not isinstance(table, dict) or not NAME.fullmatch(name):
+        raise RemoteError(f"{name!r} in {path} is no server: write [NAME] and, below it, url = ...")
+    for key, value in table.items():
+        if key not in LINES:
+            raise RemoteError(f"unknown line {key!r} for {name} in {path}; {suggest(key, LINES, 'known are url, ...')}")
+        kind: type = list if key == "models" else type(LINES[key])
+        texts = value if key == "models" and isinstance(value, list) else ()
+        if type(value) is not kind or not all(isinstance(one, str) for one in texts):
+            raise RemoteError(f"{key} of {name} in {path} must be {kind.__name__}, not {value!r}")
+    if table.get("protocol", "") not in ("", *PROTOCOLS):
+        raise RemoteError(f"there is no protocol {table['protocol']!r}; choose from {', '.join(PROTOCOLS)}")
+    known: dict[str, Any] = {**table, "models": tuple(table.get("models", ()))}  # Any: checked above
+    return Remote(**known | {"name": name, "url": parse_url(known.get("url", ""))})
+
+
+def find(home: Path, server: str) -> Remote:
+    """The server of this name, or at this address."""
+    if "://" in server:
+        url = parse_url(server)
+        return Remote(url, url, key_variable=KEY)
+    known = read(home)
+    if server not in known:
+        near = suggest(server, known, f"known are {', '.join(known)}" if known else "chatapp remote add names one")
+        raise RemoteError(f"there is no server {server!r}; {near}")
+    return known[server]
+
+
+def add(home: Path, remote: Remote, key: str = "") -> None:
+    """Keep a server under its name, in the place of one that had it; and its key, in a file for its user's eyes."""
+    if not NAME.fullmatch(remote.name):
+        raise RemoteError(f"{remote.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
+    known = read(home) | {remote.name: remote}
+    if key:
+        _check_key(key, f"the key of {remote.name}")
+        home.mkdir(parents=True, exist_ok=True)
+        path = key_file(home, remote.name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.unlink(missing_ok=True)  # a file that was open to others would stay so
+        with replacing(path, mode=0o600) as file:
+            file.write(key.encode())
+    _write(home, known)
+
+
+def remove(home: Path, name: str) -> None:
+    """Forget a server, and its key."""
+    remote = find(home, name)
+    key_file(home, name).unlink(missing_ok=True)
+    _write(home, {other: one for other, one in read(home).items() if other != remote.name})
+
+
+def _write(home: Path, known: dict[str, Remote]) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    lines = list[str]()
+    for name, remote in sorted(known.items()):
+        lines.append(f"[{json.dumps(name)}]")
+        for field in fields(Remote):
+            value = getattr(remote, field.name)
+            if field.name in LINES and value != LINES[field.name]:
+                written = list(value) if isinstance(value, tuple) else value
+                lines.append(f"{field.name} = {json.dumps(written, ensure_ascii=False)}")
+        lines.append("")
+    with replacing(home / "remotes.toml", mode=0o600) as file:
+        file.write("\n".join(lines).encode())
+
+
+# Keys
+
+
+def key_file(home: Path, name: str) -> Path:
+    """Where the key of a server is kept."""
+    return home / "keys" / name
+
+
+def read_key(home: Path, remote: Remote) -> str:
+    """The key of a server, from its variable or its file; nothing where there is none."""
+    if remote.key_variable:
+        key = os.environ.get(remote.key_variable, "").strip()
+        if not key and remote.key_variable != KEY:
+            raise RemoteError(f"the key of {remote.name} is to be in {remote.key_variable}, which is not set")
+        source = remote.key_variable
+    else:
+        path = key_file(home, remote.name)
+        try:
+            facts = path.stat()
+            if os.name != "nt" and (stat.S_IMODE(facts.st_mode) & 0o077 or facts.st_uid != os.getuid()):
+                raise RemoteError(f"others may read the key in {path}; make it yours alone: chmod 600 {path}")
+            key = path.read_text("utf-8").strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise RemoteError(f"cannot read the key in {path}: {error}") from error
+        source = str(path)
+    if key:
+        _check_key(key, source)
+        if not (remote.is_encrypted or remote.is_here):
+            raise RemoteError(
+                f"{remote.url} is not encrypted: anybody on the way could read the key; use an https:// address"
+            )
+    return key
+
+
+def _check_key(key: str, source: str) -> None:
+    if not KEY_FORM.fullmatch(key):
+        raise RemoteError(f"{source} is no key: it must be one line of ASCII without spaces")

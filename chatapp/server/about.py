@@ -1,0 +1,71 @@
+"""What the server tells of itself: its figures for Prometheus, and its endpoints as OpenAPI describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from chatapp import __version__
+from chatapp.server.metrics import CONTENT_TYPE
+from chatapp.server.openai_shapes import form_error, form_late_error
+from chatapp.server.protocol import Call, Endpoint, Json, Protocol
+
+REFUSED = ("400", "401", "403", "404", "413", "422", "429", "500", "503")
+"""What an endpoint may answer instead."""
+
+
+async def tell_metrics(call: Call, body: None) -> None:
+    """The figures."""
+    content = call.service.metrics.write(call.service.queue, call.service.models)
+    await call.send_bytes(content, CONTENT_TYPE)
+
+
+def describe_protocols(protocols: Sequence[Protocol]) -> Json:
+    """The endpoints of some protocols in OpenAPI 3.1, from the models that check their bodies."""
+    paths: dict[str, dict[str, Any]] = {}  # Any: JSON
+    schemas: dict[str, Any] = {}
+    for protocol in protocols:
+        for endpoint in protocol.endpoints:
+            operations = paths.setdefault(endpoint.path, {})
+            operations[endpoint.method.lower()] = describe_endpoint(protocol, endpoint, schemas)
+    info = {"title": "chatapp", "version": __version__, "description": "Language models that run on this machine."}
+    security = {"key": {"type": "http", "scheme": "bearer"}}
+    components = {"schemas": schemas, "securitySchemes": security}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components, "security": [{"key": []}, {}]}
+
+
+def describe_endpoint(protocol: Protocol, endpoint: Endpoint, schemas: dict[str, Any]) -> Json:
+    """One operation; the schemas of its body are added to `schemas`."""
+    said: dict[str, Any] = {
+        "tags": [protocol.name],
+        "summary": endpoint.about,
+        "responses": {"200": {"description": "The answer"}}
+        | {status: {"description": "Refused, and why"} for status in REFUSED},
+    }
+    if names := re.findall(r"\{(\w+)\}", endpoint.path):
+        part = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        said["parameters"] = [{"name": name, **part} for name in names]
+    if endpoint.body:
+        schema = endpoint.body.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= schema.pop("$defs", {})
+        schemas[endpoint.body.__name__] = schema
+        reference = {"$ref": f"#/components/schemas/{endpoint.body.__name__}"}
+        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+    return said
+
+
+def make_protocol(protocols: Sequence[Protocol]) -> Protocol:
+    """The endpoints beside those of some protocols."""
+
+    async def tell_openapi(call: Call, body: None) -> None:
+        """The description of all endpoints."""
+        await call.send_json(description)
+
+    endpoints = (
+        Endpoint("GET", "/metrics", tell_metrics, about="Figures for Prometheus"),
+        Endpoint("GET", "/openapi.json", tell_openapi, about="This description"),
+    )
+    own = Protocol("chatapp", endpoints, form_error, form_late_error)
+    description = describe_protocols([*protocols, own])
+    return own

@@ -1,0 +1,279 @@
+"""Anthropic's protocol: messages, and how many tokens they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from chatapp.generation import Message, ToolCall
+from chatapp.server.asks import Conversation
+from chatapp.server.bodies import Body, SampledBody, given
+from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+from chatapp.server.thinking import Parts
+from chatapp.server.tools import Function, Toolbox
+
+KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+REASONS = {"stop": "end_turn", "length": "max_tokens", "cancelled": "end_turn"}
+IGNORED = "Metadata; not looked at."
+
+
+class Block(Body):
+    """A block of a message; of their kinds models here read text."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    citations: Any = None
+    source: Any = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+
+
+class Said(Body):
+    """A message of a conversation."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Block]
+
+
+class Thinking(Body):
+    """Whether the model is to think first."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+class Offered(Body):
+    """A function that the model may ask to be called."""
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[\w.-]+$")
+    description: str | None = None
+    input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
+    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    strict: bool | None = None
+    input_examples: list[Any] | None = Field(None, description="Not looked at.")
+
+
+class Choice(Body):
+    """Whether a function has to be called."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class Counted(SampledBody):
+    """A conversation."""
+
+    model: str = ""
+    messages: list[Said] = Field(min_length=1)
+    system: str | list[Block] | None = None
+    thinking: Thinking | None = None
+    tools: list[Offered] | None = None
+    tool_choice: Choice | None = None
+
+    def read_messages(self) -> list[Message]:
+        """The messages, as a chat template takes them."""
+        said = [Message("system", read_content(self.system, "system"))] if self.system else []
+        blocks = [block for one in self.messages if not isinstance(one.content, str) for block in one.content]
+        known = {block.id or "": block.name or "" for block in blocks if block.type == "tool_use"}
+        for number, one in enumerate(self.messages):
+            said += read_said(one, f"messages.{number}", known)
+        return said
+
+    def read_tools(self) -> Toolbox:
+        """The functions that may be called."""
+        choice = self.tool_choice or Choice(type="auto")
+        wanted = {"any": "required", "tool": choice.name or ""}.get(choice.type, choice.type)
+        functions = [
+            Function(name=one.name, description=one.description, parameters=one.input_schema, strict=None)
+            for one in self.tools or ()
+        ]
+        return Toolbox.choose(functions, wanted, parallel=not choice.disable_parallel_tool_use)
+
+
+class MessagesAsked(Counted):
+    """A conversation to be answered."""
+
+    max_tokens: int
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    metadata: Any = Field(None, description=IGNORED)
+    service_tier: str | None = Field(None, description=IGNORED)
+
+    def read(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options, as chatapp calls them."""
+        think = None if self.thinking is None else self.thinking.type != "disabled"
+        stop = tuple(self.stop_sequences) if self.stop_sequences else None
+        return self.knobs() | given(max_tokens=self.max_tokens, stop=stop, think=think)
+
+
+def read_content(content: str | list[Block], where: str) -> str:
+    """The text of a message, which may come in blocks."""
+    if isinstance(content, str):
+        return content
+    said = list[str]()
+    for block in content:
+        if block.type == "thinking":
+            said.append(f"<think>\n{block.thinking or ''}\n</think>\n\n")
+        elif block.type == "text" and block.text is not None:
+            said.append(block.text)
+        else:
+            raise unsupported(where, f"the models here read text, and no block of the type {block.type[:40]!r}")
+    return "".join(said)
+
+
+def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]:
+    """A message, its calls, and those that come of the results it has; functions are known by the calls before."""
+    if isinstance(said.content, str):
+        return [Message(said.role, said.content)]
+    found, rest, calls = list[Message](), list[Block](), list[ToolCall]()
+    for block in said.content:
+        if block.type == "tool_result":
+            text = read_content(block.content, where) if isinstance(block.content, str) else read_results(block, where)
+            answered = block.tool_use_id or ""
+            found.append(Message("tool", text, answers=ToolCall(known.get(answered, ""), "{}", answered)))
+        elif block.type == "tool_use":
+            calls.append(ToolCall(block.name or "", json.dumps(block.input or {}), block.id or ""))
+        else:
+            rest.append(block)
+    if rest or calls:
+        found.append(Message(said.role, read_content(rest, where), tuple(calls)))
+    return found
+
+
+def read_results(block: Block, where: str) -> str:
+    """What a function gave, which may come in blocks."""
+    try:
+        return read_content([Block.model_validate(one) for one in block.content or ()], where)
+    except ValidationError:
+        raise unsupported(where, "the content of a tool_result must be text, or blocks of text") from None
+
+
+async def answer(call: Call, body: MessagesAsked) -> None:
+    """Answer a conversation."""
+    messages = body.read_messages()
+    tools = body.read_tools()
+    async with call.answer(body.model, Conversation(messages, body.read() | tools.options)) as stream:
+        if body.stream:
+            count = await call.service.work(lambda: stream.engine.count_chat(messages))
+            await call.send_stream(EVENTS, tell(stream, Parts(tools), count))
+            return
+        parts, texts, reason = Parts(tools), {"thinking": "", "text": ""}, "stop"
+        async for delta in stream:
+            thought, text = parts.add(delta)
+            texts["thinking"] += thought
+            texts["text"] += text
+            reason = delta.finish_reason or reason
+        content = [make_block(kind, text) for kind, text in texts.items() if text]
+        content += [make_call(one, json.loads(one.arguments)) for one in parts.calls.get(0, ())]
+        why = "tool_use" if parts.calls else REASONS[reason]
+        head = describe_head(stream, stream.prompt_tokens, stream.completion_tokens)
+        await call.send_json({**head, "content": content, "stop_reason": why, "stop_sequence": None})
+
+
+def make_block(kind: str, text: str) -> Json:
+    """A block of an answer."""
+    return {"type": kind, kind: text} | ({"signature": ""} if kind == "thinking" else {})
+
+
+def make_call(called: ToolCall, arguments: Json) -> Json:
+    """A block that asks for a call."""
+    return {"type": "tool_use", "id": called.id, "name": called.name, "input": arguments}
+
+
+def describe_head(stream: Stream, read: int, written: int) -> dict[str, Any]:
+    """What an answer begins with."""
+    usage = {
+        "input_tokens": read,
+        "output_tokens": written,
+        "cache_read_input_tokens": stream.cached_tokens,
+        "cache_creation_input_tokens": 0,
+    }
+    head = {"id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "model": stream.model}
+    return {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+
+
+async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]:
+    """The events of an answer: one block after the other, each begun, grown and ended."""
+
+    def say(kind: str, **facts: Any) -> bytes:
+        return event({"type": kind, **facts}, kind)
+
+    yield say("message_start", message=describe_head(stream, count, 0))
+    index, now, reason = -1, "", "stop"
+    async for delta in stream:
+        reason = delta.finish_reason or reason
+        for kind, text in zip(("thinking", "text"), parts.add(delta), strict=True):
+            if not text:
+                continue
+            if kind != now:
+                if now:
+                    yield say("content_block_stop", index=index)
+                now, index = kind, index + 1
+                yield say("content_block_start", index=index, content_block=make_block(kind, ""))
+            yield say("content_block_delta", index=index, delta={"type": f"{kind}_delta", kind: text})
+    if now:
+        yield say("content_block_stop", index=index)
+    for called in parts.calls.get(0, ()):
+        index += 1
+        yield say("content_block_start", index=index, content_block=make_call(called, {}))
+        yield say(
+            "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": called.arguments}
+        )
+        yield say("content_block_stop", index=index)
+    why = "tool_use" if parts.calls else REASONS[reason]
+    usage = describe_head(stream, stream.prompt_tokens, stream.completion_tokens)["usage"]
+    yield say("message_delta", delta={"stop_reason": why, "stop_sequence": None}, usage=usage)
+    yield say("message_stop")
+
+
+async def count(call: Call, body: Counted) -> None:
+    """Count the tokens of a conversation."""
+    messages = body.read_messages()
+    async with call.service.use(body.model, call.client) as loaded:
+        tokens = await call.service.work(lambda: loaded.engine.count_chat(messages))
+    await call.send_json({"input_tokens": tokens})
+
+
+def form_error(refusal: Refusal) -> Json:
+    """A refusal, as clients of Anthropic read it."""
+    kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
+    return {"type": "error", "error": {"type": kind, "message": refusal.message}}
+
+
+def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+    """The end of a stream that went wrong: an event of its own."""
+    return [event(form_error(refusal), "error")]
+
+
+PROTOCOL = Protocol(
+    "anthropic",
+    (
+        Endpoint("POST", "/v1/messages", answer, MessagesAsked, "Answer a conversation"),
+        Endpoint("POST", "/v1/messages/count_tokens", count, Counted, "Count the tokens of a conversation"),
+    ),
+    form_error,
+    form_late_error,
+)

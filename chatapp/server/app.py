@@ -1,0 +1,168 @@
+"""The ASGI application: guarded, each endpoint's body read and checked, its client watched, its refusals formed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from chatapp.server import about, anthropic, kserve, llamacpp, ollama, openai, own, responses
+from chatapp.server.bodies import parse
+from chatapp.server.guard import SAFE, Guard, name_client
+from chatapp.server.protocol import Call, Endpoint, Protocol, Receive, Scope, Send
+from chatapp.server.refusals import Refusal, describe, explain
+from chatapp.server.routes import Found, Routes
+from chatapp.server.service import Service
+from chatapp.text.printable import printable
+
+SPOKEN: Sequence[Protocol] = (
+    openai.PROTOCOL,
+    responses.PROTOCOL,
+    anthropic.PROTOCOL,
+    ollama.PROTOCOL,
+    llamacpp.PROTOCOL,
+    kserve.PROTOCOL,
+    own.PROTOCOL,
+)
+"""The first one forms the refusals of paths that nobody has."""
+SLOW_BODY = 30.0
+"""Seconds that a body may take to come."""
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+@dataclass(frozen=True)
+class App:
+    """Answers requests, one call each."""
+
+    service: Service
+    guard: Guard
+    routes: Routes
+
+    @staticmethod
+    def of(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> App:
+        """The application of a service."""
+        return App(service, Guard.of(service.settings), Routes([*protocols, about.make_protocol(protocols)]))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = time.perf_counter()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        address = (scope.get("client") or ("",))[0]
+        call = Call(
+            self.service, scope, send, name_client(self.service.settings, address, headers), headers, b"", list(SAFE)
+        )
+        found = self.routes.find(scope["method"], scope["path"])
+        status, why = 200, ""
+        try:
+            status = await self._answer(found, call, headers, receive)
+        except ClientGone:
+            status, why = 499, "the client left"
+            self.service.metrics.disconnects.inc()
+        except Exception as error:
+            refusal = explain(error)
+            status, why = refusal.status, refusal.message
+            if refusal.code == "server_error":
+                why = describe(error)
+                if self.service.settings.log_requests:
+                    traceback.print_exception(error)
+            with suppress(OSError):
+                await refuse(call, found.protocol, refusal)
+        finally:
+            route = found.endpoint.path if found.endpoint else "other"
+            self.service.metrics.requests.labels(scope["method"][:8], route, str(status)).inc()
+            if status >= 400 or found.logged:
+                milliseconds = 1000 * (time.perf_counter() - started)
+                shown = printable(scope["path"][:100])
+                told = f" ({why})" if why else ""
+                self.service.tell(f"{printable(scope['method'][:8])} {shown} {status} {milliseconds:,.0f} ms{told}")
+
+    async def _answer(self, found: Found, call: Call, headers: dict[str, str], receive: Receive) -> int:
+        """Let the endpoint answer, for as long as the client is there; the status."""
+        method = call.scope["method"]
+        call.headers = self.guard.check(method, headers, needs_key=not (found.endpoint and found.endpoint.open))
+        if method == "OPTIONS":
+            await call.send_bytes(b"", "text/plain", 204 if "origin" in headers else 405)
+            return 204
+        endpoint = found.expect(method, call.scope["path"])
+        raw = await read_body(receive, headers, self.service.settings.max_body)
+        if self.service.settings.log_requests:
+            self.service.tell(printable(raw.decode("utf-8", "replace")))
+        call.scope["path_params"] = found.parts
+        call.raw = raw
+        body = parse(endpoint.body, raw) if endpoint.body and not endpoint.raw else None
+        await while_there(endpoint, call, body, receive)
+        return 200
+
+
+async def while_there(
+    endpoint: Endpoint, call: Call, body: Any, receive: Receive
+) -> None:  # Any: of the endpoint's kind
+    """Let an endpoint answer; where the client leaves before, end it."""
+    answering = asyncio.ensure_future(endpoint.handle(call, body))
+    leaving = asyncio.ensure_future(wait_for_leaving(receive))
+    try:
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not (call.complete or answering.done()):
+            raise ClientGone
+        await answering
+    finally:
+        leaving.cancel()
+        if not answering.done():
+            answering.cancel()
+            await asyncio.wait({answering})
+
+
+async def wait_for_leaving(receive: Receive) -> None:
+    """Wait until the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def read_body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
+    """The body of a request, which has `most` bytes at most and comes within a time."""
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise Refusal(
+            400, "two lengths of one body: a server before this one may have read another", code="invalid_http"
+        )
+    too_long = Refusal(413, f"the body is longer than {most:,} bytes", code="body_too_large")
+    if int(headers.get("content-length", 0)) > most:
+        raise too_long
+    parts, length = list[bytes](), 0
+    try:
+        async with asyncio.timeout(SLOW_BODY):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                parts.append(message.get("body", b""))
+                length += len(parts[-1])
+                if length > most:
+                    raise too_long
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Refusal(408, f"the body did not come within {SLOW_BODY:g} seconds", code="timeout") from None
+
+
+async def refuse(call: Call, protocol: Protocol, refusal: Refusal) -> None:
+    """Tell a client, in its protocol, why it gets no answer, or no more of it."""
+    if call.media:
+        for chunk in protocol.form_late_error(refusal, call.media):
+            await call.write(chunk)
+        await call.write(b"", more=False)
+        return
+    unread = refusal.status in (408, 413) or refusal.code == "invalid_http"
+    more = [(b"connection", b"close")] if unread else []
+    if refusal.retry_after:
+        more.append((b"retry-after", str(refusal.retry_after).encode()))
+    if refusal.status == 401:
+        more.append((b"www-authenticate", b"Bearer"))
+    await call.send_json(protocol.form_error(refusal), refusal.status, more)

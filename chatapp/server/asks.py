@@ -1,0 +1,111 @@
+"""What is asked of a model, whatever the protocol: a conversation, texts to go on with, a gap to fill."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from chatapp.generation import Delta, Engine, Message, Options, Surroundings
+from chatapp.generation.options import without_free_text
+from chatapp.server.gaps import find_gap
+from chatapp.server.refusals import UNPROCESSABLE, Refusal
+
+Given = Mapping[str, Any]  # Any: each option has its own type, which Options checks
+"""Options of a request; those that are not given are as the model's publisher recommends."""
+
+
+class Ask(Protocol):
+    """Something to be answered by deltas."""
+
+    def count(self, engine: Engine) -> int:
+        """The tokens of the longest prompt."""
+
+    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+        """The deltas, of `most` tokens for each text."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation, to be answered."""
+
+    messages: Sequence[Message]
+    given: Given
+
+    def count(self, engine: Engine) -> int:
+        return engine.count_chat(self.messages)
+
+    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+        usual = replace(engine.defaults, file_start=0, indentation=0, stop_at_dedent=0)
+        return engine.chat(self.messages, limit(replace(usual, **self.given), most))
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts, or tokens, to go on with, one after the other; in texts the control tokens that they spell count."""
+
+    prompts: Sequence[str | Sequence[int]]
+    given: Given
+
+    def count(self, engine: Engine) -> int:
+        return max(len(one) if not isinstance(one, str) else engine.count_tokens(one) for one in self.prompts)
+
+    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+        options = limit(replace(engine.defaults, **self.given), most)
+        first = self._go_on(engine, self.prompts[0], options, most)  # checks before anything is told
+        return self._draw(engine, first, options, most)
+
+    def _draw(
+        self, engine: Engine, first: Generator[Delta, None, None], options: Options, most: int | None
+    ) -> Generator[Delta, None, None]:
+        yield from first
+        for number, prompt in enumerate(self.prompts[1:], 1):
+            for delta in self._go_on(engine, prompt, options, most):
+                yield replace(delta, index=delta.index + number * options.n)
+
+    def _go_on(
+        self, engine: Engine, prompt: str | Sequence[int], options: Options, most: int | None
+    ) -> Generator[Delta, None, None]:
+        if not isinstance(prompt, str):
+            return engine.complete(check_tokens(engine, prompt), options)
+        if engine.can_infill and (gap := find_gap(prompt)):
+            return Gap(*gap, self.given).draw(engine, most)
+        return engine.complete(engine.encode_marked(prompt) or prompt, options)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A gap between two texts, to be filled."""
+
+    prefix: str
+    suffix: str
+    given: Given
+    around: Surroundings | None = None
+
+    def count(self, engine: Engine) -> int:
+        return 0  # what is far from the gap is left out
+
+    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+        if not engine.can_infill:
+            raise Refusal(400, "this model does not support insert: it was not taught to fill gaps", param="suffix")
+        usual = without_free_text(engine.defaults)
+        return engine.infill(self.prefix, self.suffix, limit(replace(usual, **self.given), most), self.around)
+
+
+def limit(options: Options, most: int | None) -> Options:
+    """Options that give no more than `most` tokens; Refusal where more are asked for."""
+    if most is None or options.max_tokens is not None and options.max_tokens <= most:
+        return options
+    if options.max_tokens is not None:
+        message = f"max_tokens is {options.max_tokens:,}, and this server gives {most:,} at most"
+        raise Refusal(UNPROCESSABLE, message, param="max_tokens", code="invalid_value")
+    return replace(options, max_tokens=most)
+
+
+def check_tokens(engine: Engine, tokens: Sequence[int]) -> Sequence[int]:
+    """The tokens of a prompt; Refusal where one is no token of the model."""
+    try:
+        engine.text_of(tokens)
+    except Exception as error:  # the tokenizer's own
+        raise Refusal(400, "prompt has a number that is no token of this model", param="prompt") from error
+    return tokens

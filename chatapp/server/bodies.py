@@ -1,0 +1,107 @@
+"""Bodies of requests: JSON, checked to the letter; what nobody knows is refused by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from chatapp.generation.options import KNOBS
+from chatapp.server.refusals import Refusal
+from chatapp.text.suggest import suggest
+
+
+class Body(BaseModel):
+    """A body whose fields are all known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SampledBody(Body):
+    """A body that may have, besides its fields, every number of chatapp that says how a token is chosen."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=lambda schema: describe_knobs(schema))
+    __pydantic_extra__: dict[str, Any]  # Any: JSON, of which only numbers pass
+
+    def knobs(self) -> dict[str, float]:
+        """Those that were given; Options checks their values."""
+        found = dict[str, float]()
+        for name, value in self.__pydantic_extra__.items():
+            if name not in KNOBS:
+                raise unknown_option(name, {*type(self).model_fields, *KNOBS})
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise Refusal(400, f"{name} must be a number", param=name, code="invalid_type")
+            found[name] = int(value) if type(KNOBS[name].default) is int and value == int(value) else value
+        return found
+
+
+def describe_knobs(schema: dict[str, Any]) -> None:  # Any: a JSON schema
+    """Add the numbers to the schema of a body."""
+    for name, knob in KNOBS.items():
+        number = "integer" if type(knob.default) is int else "number"
+        schema["properties"].setdefault(name, {"type": number, "description": f"{knob.does} ({knob.allowed})"})
+    schema["additionalProperties"] = False
+
+
+Known = TypeVar("Known", bound=Body)
+
+
+def parse(kind: type[Known], raw: bytes) -> Known:
+    """The body as its model describes it; Refusal names what is wrong with it."""
+    try:
+        body = kind.model_validate_json(raw or b"{}")
+    except ValidationError as error:
+        raise refuse(error.errors(include_url=False)[0], set(kind.model_fields)) from None
+    if isinstance(body, SampledBody):
+        body.knobs()
+    return body
+
+
+def refuse(error: ErrorDetails, known: set[str]) -> Refusal:
+    """The refusal for the first thing that is wrong with a body."""
+    where = ".".join(
+        str(part) for part in error["loc"] if isinstance(part, int) or part.isidentifier() and part not in TAGS
+    )
+    if error["type"] == "json_invalid":
+        return Refusal(400, f"the body is no JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
+    if error["type"] == "extra_forbidden":
+        return unknown_option(where, known)
+    if error["type"] == "missing":
+        return Refusal(400, f"{where} is missing", param=where, code="missing")
+    said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return Refusal(400, f"{where or 'the body'} {said}", param=where or None, code="invalid_type")
+
+
+TAGS = {"str", "int", "float", "bool", "dict", "list", "json"}
+"""What pydantic puts into the place of an error besides names: the branch of a union."""
+
+
+def unknown_option(name: str, known: set[str]) -> Refusal:
+    """The refusal of an option that nobody knows."""
+    shown = name if len(name) <= 60 else f"{name[:60]}..."
+    near = suggest(name, known)
+    return Refusal(400, f"there is no option {shown!r}{near and f'; {near}'}", param=shown, code="unknown_parameter")
+
+
+def given(**options: object) -> dict[str, Any]:  # Any: each has its own type, which Options checks
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def read_bias(bias: Mapping[str, float] | None) -> dict[int, float] | None:
+    """The biases of tokens, whose ids are texts in JSON."""
+    if bias is None:
+        return None
+    try:
+        return {int(token): value for token, value in bias.items()}
+    except ValueError:
+        raise Refusal(400, "logit_bias must be keyed by token ids", param="logit_bias", code="invalid_value") from None
+
+
+def read_stop(stop: str | list[str] | None) -> tuple[str, ...] | None:
+    """The stop strings, of which there may be one that stands alone."""
+    return (stop,) if isinstance(stop, str) else None if stop is None else tuple(stop)

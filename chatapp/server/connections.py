@@ -1,0 +1,77 @@
+"""Connections: patience with slow heads has an end, and so has the number of connections."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from chatapp.server.protocol import compact
+
+SLOW_HEAD = 10.0
+"""Seconds in which the head of the first request has to come."""
+LARGEST_HEAD = 32 * 1024
+"""Bytes."""
+MOST = 1000
+"""Connections, unless the system allows fewer files."""
+WRITING = 60.0
+"""Seconds for which a client may read nothing of what it was sent."""
+
+
+class Connection(H11Protocol):
+    """One connection; where there are too many, the one that has been idle longest is closed."""
+
+    most = MOST
+    _late: asyncio.TimerHandle | None = None
+    _stuck: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]  # a Transport, as TCP has it
+        self._late = self.loop.call_later(SLOW_HEAD, self._abort)
+        if len(self.connections) > self.most:
+            others: Any = self.connections  # a set of protocols, which are of this class
+            idle = next((one for one in others if one is not self and one.is_idle), self)
+            idle._abort()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self._late and self.cycle is not None:
+            self._late.cancel()
+            self._late = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request."""
+        with suppress(h11.LocalProtocolError):
+            error = {"message": "this is no request of HTTP/1.1", "type": "invalid_request_error", "param": None}
+            content = compact({"error": {**error, "code": "invalid_http"}})
+            head = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+            response = h11.Response(status_code=400, headers=[*head, (b"connection", b"close")], reason=b"Bad Request")
+            for part in response, h11.Data(data=content), h11.EndOfMessage():
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(WRITING, self._abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stuck:
+            self._stuck.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in self._late, self._stuck:
+            if timer:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def _abort(self) -> None:
+        self.transport.abort()

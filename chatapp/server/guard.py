@@ -1,0 +1,99 @@
+"""Who may ask: hosts, origins and keys, looked at before anything of a request is read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chatapp.server.protocol import Headers
+from chatapp.server.refusals import Refusal
+from chatapp.server.settings import ServerSettings
+
+SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Looks at the head of each request."""
+
+    settings: ServerSettings
+    names: frozenset[str] = field(default_factory=frozenset)
+    """By which the server may be called."""
+
+    @staticmethod
+    def of(settings: ServerSettings) -> Guard:
+        """The guard of a server that is started so."""
+        own = () if settings.is_local else (platform.node().lower(), settings.host.lower())
+        return Guard(settings, frozenset({"localhost", *own, *(host.lower() for host in settings.hosts)}))
+
+    def check(self, method: str, headers: Mapping[str, str], *, needs_key: bool) -> Headers:
+        """The headers for the answer to a request that may be; Refusal for others."""
+        if "host" not in headers or not self._is_own(headers["host"]):
+            raise Refusal(403, "this name is not one of this server's: see --allow-host", code="wrong_host")
+        cors = self._check_origin(method, headers)
+        if needs_key and method != "OPTIONS":
+            self._check_key(headers)
+        return [*SAFE, *cors]
+
+    def _is_own(self, host: str) -> bool:
+        """Whether a page that was called by this name is ours: a name that its owner rebinds to this machine is not."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+        name = name.strip("[]").lower().rstrip(".")
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name in self.names
+        return address.is_loopback or not self.settings.is_local
+
+    def _check_origin(self, method: str, headers: Mapping[str, str]) -> Headers:
+        """Refuse what another web page asks, unless its origin is allowed."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin is None:
+            navigating = headers.get("sec-fetch-mode") == "navigate" and method in ("GET", "HEAD")
+            if site in ("none", "same-origin") or navigating:
+                return []
+        elif origin in self.settings.origins:
+            return self._allow(method, origin, headers)
+        elif origin.partition("://")[2] == headers["host"] and site in ("none", "same-origin"):
+            return []
+        raise Refusal(403, "this web page may not ask here: see --allow-origin", code="wrong_origin")
+
+    @staticmethod
+    def _allow(method: str, origin: str, headers: Mapping[str, str]) -> Headers:
+        found = [("access-control-allow-origin", origin), ("vary", "Origin")]
+        if method == "OPTIONS":
+            wanted = headers.get("access-control-request-headers", "content-type, authorization")
+            found += [
+                ("access-control-allow-methods", "GET, HEAD, POST, DELETE"),
+                ("access-control-allow-headers", wanted),
+                ("access-control-max-age", "600"),
+            ]
+            if headers.get("access-control-request-private-network") == "true":
+                found.append(("access-control-allow-private-network", "true"))
+        return [(name.encode(), value.encode("latin-1")) for name, value in found]
+
+    def _check_key(self, headers: Mapping[str, str]) -> None:
+        if self.settings.keys and not any([matches(read_key(headers), key) for key in self.settings.keys]):
+            raise Refusal(401, "a key is needed: send it as `Authorization: Bearer KEY`", code="invalid_api_key")
+
+
+def read_key(headers: Mapping[str, str]) -> str:
+    """The key that a client sends; clients of Anthropic send it in a header of its own."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" and key.strip() else headers.get("x-api-key", "")
+
+
+def matches(sent: str, key: str) -> bool:
+    """Whether two keys are the same, in a time that does not tell how much of them is."""
+    return hmac.compare_digest(hashlib.sha256(sent.encode()).digest(), hashlib.sha256(key.encode()).digest())
+
+
+def name_client(settings: ServerSettings, address: str, headers: Mapping[str, str]) -> str:
+    """Whose a request is: of a key where keys are needed, else of an address and a program."""
+    if settings.keys:
+        return hashlib.sha256(read_key(headers).encode()).hexdigest()[:12]
+    return f"{address} {headers.get('user-agent', '')[:80]}"

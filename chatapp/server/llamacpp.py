@@ -1,0 +1,292 @@
+"""llama.cpp's protocol: completion, tokens, templates, properties; `/infill` is in `infill.py`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from chatapp import __version__
+from chatapp.generation import Token
+from chatapp.server import infill
+from chatapp.server.asks import Texts
+from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
+from chatapp.server.openai_chat import ChatMessage, read_messages
+from chatapp.server.openai_shapes import describe_timings
+from chatapp.server.openai_shapes import form_error as form_openai_error
+from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+from model_store.tokenizers.chat_template import chat_template
+
+KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 501: "not_supported_error"}
+HOW = "How to run; not looked at."
+
+
+class CompletionAsked(SampledBody):
+    """A text to go on with, in llama.cpp's names."""
+
+    prompt: str | list[int] | list[str]
+    model: str = ""
+    n_predict: int | None = None
+    max_tokens: int | None = None
+    stream: bool | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    typ_p: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    logit_bias: dict[str, float] | list[list[float | str | bool]] | bool | None = None
+    n_probs: int | None = Field(None, ge=0, le=20)
+    json_schema: dict[str, Any] | None = None
+    ignore_eos: bool | None = None
+    t_max_predict_ms: int | None = None
+    response_fields: list[str] | None = None
+    return_tokens: bool | None = None
+    cache_prompt: bool | None = Field(None, description=HOW)
+    id_slot: int | None = Field(None, description=HOW)
+    n_keep: int | None = Field(None, description=HOW)
+    timings_per_token: bool | None = Field(None, description="Not looked at: the last event has them.")
+
+    def read(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options, as chatapp calls them."""
+        if self.ignore_eos:
+            raise unsupported("ignore_eos", "forbid the token of the end with logit_bias")
+        if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
+            raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
+        most = self.n_predict if self.n_predict is not None else self.max_tokens
+        return self.knobs() | given(
+            max_tokens=most if most is not None and most >= 0 else None,
+            stop=read_stop(self.stop or None),
+            seed=self.seed if self.seed is not None and self.seed >= 0 else None,
+            typical_p=self.typ_p,
+            repetition_penalty=self.repeat_penalty,
+            logit_bias=read_pairs(self.logit_bias),
+            logprobs=self.n_probs or None,
+            json_schema=json.dumps(self.json_schema) if self.json_schema else None,
+        )
+
+
+def read_pairs(bias: Mapping[str, float] | list[list[float | str | bool]] | bool | None) -> dict[int, float] | None:
+    """The biases of tokens, which llama.cpp has in pairs: false forbids a token."""
+    if isinstance(bias, Mapping):
+        return read_bias(bias)
+    if not isinstance(bias, list):
+        return None
+    found = dict[int, float]()
+    for pair in bias:
+        token, value = pair if len(pair) == 2 else (None, None)
+        if not isinstance(token, (int, float)) or isinstance(value, str) or value is None or value is True:
+            raise unsupported("logit_bias", "must be pairs of a token's id and a number, or false")
+        found[int(token)] = float("-inf") if value is False else float(value)
+    return found
+
+
+async def complete(call: Call, body: CompletionAsked) -> None:
+    """Go on with a text, or with several."""
+    if body.n_predict == 0:
+        raise unsupported("n_predict", "must be 1 or more, or -1 for no limit")
+    texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    if not texts or not all(texts):
+        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
+    if isinstance(texts[0], int):
+        prompts: list[str | list[int]] = [[one for one in texts if isinstance(one, int)]]
+    else:
+        prompts = [one for one in texts if isinstance(one, str)]
+    if len(prompts) > 1 and body.stream:
+        raise unsupported("stream", "goes with one prompt")
+    async with call.answer(body.model, Texts(prompts, body.read())) as stream:
+        told = tell(stream, body, len(prompts))
+        if body.stream:
+            await call.send_stream(EVENTS, (event(one) async for one in told))
+        else:
+            answers = await gather(told, len(prompts))
+            picked = [infill.pick(one, body.response_fields) for one in answers]
+            await call.send_json(picked[0] if len(picked) == 1 else picked)
+
+
+async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterator[dict[str, Any]]:
+    """The events of an answer: each has `content` and `stop`, the last its figures."""
+    began, reasons, length = time.perf_counter(), ["limit"] * count, 0
+    async for delta in stream:
+        length += len(delta.tokens)
+        if delta.finish_reason:
+            reasons[delta.index] = "limit" if delta.finish_reason == "length" else "eos"
+        said: dict[str, Any] = {"index": delta.index, "content": delta.text, "stop": False, "id_slot": 0}
+        if body.n_probs and delta.tokens:
+            said["completion_probabilities"] = [describe_token(token) for token in delta.tokens]
+        if delta.tokens:
+            yield {**said, "tokens": [token.id for token in delta.tokens], "tokens_predicted": length}
+        if body.t_max_predict_ms and 1000 * (time.perf_counter() - began) > body.t_max_predict_ms:
+            break
+    yield {
+        "content": "",
+        "stop": True,
+        "stop_type": reasons[0],
+        "reasons": reasons,
+        "stopping_word": "",
+        "model": stream.model,
+        "tokens_predicted": length,
+        "tokens_evaluated": stream.prompt_tokens,
+        "tokens_cached": stream.cached_tokens,
+        "truncated": False,
+        "generation_settings": {"n_ctx": stream.engine.context_length},
+        "timings": describe_timings(stream),
+    }
+
+
+async def gather(told: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The answers as a whole."""
+    events = [one async for one in told]
+    last = events.pop()
+    found = []
+    for index in range(count):
+        own = [one for one in events if one["index"] == index]
+        whole = {**last, "index": index, "stop_type": last["reasons"][index]}
+        whole["content"] = "".join(one["content"] for one in own)
+        whole["tokens"] = [token for one in own for token in one["tokens"]]
+        if probabilities := [one for part in own for one in part.get("completion_probabilities", ())]:
+            whole["completion_probabilities"] = probabilities
+        del whole["reasons"]
+        found.append(whole)
+    return found
+
+
+def describe_token(token: Token) -> Json:
+    """A token with its log-probability and those of others."""
+    others = [
+        {"id": other.id, "token": other.text, "bytes": list(other.text.encode()), "logprob": other.logprob}
+        for other in token.alternatives
+    ]
+    found = {"id": token.id, "token": token.text, "bytes": list(token.text.encode()), "logprob": token.logprob}
+    return {**found, "top_logprobs": others}
+
+
+# Tokens and templates
+
+
+class TokenizeAsked(Body):
+    """A text to be cut into tokens."""
+
+    content: str
+    model: str = ""
+    add_special: bool | None = None
+    parse_special: bool | None = None
+    with_pieces: bool | None = None
+
+
+class DetokenizeAsked(Body):
+    """Tokens to be put together."""
+
+    tokens: list[int]
+    model: str = ""
+
+
+class TemplateAsked(Body):
+    """A conversation to be written as the model reads it."""
+
+    messages: list[ChatMessage]
+    model: str = ""
+    add_generation_prompt: bool | None = None
+
+
+async def tokenize(call: Call, body: TokenizeAsked) -> None:
+    """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so."""
+    async with call.service.use(body.model, call.client) as loaded:
+        engine = loaded.engine
+        marked = engine.encode_marked(body.content) if body.parse_special else None
+        plain = engine.tokens_of(body.content)
+        ids = list(marked) if marked is not None else [token.id for token in plain]
+        told: list[Any] = ids
+        if body.with_pieces:
+            told = [{"id": token, "piece": engine.text_of([token])} for token in ids]
+    await call.send_json({"tokens": told})
+
+
+async def detokenize(call: Call, body: DetokenizeAsked) -> None:
+    """The text of tokens."""
+    async with call.service.use(body.model, call.client) as loaded:
+        try:
+            text = loaded.engine.text_of(body.tokens)
+        except Exception as error:  # the tokenizer's own
+            raise Refusal(400, "tokens has a number that is no token of this model", param="tokens") from error
+    await call.send_json({"content": text})
+
+
+async def apply_template(call: Call, body: TemplateAsked) -> None:
+    """A conversation as text."""
+    messages = read_messages(body.messages)
+    async with call.service.use(body.model, call.client) as loaded:
+        prompt = await call.service.work(lambda: loaded.engine.render_chat(messages))
+    await call.send_json({"prompt": prompt})
+
+
+# The server
+
+
+async def tell_health(call: Call, body: None) -> None:
+    """Whether the server answers, which it does not while its first model is opened."""
+    models = call.service.models
+    if models.loading and not models.open:
+        error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+        await call.send_json({"error": error}, 503, [(b"retry-after", b"1")])
+    else:
+        await call.send_json({"status": "ok"})
+
+
+async def tell_properties(call: Call, body: None) -> None:
+    """What llama.vscode wants to know before it asks."""
+    stored = await call.service.work(lambda: call.service.models.find(call.query.get("model", "")))
+    source = await call.service.work(lambda: chat_template(stored.folder) if stored.chats else "")
+    await call.send_json(
+        {
+            "default_generation_settings": {"id": 0, "n_ctx": stored.context_length, "params": {}},
+            "total_slots": call.service.settings.places,
+            "model_path": stored.name,
+            "model_alias": stored.name,
+            "chat_template": source or "",
+            "modalities": {"vision": False, "audio": False},
+            "build_info": f"chatapp-{__version__}",
+            "is_sleeping": False,
+        }
+    )
+
+
+async def list_slots(call: Call, body: None) -> None:
+    """The places, and which are taken."""
+    queue = call.service.queue
+    slots = [{"id": number, "is_processing": number < queue.answering} for number in range(queue.places)]
+    await call.send_json(slots)
+
+
+def form_error(refusal: Refusal) -> Json:
+    """A refusal, as clients of llama.cpp read it: OpenAI's form, with the status as its code."""
+    error = form_openai_error(refusal)["error"]
+    kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
+    return {"error": {**error, "code": refusal.status, "type": kind}}
+
+
+def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+    """The end of a stream that went wrong: an event that does not say `stop`."""
+    return [event(form_error(refusal))]
+
+
+PROTOCOL = Protocol(
+    "llama.cpp",
+    (
+        Endpoint("GET", "/health", tell_health, about="Whether the server answers", open=True),
+        Endpoint("GET", "/props", tell_properties, about="What clients want to know of the model"),
+        Endpoint("GET", "/slots", list_slots, about="The places for requests"),
+        Endpoint("POST", "/completion", complete, CompletionAsked, "Go on with a text"),
+        Endpoint("POST", "/completions", complete, CompletionAsked, "Go on with a text"),
+        Endpoint("POST", "/infill", infill.fill, infill.InfillAsked, "What `chatapp complete` offers for a place"),
+        Endpoint("POST", "/tokenize", tokenize, TokenizeAsked, "The tokens of a text"),
+        Endpoint("POST", "/detokenize", detokenize, DetokenizeAsked, "The text of tokens"),
+        Endpoint("POST", "/apply-template", apply_template, TemplateAsked, "A conversation as the model reads it"),
+    ),
+    form_error,
+    form_late_error,
+)

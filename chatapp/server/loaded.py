@@ -1,0 +1,212 @@
+"""The models that are open: each is opened when it is asked for, kept for a while, and closed where memory is short."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from chatapp.completion.completer import Completer
+from chatapp.generation import Engine
+from chatapp.generation.text import infill
+from chatapp.generation.text.tokenizer import open_tokenizer
+from chatapp.placement.selection import PlacementOptions
+from chatapp.server.drawing import in_thread
+from chatapp.server.refusals import UNAVAILABLE, Refusal, unknown_model
+from chatapp.text.child import Child, parse
+from chatapp.text.suggest import suggest
+from chatapp.text.units import size
+from chatapp.workspace import Opened, Workspace
+from model_store import StoredModel
+
+FOREVER = float("inf")
+
+
+@dataclass
+class LoadedModel:
+    """A model that is open; memory in bytes, times in seconds."""
+
+    opened: Opened
+    stored: StoredModel
+    memory: int
+    """About as much as it takes."""
+    keep_alive: float
+    users: int = 0
+    """Requests that draw on it now."""
+    used: float = 0.0
+    """When it was last asked, by the monotonic clock."""
+
+    def __post_init__(self) -> None:
+        self.completer = Completer(self.opened.engine)
+        self.completing = Lock()
+        """Held by the one who asks for offers."""
+
+    @property
+    def engine(self) -> Engine:
+        return self.opened.engine
+
+    @property
+    def name(self) -> str:
+        return self.opened.name
+
+    @property
+    def seconds_left(self) -> float:
+        """Until it is closed, if nobody asks."""
+        return self.keep_alive if self.users else self.used + self.keep_alive - time.monotonic()
+
+    @property
+    def expires(self) -> datetime:
+        """When that is, of this machine's clock; far away where it never is."""
+        return datetime.now(UTC).astimezone() + timedelta(seconds=min(self.seconds_left, 10 * 365 * 86400))
+
+
+class LoadedModels:
+    """The open models by name, the one that was asked last at the end."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        default: str,
+        placement: PlacementOptions | None,
+        budget: int,
+        keep_alive: float,
+        tell: Callable[[str], object],
+    ):
+        self.workspace, self.default, self.placement = workspace, default, placement
+        self.budget, self.keep_alive, self.tell = budget, keep_alive, tell
+        self.open: dict[str, LoadedModel] = {}
+        self.loading: set[str] = set()
+        self.loads = 0
+        self._gaps: dict[str, str] = {}
+        self._turn = asyncio.Lock()
+        """One model is opened at a time: the memory of two cannot be foreseen."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def list(self) -> list[StoredModel]:
+        """The models that there are."""
+        return self.workspace.open_store().list()
+
+    def resolve(self, name: str) -> str:
+        """The name in the store of the model that a client calls `name`; nothing is the default, a path is no name."""
+        if name in self.open:
+            return name
+        store = self.workspace.open_store()
+        wanted = name.strip() or self.default
+        bare = wanted.removesuffix(":latest")
+        known = store.every_location()
+        for spelling in (wanted, bare, bare.replace("/", "--"), bare.replace(":", "-")):
+            if spelling in known:
+                return spelling
+        raise unknown_model(wanted, suggest(bare, known) or "GET /v1/models lists those that are here")
+
+    def find(self, name: str) -> StoredModel:
+        """The model that a client calls `name`, as the store knows it."""
+        return self.workspace.open_store().get(self.resolve(name))
+
+    def find_gap(self, stored: StoredModel) -> str:
+        """How a model wants a gap to be written, as a template of Ollama's; nothing, where it knows none."""
+        if stored.name not in self._gaps:
+            store = self.workspace.open_store()
+            form = infill.find(open_tokenizer(stored.folder, store.tokenizer(stored))).form
+            template = form.gap.replace("{prefix}", "{{ .Prompt }}").replace("{suffix}", "{{ .Suffix }}")
+            self._gaps[stored.name] = "" if form == infill.LEFT_TO_RIGHT else template
+        return self._gaps[stored.name]
+
+    def pull(self, name: str) -> Generator[Mapping[str, Any], None, None]:
+        """Fetch a model in a process of its own, and what that tells; closing it stops the process."""
+        from chatapp.models.jobs import COMMAND, stop
+        from chatapp.settings import offline
+
+        if offline.wanted():
+            raise Refusal(UNAVAILABLE, "the network is refused here: this server was started offline")
+        with Child((*COMMAND, "pull", "--json", name)) as child:
+            try:
+                for line in child.lines():
+                    if (facts := parse(line)).get("event"):
+                        yield facts
+                if child.process.wait():
+                    raise Refusal(502, child.complaint().removeprefix("Error: ") or "the pull failed", param="model")
+            finally:
+                if child.process.poll() is None:
+                    stop(child)
+
+    @asynccontextmanager
+    async def use(self, name: str, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
+        """An open model, which stays so for as long as the block lasts and `keep_alive` seconds after."""
+        loaded = await self._open(name)
+        loaded.users += 1
+        if keep_alive is not None:
+            loaded.keep_alive = keep_alive
+        try:
+            yield loaded
+        finally:
+            loaded.users -= 1
+            loaded.used = time.monotonic()
+            self.sweep()
+
+    async def _open(self, name: str) -> LoadedModel:
+        resolved = name if name in self.open else await in_thread(lambda: self.resolve(name))
+        async with self._turn:
+            if resolved not in self.open:
+                self.loading.add(resolved)
+                try:
+                    self.open[resolved] = await self._load(resolved)
+                finally:
+                    self.loading.discard(resolved)
+            self.open[resolved] = loaded = self.open.pop(resolved)
+        return loaded
+
+    async def _load(self, name: str) -> LoadedModel:
+        from chatapp.models.catalogue import estimate_memory
+
+        stored = await in_thread(lambda: self.workspace.open_store().get(name))
+        memory = estimate_memory(stored.family, stored.parameters, stored.precision)
+        self._make_room(stored, memory)
+        opened = await in_thread(
+            lambda: self.workspace.open_model(name, self.placement, on_fallback=lambda why: self.tell(f"{name}: {why}"))
+        )
+        self.loads += 1
+        self.tell(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
+        return LoadedModel(opened, stored, memory, self.keep_alive, used=time.monotonic())
+
+    def _make_room(self, stored: StoredModel, memory: int) -> None:
+        """Close models that nobody uses, the one that was asked longest ago first, until another has room."""
+        if memory > self.budget:
+            raise Refusal(
+                UNAVAILABLE,
+                f"{stored.name} takes about {size(memory)} of memory and the server may use {size(self.budget)}: "
+                "start it with a larger --memory, or choose a smaller model",
+            )
+        for name in list(self.open):
+            if memory + sum(one.memory for one in self.open.values()) <= self.budget:
+                return
+            if not self.open[name].users:
+                self.close(name)
+        if memory + sum(one.memory for one in self.open.values()) > self.budget:
+            message = f"there is no memory for {stored.name} while other models answer; ask again later"
+            raise Refusal(UNAVAILABLE, message, retry_after=10)
+
+    def close(self, name: str) -> None:
+        """Close a model; who draws on it still, goes on."""
+        if self.open.pop(name, None):
+            gc.collect()  # sessions are in circles
+            self.tell(f"closed {name}")
+
+    def sweep(self) -> None:
+        """Close the models whose time is over, and come again when the next one's is."""
+        if self._timer:
+            self._timer.cancel()
+        idle = [one for one in self.open.values() if not one.users]
+        for one in idle:
+            if one.seconds_left <= 0:
+                self.close(one.name)
+        soonest = min((one.seconds_left for one in idle if one.seconds_left > 0), default=FOREVER)
+        if soonest < FOREVER:
+            self._timer = asyncio.get_running_loop().call_later(soonest + 0.01, self.sweep)

@@ -1,0 +1,351 @@
+"""Ollama's protocol: chat and generate; what it tells and does about models is in `ollama_models.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from chatapp.generation import Delta, Message, Token, ToolCall
+from chatapp.server import ollama_models, page
+from chatapp.server.asks import Ask, Conversation, Gap, Texts
+from chatapp.server.bodies import Body, given
+from chatapp.server.ollama_models import Named
+from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+from chatapp.server.thinking import Parts
+from chatapp.server.tools import Tool, Toolbox
+
+VERSION = "0.12.0"
+"""Of Ollama, whose protocol this is: clients look whether it is new enough."""
+UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+HOW = "How to run; not looked at."
+
+
+class OllamaOptions(Body):
+    """How tokens are chosen, in Ollama's names."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    mirostat: int | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    num_predict: int | None = None
+    num_keep: int | None = Field(None, description=HOW)
+    num_ctx: int | None = Field(None, description=HOW)
+    num_batch: int | None = Field(None, description=HOW)
+    num_gpu: int | None = Field(None, description=HOW)
+    main_gpu: int | None = Field(None, description=HOW)
+    num_thread: int | None = Field(None, description=HOW)
+    use_mmap: bool | None = Field(None, description=HOW)
+    use_mlock: bool | None = Field(None, description=HOW)
+    low_vram: bool | None = Field(None, description=HOW)
+    numa: bool | None = Field(None, description=HOW)
+    f16_kv: bool | None = Field(None, description=HOW)
+
+    def read(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options, as chatapp calls them."""
+        if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
+            raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
+        if self.mirostat not in (None, 0, 2):
+            raise unsupported("mirostat", "must be 0 or 2")
+        found = given(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            typical_p=self.typical_p,
+            repetition_penalty=self.repeat_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=self.seed if self.seed is not None and self.seed >= 0 else None,
+            stop=(self.stop,) if isinstance(self.stop, str) else None if self.stop is None else tuple(self.stop),
+            max_tokens=self.num_predict if self.num_predict is not None and self.num_predict >= 0 else None,
+        )
+        if self.mirostat == 2:
+            found |= {"mirostat_tau": self.mirostat_tau or 5.0} | given(mirostat_eta=self.mirostat_eta)
+        return found
+
+
+class Asked(Named):
+    """What chat and generate have in common."""
+
+    stream: bool | None = None
+    options: OllamaOptions | None = None
+    keep_alive: str | int | float | None = None
+    format: str | dict[str, Any] | None = None
+    think: bool | Literal["low", "medium", "high"] | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    truncate: bool | None = None
+    shift: bool | None = None
+
+    def read(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options, as chatapp calls them."""
+        if isinstance(self.format, str) and self.format not in ("", "json"):
+            raise unsupported("format", "must be json or a schema")
+        options = self.options.read() if self.options else {}
+        think = bool(self.think) if self.think is not None else None
+        if isinstance(self.format, dict):
+            options["json_schema"] = json.dumps(self.format)
+        elif self.format:
+            options["json_object"] = True
+        return options | given(think=think, logprobs=(self.top_logprobs or 0) if self.logprobs else None)
+
+
+class OllamaFunction(Body):
+    """A function and what it was called with."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+    index: int | None = None
+    description: str | None = None
+
+
+class OllamaCall(Body):
+    """A call that the model has asked for."""
+
+    function: OllamaFunction
+    id: str = ""
+    type: str | None = None
+
+
+class OllamaMessage(Body):
+    """A message of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    thinking: str | None = None
+    images: list[str] | None = None
+    tool_calls: list[OllamaCall] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class ChatAsked(Asked):
+    """A conversation to be answered; none at all opens the model."""
+
+    messages: list[OllamaMessage] | None = None
+    tools: list[Tool] | None = None
+
+
+class GenerateAsked(Asked):
+    """A prompt to be answered or gone on with, or a gap to fill; none at all opens the model."""
+
+    prompt: str = ""
+    suffix: str | None = None
+    system: str | None = None
+    template: str | None = None
+    context: list[int] | None = None
+    raw: bool | None = None
+    images: list[str] | None = None
+
+
+async def chat(call: Call, body: ChatAsked) -> None:
+    """Answer a conversation."""
+    if not body.messages:
+        await open_or_close(call, body, {"message": {"role": "assistant", "content": ""}})
+        return
+    tools = Toolbox.choose([tool.function for tool in body.tools or ()], "auto")
+    ask = Conversation([read_message(one) for one in body.messages], body.read() | tools.options)
+    await answer(call, body, ask, tools, chat=True)
+
+
+def read_message(message: OllamaMessage) -> Message:
+    """A message, as a chat template takes it."""
+    if message.images:
+        raise unsupported("images", "the models here read text")
+    called = tuple(
+        ToolCall(call.function.name, json.dumps(call.function.arguments), call.id) for call in message.tool_calls or ()
+    )
+    answered = ToolCall(message.tool_name or "", "{}", message.tool_call_id or "") if message.role == "tool" else None
+    thought = f"<think>\n{message.thinking}\n</think>\n\n" if message.thinking else ""
+    return Message(message.role, thought + message.content, called, answered)
+
+
+async def generate(call: Call, body: GenerateAsked) -> None:
+    """Answer a prompt, go on with it, or fill a gap."""
+    if body.images:
+        raise unsupported("images", "the models here read text")
+    if body.context:
+        raise unsupported("context", "send the conversation to /api/chat instead")
+    if not body.prompt and not body.suffix:
+        await open_or_close(call, body, {"response": ""})
+        return
+    await answer(call, body, await read_prompt(call, body), Toolbox(), chat=False)
+
+
+async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
+    """What is asked for: a model that answers gets a conversation, unless the prompt is raw."""
+    options, template = body.read(), (body.template or "").replace(" ", "")
+    if template not in ("", "{{.Prompt}}"):
+        raise unsupported("template", "the model's own is used; leave it out, or say {{ .Prompt }}")
+    if body.suffix:
+        return Gap(body.prompt, body.suffix, options)
+    stored = await call.service.work(lambda: call.service.models.find(body.name_given))
+    if stored.chats and not body.raw and not template:
+        system = [Message("system", body.system)] if body.system else []
+        return Conversation([*system, Message("user", body.prompt)], options)
+    options.pop("think", None)
+    return Texts([f"{body.system}\n\n{body.prompt}" if body.system and not body.raw else body.prompt], options)
+
+
+async def answer(call: Call, body: Asked, ask: Ask, tools: Toolbox, *, chat: bool) -> None:
+    """Answer in lines, unless all is wanted at once."""
+    started = time.perf_counter()
+    async with call.answer(body.name_given, ask, read_keep_alive(body.keep_alive)) as stream:
+        lines = tell(stream, body, Parts(tools), started, chat=chat)
+        if body.stream is not False:
+            await call.send_stream(LINES, (line(one) async for one in lines))
+        else:
+            await call.send_json(await gather([one async for one in lines], chat=chat))
+
+
+async def tell(
+    stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool
+) -> AsyncIterator[dict[str, Any]]:
+    """The lines of an answer; the last one has its figures."""
+    reason, name = "stop", body.name_given or stream.model
+    async for delta in stream:
+        thought, text = parts.add(delta)
+        reason = delta.finish_reason or reason
+        if thought or text or (delta.tokens and body.logprobs):
+            yield describe_part(name, text, thought, delta, body, chat=chat)
+        if calls := parts.calls.get(delta.index) if delta.finish_reason else None:
+            told = [
+                {"id": one.id, "function": {"name": one.name, "arguments": json.loads(one.arguments)}} for one in calls
+            ]
+            said = {"message": {"role": "assistant", "content": "", "tool_calls": told}}
+            yield {"model": name, "created_at": now(), **said, "done": False}
+    last = {"model": name, "created_at": now()}
+    empty: Json = {"message": {"role": "assistant", "content": ""}} if chat else {"response": ""}
+    yield {**last, **empty, "done": True, "done_reason": reason, **describe_figures(stream, started)}
+
+
+def describe_part(name: str, text: str, thought: str, delta: Delta, body: Asked, *, chat: bool) -> dict[str, Any]:
+    """One line of an answer."""
+    thinking = {"thinking": thought} if thought else {}
+    if chat:
+        said: dict[str, Any] = {"message": {"role": "assistant", "content": text, **thinking}}
+    else:
+        said = {"response": text, **thinking}
+    if body.logprobs and delta.tokens:
+        said["logprobs"] = [describe_token(token) for token in delta.tokens]
+    return {"model": name, "created_at": now(), **said, "done": False}
+
+
+def describe_token(token: Token) -> Json:
+    """A token with its log-probability."""
+    likeliest = [{"token": other.text, "logprob": other.logprob} for other in token.alternatives]
+    found = {"token": token.text, "logprob": token.logprob, "bytes": list(token.text.encode())}
+    return found | ({"top_logprobs": likeliest} if likeliest else {})
+
+
+def describe_figures(stream: Stream, started: float) -> Json:
+    """The figures of an answer, in nanoseconds."""
+    reading = sum(usage.prefill_seconds for usage in stream.usages)
+    writing = sum(sum(usage.latencies) for usage in stream.usages)
+    return {
+        "total_duration": round(1e9 * (time.perf_counter() - started)),
+        "load_duration": round(1e9 * stream.queued),
+        "prompt_eval_count": stream.prompt_tokens,
+        "prompt_eval_duration": round(1e9 * reading),
+        "eval_count": stream.completion_tokens,
+        "eval_duration": round(1e9 * writing),
+    }
+
+
+async def gather(lines: list[dict[str, Any]], *, chat: bool) -> Json:
+    """An answer as a whole."""
+    *parts, last = lines
+    logprobs = [token for part in parts for token in part.get("logprobs", ())]
+    holders = [part["message"] for part in parts] if chat else parts
+    text = "".join(one["content" if chat else "response"] for one in holders)
+    thought = "".join(one.get("thinking", "") for one in holders)
+    calls: list[Json] = [found for one in holders for found in one.get("tool_calls", ())]
+    said: dict[str, Any] = {"content" if chat else "response": text} | ({"thinking": thought} if thought else {})
+    said |= {"tool_calls": calls} if calls else {}
+    whole = {**last, **({"message": {"role": "assistant", **said}} if chat else said)}
+    return whole | ({"logprobs": logprobs} if logprobs else {})
+
+
+async def open_or_close(call: Call, body: Asked, empty: Json) -> None:
+    """Open a model for what will be asked; keep_alive 0 closes it."""
+    keep_alive = read_keep_alive(body.keep_alive)
+    name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
+    if keep_alive == 0:
+        call.service.models.close(name)
+    else:
+        async with call.service.use(name, call.client, keep_alive=keep_alive):
+            pass
+    reason = "unload" if keep_alive == 0 else "load"
+    told = {"model": body.name_given or name, "created_at": now(), **empty, "done": True, "done_reason": reason}
+    await (call.send_json(told) if body.stream is False else call.send_bytes(line(told), LINES))
+
+
+def read_keep_alive(value: str | float | None) -> float | None:
+    """How long a model is to be kept: seconds, or a text such as 5m; below 0 for ever."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        found = re.fullmatch(r"(-?\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h|)", value)
+        if not found:
+            raise Refusal(400, f"keep_alive {value[:20]!r} is no time, such as 5m", param="keep_alive")
+        value = float(found[1]) * UNITS[found[2] or "s"]
+    return float("inf") if value < 0 else float(value)
+
+
+def now() -> str:
+    """This moment, as Ollama writes it."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+async def say_hello(call: Call, body: None) -> None:
+    """What clients look for to see whether Ollama runs; to a browser, the page."""
+    if page.is_wanted(call):
+        return await page.send_page(call)
+    await call.send_bytes(b"Ollama is running", "text/plain; charset=utf-8")
+
+
+async def tell_version(call: Call, body: None) -> None:
+    """The version of the protocol."""
+    await call.send_json({"version": VERSION})
+
+
+def form_error(refusal: Refusal) -> Json:
+    """A refusal, as clients of Ollama read it."""
+    return {"error": refusal.message} | ({"param": refusal.param} if refusal.param else {})
+
+
+def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+    """The end of a stream that went wrong: a line that is not `done`."""
+    return [line(form_error(refusal))]
+
+
+PROTOCOL = Protocol(
+    "ollama",
+    (
+        Endpoint("GET", "/", say_hello, about="Whether the server runs", open=True),
+        Endpoint("GET", "/api/version", tell_version, about="The version of the protocol"),
+        Endpoint("POST", "/api/chat", chat, ChatAsked, "Answer a conversation"),
+        Endpoint("POST", "/api/generate", generate, GenerateAsked, "Answer a prompt, go on with it, or fill a gap"),
+        *ollama_models.ENDPOINTS,
+    ),
+    form_error,
+    form_late_error,
+)

@@ -1,0 +1,246 @@
+"""What Ollama's protocol tells of models, and does with them: tags, show, ps, pull, copy, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from chatapp.generation.text.chat_template import mentions_tools
+from chatapp.generation.text.thinking import find_switch
+from chatapp.server.bodies import Body
+from chatapp.server.drawing import Drawing
+from chatapp.server.protocol import LINES, Call, Endpoint, Json, line
+from chatapp.server.refusals import Refusal
+from model_store import StoredModel, StoreError
+from model_store.tokenizers.chat_template import chat_template
+
+REFERENCE = re.compile(r"(?:(?:hf\.co|huggingface\.co)/)?([\w][\w.-]*(?:/[\w][\w.-]*)?)(?::([\w.-]+))?")
+"""A name of the catalogue or a repository of the Hub, as clients of Ollama write it."""
+
+
+class Named(Body):
+    """A body that names a model, by either of two words."""
+
+    model: str | None = None
+    name: str | None = None
+
+    @property
+    def name_given(self) -> str:
+        """The name."""
+        return self.model or self.name or ""
+
+
+class Shown(Named):
+    """A model to be shown."""
+
+    verbose: bool | None = None
+    system: str | None = None
+    template: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class Pulled(Named):
+    """A model to be pulled."""
+
+    stream: bool | None = None
+    insecure: bool | None = None
+
+
+class Copied(Body):
+    """A model to be given a second name."""
+
+    source: str
+    destination: str
+
+
+class Anything(Body):
+    """A body that is refused, whatever it says."""
+
+    model_config = {"extra": "allow"}
+
+
+async def list_tags(call: Call, body: None) -> None:
+    """The models that are here."""
+    models = await call.service.work(call.service.models.list)
+    await call.send_json({"models": [describe(one) for one in models]})
+
+
+def describe(stored: StoredModel) -> dict[str, Any]:
+    """A model in a list."""
+    try:
+        modified = datetime.fromtimestamp((stored.folder / "config.json").stat().st_mtime, UTC)
+    except OSError:
+        modified = datetime.fromtimestamp(0, UTC)
+    return {
+        "name": stored.name,
+        "model": stored.name,
+        "modified_at": modified.isoformat().replace("+00:00", "Z"),
+        "size": stored.size,
+        "digest": hashlib.sha256(stored.name.encode()).hexdigest(),
+        "details": describe_details(stored),
+        "capabilities": ["completion"],
+    }
+
+
+def describe_details(stored: StoredModel) -> Json:
+    """Size and form of a model."""
+    millions = stored.parameters / 1e6
+    return {
+        "parent_model": "",
+        "format": "chatapp",
+        "family": stored.family,
+        "families": [stored.family],
+        "parameter_size": f"{millions / 1000:.1f}B" if millions >= 1000 else f"{millions:.0f}M",
+        "quantization_level": stored.precision,
+    }
+
+
+async def show(call: Call, body: Shown) -> None:
+    """Everything about a model."""
+    stored = await call.service.work(lambda: call.service.models.find(body.name_given))
+    await call.send_json(await call.service.work(lambda: describe_fully(call, stored)))
+
+
+def describe_fully(call: Call, stored: StoredModel) -> Json:
+    """What clients look at before they talk to a model: what it can do, and how long its context is."""
+    source, gap = chat_template(stored.folder) if stored.chats else None, call.service.models.find_gap(stored)
+    capabilities = ["completion", *(["insert"] if gap else [])]
+    if source and find_switch(source):
+        capabilities.append("thinking")
+    if source and mentions_tools(source):
+        capabilities.append("tools")
+    prompt = source or "{{ .Prompt }}"
+    template = f"{{{{- if .Suffix }}}}{gap}{{{{ else }}}}{prompt}{{{{ end }}}}" if gap else prompt
+    family = stored.family
+    return {
+        "license": "",
+        "modelfile": f"FROM {stored.name}",
+        "parameters": f"num_ctx {stored.context_length}",
+        "template": template,
+        "details": describe_details(stored),
+        "model_info": {
+            "general.architecture": family,
+            "general.basename": stored.name,
+            "general.parameter_count": stored.parameters,
+            f"{family}.context_length": stored.context_length,
+        },
+        "capabilities": capabilities,
+        "modified_at": describe(stored)["modified_at"],
+    }
+
+
+async def list_open(call: Call, body: None) -> None:
+    """The models that are open."""
+    models = [
+        {
+            **describe(one.stored),
+            "size": one.memory,
+            "size_vram": 0,
+            "expires_at": one.expires.isoformat(),
+            "context_length": one.engine.context_length,
+        }
+        for one in call.service.models.open.values()
+    ]
+    await call.send_json({"models": models})
+
+
+async def pull(call: Call, body: Pulled) -> None:
+    """Fetch a model, from the Hub that is configured and from nowhere else."""
+    name = read_reference(body.name_given)
+    drawing = Drawing(lambda: call.service.models.pull(name))
+    try:
+        lines = tell_pull(drawing)
+        first = await anext(lines)
+
+        async def told() -> AsyncIterator[bytes]:
+            yield line(first)
+            async for one in lines:
+                yield line(one)
+
+        if body.stream is not False:
+            await call.send_stream(LINES, told())
+        else:
+            async for _ in lines:
+                pass
+            await call.send_json({"status": "success"})
+    finally:
+        drawing.close()
+
+
+def read_reference(name: str) -> str:
+    """The name to pull; no address and no path."""
+    found = REFERENCE.fullmatch(name)
+    if not found:
+        raise Refusal(400, f"{name[:80]!r} is neither a model of the catalogue nor a repository", param="model")
+    reference, tag = found.groups()
+    return str(reference) if not tag or tag == "latest" else f"{reference}-{tag}"
+
+
+async def tell_pull(drawing: Drawing[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    """The lines of a pull."""
+    yield {"status": "pulling manifest"}
+    async for facts in drawing:
+        if facts["event"] == "progress":
+            digest = f"sha256:{hashlib.sha256(str(facts.get('model', '')).encode()).hexdigest()}"
+            size, done = facts["size"], facts["done"]
+            yield {"status": f"pulling {digest[7:19]}", "digest": digest, "total": size, "completed": done}
+        elif facts["event"] == "step":
+            yield {"status": str(facts["step"])}
+        elif facts["event"] == "ready":
+            for status in ("verifying sha256 digest", "writing manifest", "success"):
+                yield {"status": status}
+
+
+async def delete(call: Call, body: Named) -> None:
+    """Delete a model, which has to be named: nothing is not the default here."""
+    models = call.service.models
+    if not body.name_given.strip():
+        raise Refusal(400, "model is missing: say which one is to be deleted", param="model")
+    name = await call.service.work(lambda: models.resolve(body.name_given))
+    if name in models.open and models.open[name].users:
+        raise Refusal(409, f"{name} answers somebody now; ask again later", param="model")
+    models.close(name)
+    await call.service.work(lambda: models.workspace.open_store().remove(name))
+    await call.send_json({})
+
+
+async def copy(call: Call, body: Copied) -> None:
+    """Give a model a second name."""
+    from model_store.upkeep import copies
+
+    models = call.service.models
+    if not body.source.strip():
+        raise Refusal(400, "source is missing: say which model is to have a second name", param="source")
+    name = await call.service.work(lambda: models.resolve(body.source))
+    try:
+        await call.service.work(lambda: copies.copy(models.workspace.open_store(), name, body.destination))
+    except StoreError as error:
+        raise Refusal(400, str(error), param="destination") from error
+    await call.send_json({})
+
+
+async def refuse_embedding(call: Call, body: Anything) -> None:
+    """Refuse: a model that writes has no embeddings worth comparing."""
+    raise Refusal(400, "no model here is an embedding model: they write text", param="model")
+
+
+async def refuse_making(call: Call, body: Anything) -> None:
+    """Refuse: models are made by their publishers."""
+    raise Refusal(400, "this server makes and publishes no models: it pulls, copies and deletes them")
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/tags", list_tags, about="The models that are here"),
+    Endpoint("POST", "/api/show", show, Shown, "Everything about a model"),
+    Endpoint("GET", "/api/ps", list_open, about="The models that are open"),
+    Endpoint("POST", "/api/pull", pull, Pulled, "Fetch a model from the Hub"),
+    Endpoint("DELETE", "/api/delete", delete, Named, "Delete a model"),
+    Endpoint("POST", "/api/copy", copy, Copied, "Give a model a second name"),
+    Endpoint("POST", "/api/embed", refuse_embedding, Anything, "Refused: no model here embeds"),
+    Endpoint("POST", "/api/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
+    Endpoint("POST", "/api/create", refuse_making, Anything, "Refused"),
+    Endpoint("POST", "/api/push", refuse_making, Anything, "Refused"),
+)

@@ -1,0 +1,75 @@
+"""OpenAI's protocol: its endpoints, the models that it lists, and what it has for embeddings, which is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chatapp.server.bodies import Body
+from chatapp.server.openai_chat import ChatRequest, chat
+from chatapp.server.openai_completions import CompletionRequest, complete
+from chatapp.server.openai_shapes import form_error, form_late_error
+from chatapp.server.protocol import Call, Endpoint, Json, Protocol
+from chatapp.server.refusals import Refusal
+from model_store import StoredModel
+
+
+class EmbeddingRequest(Body):
+    """Texts to be embedded."""
+
+    model: str = ""
+    input: Any
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    user: str | None = None
+
+
+async def list_models(call: Call, body: None) -> None:
+    """The models that are here."""
+    stored = await call.service.work(call.service.models.list)
+    data = [describe_model(one) for one in stored]
+    more = {"has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}  # as Anthropic's clients want it
+    await call.send_json({"object": "list", "data": data, **more})
+
+
+async def show_model(call: Call, body: None) -> None:
+    """One model."""
+    stored = await call.service.work(lambda: call.service.models.find(call.path_part("model")))
+    await call.send_json(describe_model(stored))
+
+
+def describe_model(stored: StoredModel) -> Json:
+    """A model as clients look at it: some take the length of its context from here."""
+    length = stored.context_length
+    return {
+        "id": stored.name,
+        "object": "model",
+        "type": "model",
+        "display_name": stored.name,
+        "created": 0,
+        "created_at": "1970-01-01T00:00:00Z",
+        "owned_by": "chatapp",
+        "capabilities": ["completion", *["chat"] * stored.chats],
+        "context_length": length,
+        "max_model_len": length,
+        "meta": {"n_ctx_train": length, "n_params": stored.parameters, "size": stored.size},
+    }
+
+
+async def embed(call: Call, body: EmbeddingRequest) -> None:
+    """Refuse: a model that writes has no embeddings worth comparing."""
+    name = await call.service.work(lambda: call.service.models.resolve(body.model))
+    raise Refusal(400, f"{name} is no embedding model: it writes text", param="model", code="model_not_supported")
+
+
+PROTOCOL = Protocol(
+    "openai",
+    (
+        Endpoint("GET", "/v1/models", list_models, about="The models that are here"),
+        Endpoint("GET", "/v1/models/{model}", show_model, about="One model"),
+        Endpoint("POST", "/v1/chat/completions", chat, ChatRequest, "Answer a conversation"),
+        Endpoint("POST", "/v1/completions", complete, CompletionRequest, "Go on with texts, or fill a gap"),
+        Endpoint("POST", "/v1/embeddings", embed, EmbeddingRequest, "Refused: no model here embeds"),
+    ),
+    form_error,
+    form_late_error,
+)

@@ -1,0 +1,239 @@
+"""OpenAI's chat completions: conversations, answered as a whole or in chunks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from chatapp.generation import Message, ToolCall
+from chatapp.server.asks import Conversation
+from chatapp.server.bodies import Body, given
+from chatapp.server.openai_shapes import (
+    DONE,
+    Choice,
+    Part,
+    Requested,
+    describe_head,
+    describe_timings,
+    describe_tokens,
+    describe_usage,
+    read_content,
+)
+from chatapp.server.protocol import EVENTS, Call, Json, event
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+from chatapp.server.thinking import Parts
+from chatapp.server.tools import Chosen, Tool, Toolbox
+
+
+class CalledFunction(Body):
+    """A function and what it was called with."""
+
+    name: str
+    arguments: str
+
+
+class Called(Body):
+    """A call that the model has asked for."""
+
+    id: str = ""
+    type: Literal["function"] = "function"
+    index: int | None = None
+    function: CalledFunction
+
+
+class ChatMessage(Body):
+    """A message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[Called] | None = None
+    tool_call_id: str | None = None
+
+
+class ResponseFormat(Body):
+    """The form that an answer is to have."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: dict[str, Any] | None = None
+
+
+class TemplateOptions(Body):
+    """Switches of a chat template, as vLLM and llama.cpp have them."""
+
+    enable_thinking: bool | None = None
+    thinking: bool | None = None
+
+
+class ChatRequest(Requested):
+    """A conversation to be answered."""
+
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | Chosen | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: TemplateOptions | None = None
+    modalities: list[Literal["text"]] | None = None
+    metadata: dict[str, str] | None = Field(None, description="Not looked at.")
+    store: Literal[False] | None = None
+    service_tier: str | None = Field(None, description="Not looked at.")
+    safety_identifier: str | None = Field(None, description="Not looked at.")
+    prompt_cache_key: str | None = Field(None, description="Not looked at: what is the same is never read twice.")
+
+
+async def chat(call: Call, body: ChatRequest) -> None:
+    """Answer a conversation."""
+    ask = read_chat(body)
+    async with call.answer(body.model, ask) as stream:
+        head = describe_head("chatcmpl", "chat.completion", stream)
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
+            await call.send_stream(EVENTS, chat_events(stream, head, body, usage=usage))
+        else:
+            await call.send_json(await gather_chat(stream, head, body))
+
+
+def read_chat(body: ChatRequest) -> Conversation:
+    """What is asked for."""
+    if body.max_tokens is not None and body.max_completion_tokens is not None:
+        raise unsupported("max_completion_tokens", "max_tokens is given too; leave one of them out")
+    if body.top_logprobs is not None and not body.logprobs:
+        raise unsupported("top_logprobs", "is for logprobs true")
+    options = body.read_common() | given(
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        think=read_thinking(body),
+    )
+    form = read_format(body.response_format) if body.response_format else {}
+    tools = read_tools(body).options
+    if form and tools:
+        raise unsupported("response_format", "goes without tools, which have a form of their own")
+    return Conversation(read_messages(body.messages), options | form | tools)
+
+
+def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has them
+    """The options that keep an answer to a form."""
+    if form.type == "json_object":
+        return {"json_object": True}
+    if form.type == "text":
+        return {}
+    schema = (form.json_schema or {}).get("schema")
+    if not isinstance(schema, dict):
+        raise Refusal(400, "response_format.json_schema needs a schema", param="response_format.json_schema.schema")
+    return {"json_schema": json.dumps(schema)}
+
+
+def read_tools(body: ChatRequest) -> Toolbox:
+    """The functions that may be called."""
+    choice = body.tool_choice or "auto"
+    named = choice if isinstance(choice, str) else choice.function.name
+    functions = [tool.function for tool in body.tools or ()]
+    if not functions and named not in ("auto", "none"):
+        raise unsupported("tool_choice", "there are no tools to choose from")
+    return Toolbox.choose(functions, named, parallel=body.parallel_tool_calls is not False)
+
+
+def read_thinking(body: ChatRequest) -> bool | None:
+    """Whether the model is to think first; None: as it does by itself."""
+    switches = body.chat_template_kwargs
+    if switches:
+        return switches.enable_thinking if switches.enable_thinking is not None else switches.thinking
+    return None if body.reasoning_effort is None else body.reasoning_effort != "none"
+
+
+def read_messages(messages: list[ChatMessage]) -> list[Message]:
+    """A conversation, as a chat template takes it."""
+    known = {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
+    return [read_message(one, number, known) for number, one in enumerate(messages)]
+
+
+def read_message(message: ChatMessage, number: int, known: Mapping[str, str]) -> Message:
+    """A message; the names of functions are known by the calls that it may answer."""
+    role = "system" if message.role == "developer" else message.role
+    text = read_content(message.content, f"messages.{number}.content")
+    if message.reasoning_content and role == "assistant":
+        text = f"<think>\n{message.reasoning_content}\n</think>\n\n{text}"
+    calls = tuple(
+        ToolCall(call.function.name, check_arguments(call.function.arguments, f"messages.{number}.tool_calls"), call.id)
+        for call in message.tool_calls or ()
+    )
+    if role not in ("tool", "function"):
+        return Message(role, text, calls)
+    answered = message.tool_call_id or ""
+    return Message("tool", text, answers=ToolCall(message.name or known.get(answered, ""), "{}", answered))
+
+
+def check_arguments(text: str, where: str) -> str:
+    """The arguments of a call, which are a JSON object."""
+    try:
+        if isinstance(json.loads(text or "{}"), dict):
+            return text or "{}"
+    except (ValueError, RecursionError):
+        pass
+    raise Refusal(400, f"{where}: the arguments of a call must be a JSON object", param=where)
+
+
+async def chat_events(stream: Stream, head: Json, body: ChatRequest, *, usage: bool) -> AsyncIterator[bytes]:
+    """A reply as chunks, the last one with its usage where that is wanted."""
+    head = {**head, "object": "chat.completion.chunk"}
+    parts, told = Parts(read_tools(body)), set[int]()
+    async for delta in stream:
+        for index in ({0, delta.index} if delta.tokens else {0}) - told:
+            told.add(index)
+            yield event(chunk(head, index, {"role": "assistant", "content": ""}, None))
+        thought, text = parts.add(delta)
+        said = given(reasoning_content=thought or None, content=text or None)
+        logprobs = describe_tokens(delta.tokens) if body.logprobs and delta.tokens else None
+        reason: str | None = delta.finish_reason
+        if calls := parts.calls.get(delta.index) if reason else None:
+            said["tool_calls"] = [{"index": place, **describe_call(call)} for place, call in enumerate(calls)]
+            yield event(chunk(head, delta.index, said, None, logprobs))
+            said, logprobs, reason = {}, None, "tool_calls"
+        if said or logprobs or reason:
+            yield event(chunk(head, delta.index, said, reason, logprobs))
+    if usage:
+        yield event({**head, "choices": [], "usage": describe_usage(stream), "timings": describe_timings(stream)})
+    yield DONE
+
+
+def chunk(head: Json, index: int, said: Json, finish_reason: str | None, logprobs: Json | None = None) -> Json:
+    """One chunk of a stream."""
+    choice = {"index": index, "delta": said, "logprobs": logprobs, "finish_reason": finish_reason}
+    return {**head, "choices": [choice]}
+
+
+async def gather_chat(stream: Stream, head: Json, body: ChatRequest) -> Json:
+    """A reply as a whole."""
+    choices = [Choice() for _ in range(body.n or 1)]
+    parts = Parts(read_tools(body))
+    async for delta in stream:
+        thought, text = parts.add(delta)
+        choices[delta.index].add(delta, text, thought)
+    told = []
+    for index, one in enumerate(choices):
+        message: dict[str, Any] = {"role": "assistant", "content": one.text, "refusal": None}
+        reason = one.finish_reason
+        if calls := parts.calls.get(index):
+            message |= {"content": one.text or None, "tool_calls": [describe_call(call) for call in calls]}
+            reason = "tool_calls"
+        if one.thinking:
+            message["reasoning_content"] = one.thinking
+        logprobs = describe_tokens(one.tokens) if body.logprobs else None
+        told.append({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason})
+    return {**head, "choices": told, "usage": describe_usage(stream), "timings": describe_timings(stream)}
+
+
+def describe_call(call: ToolCall) -> dict[str, Any]:
+    """A call that the model asks for."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

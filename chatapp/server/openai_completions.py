@@ -1,0 +1,108 @@
+"""OpenAI's completions: texts to go on with, and gaps to fill."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from pydantic import Field
+
+from chatapp.server.asks import Gap, Texts
+from chatapp.server.bodies import given
+from chatapp.server.openai_shapes import (
+    DONE,
+    Choice,
+    Requested,
+    describe_head,
+    describe_spelled,
+    describe_timings,
+    describe_usage,
+)
+from chatapp.server.protocol import EVENTS, Call, Json, event
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+
+
+class CompletionRequest(Requested):
+    """Texts to go on with, or a gap to fill where there is a suffix."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    suffix: str | None = None
+    echo: bool | None = None
+    logprobs: int | None = Field(None, ge=0, le=20)
+    best_of: int | None = None
+
+
+async def complete(call: Call, body: CompletionRequest) -> None:
+    """Go on with texts, or fill a gap."""
+    ask = read_completion(body)
+    async with call.answer(body.model, ask) as stream:
+        head = describe_head("cmpl", "text_completion", stream)
+        if body.stream:
+            await call.send_stream(EVENTS, completion_events(stream, head, body))
+        else:
+            await call.send_json(await gather_completion(stream, head, body))
+
+
+def read_prompts(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
+    """The prompts, of which there may be one that stands alone."""
+    if isinstance(prompt, str):
+        return [prompt]
+    if all(isinstance(one, int) for one in prompt):
+        return [[one for one in prompt if isinstance(one, int)]]
+    return [one for one in prompt if not isinstance(one, int)]
+
+
+def read_completion(body: CompletionRequest) -> Texts | Gap:
+    """What is asked for."""
+    prompts = read_prompts(body.prompt)
+    if not all(prompts):
+        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise unsupported("best_of", "must be as n is, or left out")
+    if body.echo and (body.logprobs is not None or not isinstance(prompts[0], str)):
+        raise unsupported("echo", "goes with prompts in text, and without logprobs")
+    options = body.read_common() | given(logprobs=body.logprobs)
+    if not body.suffix:
+        return Texts(prompts, options)
+    (first, *more) = prompts
+    if more or not isinstance(first, str):
+        raise unsupported("suffix", "goes with one prompt, in text")
+    return Gap(first, body.suffix, options)
+
+
+async def completion_events(stream: Stream, head: Json, body: CompletionRequest) -> AsyncIterator[bytes]:
+    """Texts as chunks, the last one with their usage where that is wanted."""
+    prompts, told = read_prompts(body.prompt), set[int]()
+    offsets = dict[int, int]()
+    async for delta in stream:
+        text = delta.text
+        if body.echo and delta.tokens and delta.index not in told:
+            told.add(delta.index)
+            text = f"{prompts[delta.index // (body.n or 1)]}{text}"
+        if text or delta.finish_reason or (delta.tokens and body.logprobs is not None):
+            start = offsets.get(delta.index, 0)
+            offsets[delta.index] = start + len(text)
+            logprobs = describe_spelled(delta.tokens, start) if body.logprobs is not None else None
+            choice = {"index": delta.index, "text": text, "logprobs": logprobs, "finish_reason": delta.finish_reason}
+            yield event({**head, "choices": [choice]})
+    if body.stream_options and body.stream_options.include_usage:
+        yield event({**head, "choices": [], "usage": describe_usage(stream), "timings": describe_timings(stream)})
+    yield DONE
+
+
+async def gather_completion(stream: Stream, head: Json, body: CompletionRequest) -> Json:
+    """Texts as a whole."""
+    prompts, n = read_prompts(body.prompt), body.n or 1
+    choices = [Choice() for _ in range(len(prompts) * n)]
+    async for delta in stream:
+        choices[delta.index].add(delta, delta.text)
+    told = [
+        {
+            "index": index,
+            "text": f"{prompts[index // n] if body.echo else ''}{one.text}",
+            "logprobs": describe_spelled(one.tokens, 0) if body.logprobs is not None else None,
+            "finish_reason": one.finish_reason,
+        }
+        for index, one in enumerate(choices)
+    ]
+    return {**head, "choices": told, "usage": describe_usage(stream), "timings": describe_timings(stream)}

@@ -1,0 +1,161 @@
+"""What OpenAI's endpoints have in common: fields of requests, figures of answers, the form of errors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+from pydantic import Field
+
+from chatapp import __version__
+from chatapp.generation import Delta, Token
+from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
+from chatapp.server.protocol import Json, event
+from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.service import Stream
+
+FINGERPRINT = f"chatapp-{__version__}"
+KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+DONE = b"data: [DONE]\n\n"
+
+
+class Part(Body):
+    """A part of a message; of its kinds models here read text."""
+
+    type: str
+    text: str | None = None
+    image_url: Any = None  # Any: named in the refusal, and not looked at
+    input_audio: Any = None
+    file: Any = None
+
+
+class StreamOptions(Body):
+    """What a stream tells besides the text."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class Requested(SampledBody):
+    """What chat completions and completions have in common."""
+
+    model: str = ""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    logit_bias: dict[str, float] | None = None
+    user: str | None = Field(None, description="Metadata; not looked at.")
+
+    def read_common(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options, as chatapp calls them."""
+        bias, stop = read_bias(self.logit_bias), read_stop(self.stop)
+        seed = None if self.seed is None else self.seed % 2**64
+        return self.knobs() | given(max_tokens=self.max_tokens, n=self.n, stop=stop, seed=seed, logit_bias=bias)
+
+
+def read_content(content: str | list[Part] | None, where: str) -> str:
+    """The text of a message, which may come in parts."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part.type not in ("text", "input_text", "output_text") or part.text is None:
+            raise unsupported(where, f"the models here read text, and no part of the type {part.type[:40]!r}")
+    return "".join(part.text or "" for part in content)
+
+
+class Choice:
+    """One of n replies while it grows."""
+
+    def __init__(self) -> None:
+        self.text = self.thinking = ""
+        self.tokens: list[Token] = []
+        self.finish_reason: str | None = None
+
+    def add(self, delta: Delta, text: str, thinking: str = "") -> None:
+        """Take in a delta, whose texts are these."""
+        self.text += text
+        self.thinking += thinking
+        self.tokens += delta.tokens
+        self.finish_reason = delta.finish_reason or self.finish_reason
+
+
+def describe_head(prefix: str, kind: str, stream: Stream) -> dict[str, Any]:  # Any: JSON
+    """What every object of an answer begins with."""
+    head = {"id": f"{prefix}-{uuid4().hex}", "object": kind, "created": int(time.time())}
+    return {**head, "model": stream.model, "system_fingerprint": FINGERPRINT}
+
+
+def describe_usage(stream: Stream) -> Json:
+    """The tokens of a request."""
+    return {
+        "prompt_tokens": stream.prompt_tokens,
+        "completion_tokens": stream.completion_tokens,
+        "total_tokens": stream.prompt_tokens + stream.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": stream.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": stream.thinking_tokens},
+    }
+
+
+def describe_timings(stream: Stream) -> Json:
+    """How long it took, in llama.cpp's names: several clients look for them in OpenAI's answers too."""
+    read = stream.prompt_tokens - stream.cached_tokens
+    written = max(0, stream.completion_tokens - len(stream.usages))
+    prompt = 1000 * sum(usage.prefill_seconds for usage in stream.usages)
+    predicted = 1000 * sum(sum(usage.latencies) for usage in stream.usages)
+    return {
+        "cache_n": stream.cached_tokens,
+        "prompt_n": read,
+        "prompt_ms": prompt,
+        "prompt_per_token_ms": prompt / read if read else 0.0,
+        "prompt_per_second": 1000 * read / prompt if prompt else 0.0,
+        "predicted_n": stream.completion_tokens,
+        "predicted_ms": predicted,
+        "predicted_per_token_ms": predicted / written if written else 0.0,
+        "predicted_per_second": 1000 * written / predicted if predicted else 0.0,
+    }
+
+
+def describe_tokens(tokens: Iterable[Token]) -> Json:
+    """Log-probabilities as chat completions have them."""
+    return {"content": [describe_token(token) for token in tokens], "refusal": None}
+
+
+def describe_token(token: Token) -> Json:
+    """One token and what might have stood there."""
+    return {
+        "token": token.text,
+        "logprob": token.logprob,
+        "bytes": list(token.text.encode()),
+        "top_logprobs": [
+            {"token": other.text, "logprob": other.logprob, "bytes": list(other.text.encode())}
+            for other in token.alternatives
+        ],
+    }
+
+
+def describe_spelled(tokens: Iterable[Token], offset: int) -> Json:
+    """Log-probabilities as completions have them."""
+    found: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for token in tokens:
+        found["tokens"].append(token.text)
+        found["token_logprobs"].append(token.logprob)
+        found["top_logprobs"].append({other.text: other.logprob for other in token.alternatives})
+        found["text_offset"].append(offset)
+        offset += len(token.text)
+    return found
+
+
+def form_error(refusal: Refusal) -> Json:
+    """A refusal, as clients of OpenAI read it."""
+    kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
+    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
+
+
+def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+    """The end of a stream that went wrong: without `[DONE]`."""
+    return [event(form_error(refusal))]

@@ -1,0 +1,172 @@
+"""What chatapp's own programs ask the server of their user: the engine's contract, for who has its token."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import AsyncIterator, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from chatapp.generation import Delta, Engine, Message
+from chatapp.generation.engine import Engine as LocalEngine
+from chatapp.generation.spoken import read_message, read_options, read_surroundings, write_delta
+from chatapp.server.asks import limit
+from chatapp.server.bodies import Body
+from chatapp.server.guard import matches
+from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
+from chatapp.server.refusals import Refusal
+from chatapp.server.service import Stream
+
+
+class Hello(Body):
+    """A nonce, to which only the server of this user knows the answer."""
+
+    nonce: str = Field(min_length=16, max_length=200)
+
+
+class Asked(Body):
+    """A call of the engine; which of the fields count, it says itself."""
+
+    model: str
+    call: Literal["facts", "chat", "complete", "infill", "find_lines", "score_lines", "next_token"]
+    messages: list[list[Any]] | None = None
+    text: str | list[int] = ""
+    suffix: str = ""
+    options: dict[str, Any] = Field(default_factory=dict)
+    begun: list[int] = Field(default_factory=list)
+    around: dict[str, Any] | None = None
+    texts: list[str] = Field(default_factory=list)
+    width: int = Field(4, ge=1, le=64)
+    count: int = Field(4, ge=1, le=64)
+    file_start: bool = False
+
+
+@dataclass(frozen=True)
+class OwnAsk:
+    """A call that gives deltas."""
+
+    asked: Asked
+
+    def count(self, engine: Engine) -> int:
+        """The tokens of the prompt."""
+        if self.asked.messages is not None:
+            return engine.count_chat(read_messages(self.asked), self.asked.begun)
+        text = self.asked.text if self.asked.call == "complete" else ""
+        return engine.count_tokens(text) if isinstance(text, str) else len(text)
+
+    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+        """The deltas."""
+        asked = self.asked
+        try:
+            options = limit(read_options(asked.options), most)
+            around = read_surroundings(asked.around)
+        except (TypeError, ValueError, KeyError) as error:
+            raise Refusal(400, f"the options cannot be read: {error}") from error
+        if asked.call == "chat":
+            return engine.chat(read_messages(asked), options, asked.begun)
+        if asked.call == "complete":
+            return engine.complete(asked.text, options)
+        return engine.infill(read_text(asked), asked.suffix, options, around)
+
+
+def read_messages(asked: Asked) -> list[Message]:
+    """The messages of a conversation."""
+    try:
+        return [read_message(one) for one in asked.messages or []]
+    except (TypeError, ValueError) as error:
+        raise Refusal(400, "a message cannot be read", param="messages") from error
+
+
+async def hello(call: Call, body: Hello) -> None:
+    """Show that this is the server that the file speaks of."""
+    if not (own := call.service.own):
+        raise Refusal(404, "this server is not shared with its user's other programs", code="not_found")
+    await call.send_json({"proof": own.prove(body.nonce)})
+
+
+async def ask(call: Call, body: Asked) -> None:
+    """Call the engine."""
+    own, sent = call.service.own, dict(call.scope["headers"]).get(b"x-chatapp-token", b"").decode("latin-1")
+    if not own or not matches(sent, own.token):
+        raise Refusal(401, "only programs of this server's user may ask here", code="invalid_api_key")
+    if body.call in ("chat", "complete", "infill"):
+        async with call.answer(body.model, OwnAsk(body)) as stream:
+            await call.send_stream(LINES, write_lines(stream))
+        return
+    async with call.service.use(body.model, call.client) as loaded:
+        found = await call.service.wait_for(lambda wanted: look(loaded.engine, body, wanted))
+    await call.send_json(found)
+
+
+def look(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
+    """What the engine tells without writing; it ends early where nobody waits any more."""
+    if asked.call == "facts":
+        return describe(engine)
+    if asked.call == "next_token":
+        found = engine.next_token(read_prompt(asked), wanted, file_start=asked.file_start)
+        if not found:
+            return {"logits": None}
+        logits = base64.b64encode(found.logits.astype("<f4").tobytes()).decode()
+        return {"logits": logits, "prompt": list(found.prompt)}
+    around, prefix = read_surroundings(asked.around), read_text(asked)
+    if asked.call == "score_lines":
+        scores = engine.score_lines(prefix, asked.suffix, asked.texts, around, wanted=wanted)
+        return {"scores": scores and [score if score > -math.inf else None for score in scores]}
+    lines = engine.find_lines(prefix, asked.suffix, around, width=asked.width, count=asked.count, wanted=wanted)
+    return {"lines": lines and [[one.text, list(one.tokens), one.logprob] for one in lines]}
+
+
+def describe(engine: Engine) -> Json:
+    """The facts with which another process counts as the engine does."""
+    if not isinstance(engine, LocalEngine):
+        raise Refusal(400, "this model is on another server: it is not handed on")
+    session = engine.session
+    return {
+        "context_length": session.context_length,
+        "vocab_size": session.vocab_size,
+        "whole_prompts": session.whole_prompts,
+        "placement": [engine.placement.backend, engine.placement.device, engine.placement.precision],
+    }
+
+
+def read_text(asked: Asked) -> str:
+    """The text before a gap."""
+    if not isinstance(asked.text, str):
+        raise Refusal(400, "tokens are for complete", param="text")
+    return asked.text
+
+
+def read_prompt(asked: Asked) -> str | list[Message]:
+    """A conversation, or a text."""
+    return read_text(asked) if asked.messages is None else read_messages(asked)
+
+
+async def write_lines(stream: Stream) -> AsyncIterator[bytes]:
+    """A delta a line, and at last a line that says that these were all."""
+    async for delta in stream:
+        yield line(write_delta(delta))
+    yield line({"done": True})
+
+
+def form_error(refusal: Refusal) -> Json:
+    """A refusal."""
+    return {"error": {"message": refusal.message, "code": refusal.code}}
+
+
+def form_late_error(refusal: Refusal, media: str) -> list[bytes]:
+    """The end of a stream that went wrong."""
+    return [line(form_error(refusal))]
+
+
+PROTOCOL = Protocol(
+    "chatapp",
+    (
+        Endpoint("POST", "/engine/hello", hello, Hello, "Show who this server is.", open=True),
+        Endpoint("POST", "/engine", ask, Asked, "Call the engine; for programs of this user.", open=True),
+    ),
+    form_error,
+    form_late_error,
+)

@@ -1,0 +1,50 @@
+"""The page at `/`, for people without a terminal: one file that fetches nothing from anywhere else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+
+from chatapp.server.protocol import Call, Headers
+
+FILE = Path(__file__).with_name("page.html")
+POLICY = (
+    "default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Nothing but the page's own script and style, known by their digests, and nobody but this server is asked."""
+
+
+@cache
+def read_page() -> tuple[bytes, Headers]:
+    """The page, and the headers that go with it."""
+    content = FILE.read_bytes()
+    digests = {name: digest(content, name) for name in ("script", "style")}
+    headers = [
+        (b"content-security-policy", POLICY.format(**digests).encode()),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+    ]
+    return content, headers
+
+
+def digest(content: bytes, name: str) -> str:
+    """The digest of the one element of this name, as a policy names it."""
+    (found,) = re.findall(rf"<{name}>(.*?)</{name}>".encode(), content, re.DOTALL)
+    return f"'sha256-{base64.b64encode(hashlib.sha256(found).digest()).decode()}'"
+
+
+def is_wanted(call: Call) -> bool:
+    """Whether a browser asks, and no program that looks whether Ollama runs."""
+    return b"text/html" in dict(call.scope["headers"]).get(b"accept", b"")
+
+
+async def send_page(call: Call) -> None:
+    """Send the page."""
+    content, headers = read_page()
+    await call.send_bytes(content, "text/html; charset=utf-8", more=headers)

@@ -1,0 +1,72 @@
+"""What is not answered, and why: a status, a message for the user, and the option that is to blame."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+
+from backends.errors import UserError
+from chatapp.generation import GenerationError, OptionError, PromptTooLong
+from chatapp.text.errors import one_line
+from model_store import ModelNotFound
+
+PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[\\/](?:[^\\/\s'\"]+[\\/])+(?=[^\\/\s'\"]*)")
+"""The folders of an absolute path."""
+UNPROCESSABLE, BUSY, UNAVAILABLE = 422, 429, 503
+
+
+class Refusal(UserError):
+    """A request that is not answered, with the status of HTTP."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry_after: int = 0
+    ):
+        """`param` names the option that is to blame, `retry_after` the seconds after which another try makes sense."""
+        super().__init__(without_folders(message))
+        self.status, self.param, self.code, self.retry_after = status, param, code, retry_after
+
+    @property
+    def message(self) -> str:
+        """What happened, and what to do."""
+        return str(self)
+
+
+def unknown_model(name: str, hint: str = "") -> Refusal:
+    """The refusal of a name that no model has."""
+    shown = name if len(name) <= 100 else f"{name[:100]}..."
+    return Refusal(404, f"there is no model {shown!r}{hint and f'; {hint}'}", param="model", code="model_not_found")
+
+
+def unsupported(name: str, why: str) -> Refusal:
+    """The refusal of an option that is known and cannot be honoured."""
+    return Refusal(400, f"{name}: {why}", param=name, code="unsupported_parameter")
+
+
+def explain(error: BaseException) -> Refusal:
+    """What an error means to a client; of a defect, nothing but its kind and place."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, PromptTooLong):
+        return Refusal(UNPROCESSABLE, str(error), param="prompt", code="context_length_exceeded")
+    if isinstance(error, ModelNotFound):
+        return Refusal(404, str(error), param="model", code="model_not_found")
+    if isinstance(error, OptionError):
+        return Refusal(400, str(error), param=str(error).split()[0], code="invalid_value")
+    if isinstance(error, GenerationError):
+        return Refusal(400, str(error))
+    if isinstance(error, MemoryError):
+        return Refusal(UNAVAILABLE, one_line(error) or "", retry_after=10)
+    return Refusal(500, one_line(error) or f"the server failed: {describe(error)}", code="server_error")
+
+
+def describe(error: BaseException) -> str:
+    """What kind of error it was and where, without its words, which might be the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+def without_folders(text: str) -> str:
+    """A message that names files, but no folders of this machine."""
+    return PATH.sub("", text)

@@ -1,0 +1,304 @@
+"""OpenAI's responses: the same conversations as items, and as typed events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import count
+from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import Field
+
+from chatapp.generation import Message, ToolCall
+from chatapp.server.asks import Conversation
+from chatapp.server.bodies import Body, SampledBody, given
+from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
+from chatapp.server.openai_shapes import Part, form_error, form_late_error, read_content
+from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
+from chatapp.server.refusals import unsupported
+from chatapp.server.service import Stream
+from chatapp.server.thinking import Parts
+from chatapp.server.tools import Function, Toolbox
+
+IGNORED = "Metadata; not looked at."
+
+
+class Item(Body):
+    """An item of a conversation: a message, or what was thought before."""
+
+    type: Literal["message", "reasoning", "function_call", "function_call_output"] = "message"
+    role: Literal["system", "developer", "user", "assistant"] = "user"
+    content: str | list[Part] | None = None
+    id: str | None = Field(None, description=IGNORED)
+    status: str | None = Field(None, description=IGNORED)
+    summary: Any = Field(None, description=IGNORED)
+    encrypted_content: Any = Field(None, description=IGNORED)
+    phase: Any = Field(None, description=IGNORED)
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    output: str | list[Part] | None = None
+
+
+class Reasoning(Body):
+    """Whether the model is to think first."""
+
+    effort: str | None = None
+    summary: str | None = Field(None, description="Not looked at: all of the thinking is told.")
+    generate_summary: str | None = Field(None, description="As above.")
+
+
+class TextFormat(Body):
+    """The form that an answer is to have."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    schema_: Any = Field(None, alias="schema")
+    strict: bool | None = None
+    description: str | None = None
+
+
+class Text(Body):
+    """How the text of an answer is to be."""
+
+    format: TextFormat | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class FlatTool(Function):
+    """A function that the model may ask to be called."""
+
+    type: Literal["function"]
+
+
+class FlatChoice(Body):
+    """The function that is to be called."""
+
+    type: Literal["function"]
+    name: str
+
+
+class ResponseAsked(SampledBody):
+    """A conversation to be answered."""
+
+    model: str = ""
+    input: str | list[Item]
+    instructions: str | None = None
+    stream: bool | None = None
+    max_output_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+    tools: list[FlatTool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | FlatChoice | None = None
+    parallel_tool_calls: bool | None = None
+    store: Literal[False] | None = None
+    background: Literal[False] | None = None
+    truncation: Literal["disabled"] | None = None
+    include: list[str] | None = Field(None, description="Not looked at: what there is is told.")
+    metadata: dict[str, str] | None = Field(None, description="Told again in the answer.")
+    user: str | None = Field(None, description=IGNORED)
+    service_tier: str | None = Field(None, description=IGNORED)
+    safety_identifier: str | None = Field(None, description=IGNORED)
+    prompt_cache_key: str | None = Field(None, description=IGNORED)
+
+    def read(self) -> Conversation:
+        """What is asked for."""
+        form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
+        kept = read_format(ResponseFormat(type=form.type, json_schema={"schema": form.schema_}))
+        tools = self.read_tools().options
+        if kept and tools:
+            raise unsupported("text.format", "goes without tools, which have a form of their own")
+        effort = self.reasoning.effort if self.reasoning else None
+        think = None if effort is None else effort != "none"
+        items = [Item.model_validate({"content": self.input})] if isinstance(self.input, str) else self.input
+        said = [Message("system", self.instructions)] if self.instructions else []
+        said += read_items(items)
+        return Conversation(said, self.knobs() | given(max_tokens=self.max_output_tokens, think=think) | kept | tools)
+
+    def read_tools(self) -> Toolbox:
+        """The functions that may be called."""
+        choice = self.tool_choice or "auto"
+        named = choice if isinstance(choice, str) else choice.name
+        return Toolbox.choose(self.tools or (), named, parallel=self.parallel_tool_calls is not False)
+
+
+def read_items(items: list[Item]) -> list[Message]:
+    """A conversation, as a chat template takes it."""
+    known = {one.call_id or "": one.name or "" for one in items if one.type == "function_call"}
+    said = list[Message]()
+    for number, one in enumerate(items):
+        if one.type == "message":
+            role = "system" if one.role == "developer" else one.role
+            said.append(Message(role, read_content(one.content, f"input.{number}.content")))
+        elif one.type == "function_call":
+            arguments = check_arguments(one.arguments or "{}", f"input.{number}.arguments")
+            called = ToolCall(one.name or "", arguments, one.call_id or "")
+            if said and said[-1].calls:  # of the same turn
+                said[-1] = replace(said[-1], calls=(*said[-1].calls, called))
+            else:
+                said.append(Message("assistant", "", (called,)))
+        elif one.type == "function_call_output":
+            answered = one.call_id or ""
+            text = read_content(one.output, f"input.{number}.output")
+            said.append(Message("tool", text, answers=ToolCall(known.get(answered, ""), "{}", answered)))
+    return said
+
+
+async def respond(call: Call, body: ResponseAsked) -> None:
+    """Answer a conversation."""
+    async with call.answer(body.model, body.read()) as stream:
+        telling = tell(stream, body)
+        if body.stream:
+            await call.send_stream(EVENTS, (event(one, one["type"]) async for one in telling))
+            return
+        last: dict[str, Any] = {}
+        async for one in telling:
+            last = one
+    await call.send_json(last["response"])
+
+
+async def tell(stream: Stream, body: ResponseAsked) -> AsyncIterator[dict[str, Any]]:
+    """The events of an answer; the last one has all of it."""
+    number, whole, output = count(), describe(stream, body), list[Json]()
+
+    def say(kind: str, **facts: Any) -> dict[str, Any]:
+        return {"type": kind, "sequence_number": next(number), **facts}
+
+    yield say("response.created", response=whole)
+    yield say("response.in_progress", response=whole)
+    parts, reason = Parts(body.read_tools()), "stop"
+    growing: Growing | None = None
+    async for delta in stream:
+        reason = delta.finish_reason or reason
+        for kind, text in zip(("reasoning", "message"), parts.add(delta), strict=True):
+            if not text:
+                continue
+            if growing is None or growing.kind != kind:
+                for one in growing.end() if growing else ():
+                    yield say(**one)
+                output += [growing.item] if growing else []
+                growing = Growing(kind, len(output))
+                for one in growing.begin():
+                    yield say(**one)
+            yield say(**growing.add(text))
+    for one in growing.end() if growing else ():
+        yield say(**one)
+    output += [growing.item] if growing else []
+    for called in parts.calls.get(0, ()):
+        item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
+        item |= {"name": called.name, "arguments": called.arguments}
+        place = {"output_index": len(output), "item_id": item["id"]}
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        yield say("response.output_item.added", output_index=len(output), item=begun)
+        yield say("response.function_call_arguments.delta", **place, delta=called.arguments)
+        yield say("response.function_call_arguments.done", **place, name=called.name, arguments=called.arguments)
+        yield say("response.output_item.done", output_index=len(output), item=item)
+        output.append(item)
+    cut = reason == "length"
+    status = "incomplete" if cut else "completed"
+    details = {"reason": "max_output_tokens"} if cut else None
+    whole = {
+        **whole,
+        "status": status,
+        "incomplete_details": details,
+        "output": output,
+        "usage": describe_usage(stream),
+    }
+    yield say(f"response.{status}", response=whole)
+
+
+class Growing:
+    """An item of an answer while it grows: what was thought, or the message."""
+
+    def __init__(self, kind: str, index: int):
+        self.kind, self.index, self.text = kind, index, ""
+        self.id = f"{'rs' if kind == 'reasoning' else 'msg'}_{uuid4().hex}"
+        self.part = "reasoning_text" if kind == "reasoning" else "output_text"
+        self.place = {"item_id": self.id, "output_index": index, "content_index": 0}
+
+    @property
+    def content(self) -> Json:
+        """Its part."""
+        more: Json = {} if self.kind == "reasoning" else {"annotations": [], "logprobs": []}
+        return {"type": self.part, "text": self.text, **more}
+
+    @property
+    def item(self) -> Json:
+        """All of it."""
+        return self.describe("completed", [self.content])
+
+    def describe(self, status: str, content: list[Json]) -> Json:
+        """It, with this content."""
+        more: Json = {"summary": []} if self.kind == "reasoning" else {"role": "assistant"}
+        return {"id": self.id, "type": self.kind, "status": status, **more, "content": content}
+
+    def begin(self) -> list[dict[str, Any]]:
+        """The events of its beginning."""
+        added = self.describe("in_progress", [])
+        return [
+            {"kind": "response.output_item.added", "output_index": self.index, "item": added},
+            {"kind": "response.content_part.added", **self.place, "part": self.content},
+        ]
+
+    def add(self, text: str) -> dict[str, Any]:
+        """The event of more text."""
+        self.text += text
+        more: Json = {} if self.kind == "reasoning" else {"logprobs": []}
+        return {"kind": f"response.{self.part}.delta", **self.place, "delta": text, **more}
+
+    def end(self) -> list[dict[str, Any]]:
+        """The events of its end."""
+        more: Json = {} if self.kind == "reasoning" else {"logprobs": []}
+        return [
+            {"kind": f"response.{self.part}.done", **self.place, "text": self.text, **more},
+            {"kind": "response.content_part.done", **self.place, "part": self.content},
+            {"kind": "response.output_item.done", "output_index": self.index, "item": self.item},
+        ]
+
+
+def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
+    """A response that has just begun."""
+    return {
+        "id": f"resp_{uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "model": stream.model,
+        "output": [],
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": None,
+        "store": False,
+        "temperature": body.knobs().get("temperature"),
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [one.model_dump() for one in body.tools or ()],
+        "top_p": body.knobs().get("top_p"),
+        "truncation": "disabled",
+        "usage": None,
+    }
+
+
+def describe_usage(stream: Stream) -> Json:
+    """The tokens of a request."""
+    return {
+        "input_tokens": stream.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": stream.cached_tokens},
+        "output_tokens": stream.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": stream.thinking_tokens},
+        "total_tokens": stream.prompt_tokens + stream.completion_tokens,
+    }
+
+
+PROTOCOL = Protocol(
+    "openai responses",
+    (Endpoint("POST", "/v1/responses", respond, ResponseAsked, "Answer a conversation"),),
+    form_error,
+    form_late_error,
+)

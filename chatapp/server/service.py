@@ -1,0 +1,151 @@
+"""What all protocols draw on: a request gets a place and a model, and its deltas come as they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from chatapp.generation import Delta, Engine, Usage
+from chatapp.placement.selection import PlacementOptions
+from chatapp.server.asks import Ask
+from chatapp.server.drawing import Drawing, in_thread
+from chatapp.server.loaded import LoadedModel, LoadedModels
+from chatapp.server.metrics import Metrics
+from chatapp.server.queue import FairQueue
+from chatapp.server.refusals import UNAVAILABLE, UNPROCESSABLE, Refusal
+from chatapp.server.settings import ServerSettings
+from chatapp.settings.running import RunningServer
+from chatapp.workspace import Workspace
+from model_store import fit
+
+SHARE = 0.6
+"""Of this machine's memory, what models may take unless it is said."""
+Result = TypeVar("Result")
+
+
+class Stream:
+    """The deltas of one request; the first has come."""
+
+    def __init__(self, loaded: LoadedModel, deltas: AsyncIterator[Delta], first: Delta, queued: float):
+        self.loaded, self._deltas, self._first = loaded, deltas, first
+        self.queued = queued
+        """Seconds until there was a place and the model was open."""
+        self.began = time.perf_counter()
+        self.usages: list[Usage] = []
+        """One for each prompt, as it ends."""
+        self.thinking_tokens = 0
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        delta: Delta | None = self._first
+        while delta is not None:
+            if delta.usage:
+                self.usages.append(delta.usage)
+            if delta.channel == "thinking":
+                self.thinking_tokens += len(delta.tokens)
+            yield delta
+            delta = await anext(self._deltas, None)
+
+    @property
+    def model(self) -> str:
+        return self.loaded.name
+
+    @property
+    def engine(self) -> Engine:
+        return self.loaded.engine
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(usage.prompt_tokens for usage in self.usages)
+
+    @property
+    def completion_tokens(self) -> int:
+        return sum(usage.completion_tokens for usage in self.usages)
+
+    @property
+    def cached_tokens(self) -> int:
+        return sum(usage.cached_tokens for usage in self.usages)
+
+
+class Service:
+    """The models of one user behind a fair queue; belongs to the event loop that asks it first."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: ServerSettings,
+        placement: PlacementOptions | None = None,
+        tell: Callable[[str], object] = lambda line: None,
+    ):
+        """`tell` is given a line for the log."""
+        self.workspace, self.settings, self.tell = workspace, settings, tell
+        self.own: RunningServer | None = None
+        """What its user's other programs read of it, where it is shared with them."""
+        self.queue = FairQueue(settings.places, settings.queue, settings.patience)
+        self.metrics = Metrics()
+        self.models = LoadedModels(
+            workspace,
+            default=settings.models[0] if settings.models else workspace.read_settings().model,
+            placement=placement,
+            budget=settings.memory or round(SHARE * fit.memory()),
+            keep_alive=settings.keep_alive,
+            tell=tell,
+        )
+
+    @asynccontextmanager
+    async def use(self, model: str, client: str, *, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
+        """An open model and a place to draw on it, for as long as the block lasts."""
+        asked = time.perf_counter()
+        async with self.queue.place(client):
+            self.metrics.waited.observe(time.perf_counter() - asked)
+            async with self.models.use(model, keep_alive) as loaded:
+                yield loaded
+
+    @asynccontextmanager
+    async def answer(
+        self, model: str, ask: Ask, client: str, *, keep_alive: float | None = None
+    ) -> AsyncIterator[Stream]:
+        """The stream that answers; leaving the block cancels it. Refusal and the engine's errors come before it."""
+        asked = time.perf_counter()
+        async with self.use(model, client, keep_alive=keep_alive) as loaded:
+            queued = time.perf_counter() - asked
+            drawing = Drawing(partial(self._draw, loaded.engine, ask))
+            stream = None
+            try:
+                async with asyncio.timeout(self.settings.timeout):
+                    deltas = aiter(drawing)
+                    stream = Stream(loaded, deltas, await anext(deltas), queued)
+                    yield stream
+            except TimeoutError as error:
+                message = f"the answer took longer than {self.settings.timeout:g} seconds; ask for fewer tokens"
+                raise Refusal(UNAVAILABLE, message, code="timeout", retry_after=10) from error
+            finally:
+                drawing.close()
+                await asyncio.shield(drawing.ended.wait())
+                for usage in stream.usages if stream else ():
+                    self.metrics.add_usage(loaded.name, usage)
+
+    def _draw(self, engine: Engine, ask: Ask) -> Generator[Delta, None, None]:
+        most = self.settings.max_prompt
+        if most is not None and (count := ask.count(engine)) > most:
+            message = f"the prompt has {count:,} tokens, and this server reads {most:,} at most"
+            raise Refusal(UNPROCESSABLE, message, param="prompt", code="context_length_exceeded")
+        return ask.draw(engine, self.settings.max_tokens)
+
+    async def wait_for(self, act: Callable[[Callable[[], bool]], Result]) -> Result:
+        """Do something in a thread that asks whether it is still wanted: no more, where nobody waits."""
+        wanted = True
+        working = in_thread(lambda: act(lambda: wanted))
+        try:
+            return await asyncio.shield(working)
+        finally:
+            wanted = False
+            if not working.done():  # the engine is its own until it has ended
+                await asyncio.wait({working})
+
+    async def work(self, act: Callable[[], Result]) -> Result:
+        """Do something that takes a while, in a thread."""
+        return await in_thread(act)

@@ -1,0 +1,90 @@
+"""What the server is told when it is started: where it listens, who may ask, and how much."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from chatapp.settings.settings import SettingsError
+
+PORT = 11434
+"""Where Ollama listens: most clients look there by themselves."""
+SHORTEST_KEY = 16
+"""Characters of a key: shorter ones can be tried one after the other."""
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How the server is to be run; sizes in bytes, times in seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    keys: tuple[str, ...] = ()
+    """One of them must be given with each request, where there are any."""
+    origins: tuple[str, ...] = ()
+    """Of web pages that may ask, besides the server's own."""
+    hosts: tuple[str, ...] = ()
+    """Names by which the server may be called, besides those of this machine."""
+    certificate: Path | None = None
+    private_key: Path | None = None
+    models: tuple[str, ...] = ()
+    """Opened at the start and kept; the first is the one for requests that name none."""
+    places: int = 8
+    """Requests answered at once."""
+    queue: int = 64
+    """Requests that may wait."""
+    patience: float = 120.0
+    """How long a request may wait for its place."""
+    timeout: float = 600.0
+    """How long an answer may take."""
+    max_body: int = 16 << 20
+    max_prompt: int | None = None
+    """Tokens; None: as many as the model's context holds."""
+    max_tokens: int | None = None
+    """Of an answer; None: as many as the model's context holds."""
+    memory: int | None = None
+    """For all models together; None: the greater part of this machine's."""
+    keep_alive: float = 1800.0
+    """How long a model that nobody asks is kept."""
+    drain: float = 30.0
+    """How long answers that are being given may take to end when the server is told to."""
+    log_requests: bool = False
+    """Whether bodies of requests are written to the log."""
+
+    def __post_init__(self) -> None:
+        if not self.is_local and not self.keys:
+            raise SettingsError(
+                f"{self.host} can be reached from other machines: give keys with --keys FILE, or listen on 127.0.0.1"
+            )
+        if bool(self.certificate) != bool(self.private_key):
+            raise SettingsError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
+        for path in (self.certificate, self.private_key):
+            if path and not path.is_file():
+                raise SettingsError(f"there is no file {path}; give the certificate and its key in PEM")
+        if "*" in self.origins:
+            raise SettingsError("--allow-origin * would let every web page ask: name the pages that may")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs of this machine reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """The keys in a file, one a line; what begins with # is none."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is no text: write one key a line into it") from error
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not keys:
+        raise SettingsError(f"there is no key in {path}: write one a line into it")
+    if short := next((number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY), 0):
+        raise SettingsError(f"key {short} of {path} is shorter than {SHORTEST_KEY} characters: choose a longer one")
+    return keys

@@ -1,0 +1,153 @@
+"""Run the server until it is told to end; then what is being answered may end first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from types import FrameType
+
+import uvicorn
+
+from chatapp.placement.selection import PlacementOptions
+from chatapp.server import connections
+from chatapp.server.app import App
+from chatapp.server.connections import Connection
+from chatapp.server.service import Service
+from chatapp.server.settings import ServerSettings
+from chatapp.settings.running import announce
+from chatapp.settings.settings import SettingsError
+from chatapp.text.errors import one_line
+from chatapp.text.printable import printable
+from chatapp.workspace import Workspace
+
+SHARED = ("127.0.0.1", "localhost", "0.0.0.0")
+"""Addresses at which the user's other programs find it."""
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server, which tells the queue that it is about to end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service):
+        super().__init__(config)
+        self.service = service
+        self.ready: Callable[[int], object] = lambda port: None
+        """Told the port when requests are accepted."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let in no more requests; at the second time, wait for none."""
+        if self.should_exit:
+            self.force_exit = True
+        self.service.queue.draining = self.should_exit = True
+
+    async def startup(self, sockets: object = None) -> None:
+        await super().startup()
+        self.ready(self.servers[0].sockets[0].getsockname()[1])
+
+
+def make_server(service: Service) -> Server:
+    """The server of a service, not yet started."""
+    settings = service.settings
+    most = allow_files(connections.MOST)
+    config = uvicorn.Config(
+        App.of(service),
+        host=settings.host,
+        port=settings.port,
+        http=type("Connection", (Connection,), {"most": most}),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=512,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=round(settings.drain),
+        h11_max_incomplete_event_size=connections.LARGEST_HEAD,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.private_key,
+    )
+    return Server(config, service)
+
+
+def allow_files(most: int) -> int:
+    """The number of connections for which the system allows files, up to `most`; it is asked to allow them."""
+    if sys.platform == "win32":
+        return most
+    import resource
+
+    spare = 100  # models, libraries
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most + spare if hard == resource.RLIM_INFINITY else min(most + spare, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return most if soft == resource.RLIM_INFINITY else max(10, min(most, soft - spare))
+
+
+class Log(logging.Handler):
+    """Lines of the log on standard error; what uvicorn says of a defect has no words of the user's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage().strip()
+        if record.exc_info and record.exc_info[0]:
+            said += f" ({record.exc_info[0].__name__})"
+        tell(said)
+
+
+def tell(line: str) -> None:
+    """Write a line into the log."""
+    print(f"{datetime.now():%H:%M:%S} {printable(line)}", file=sys.stderr, flush=True)
+
+
+def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None = None) -> int:
+    """Answer requests until SIGTERM or Ctrl+C; the exit code."""
+    store = workspace.open_store()
+    settings = replace(settings, models=tuple(store.get(name).name for name in settings.models))
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(Log(logging.WARNING))
+    logger.propagate = False
+    service = Service(workspace, settings, placement, tell)
+    server = make_server(service)
+    scheme = "https" if settings.certificate else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+
+    def ready(port: int) -> None:
+        tell(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
+        if settings.host in SHARED and not settings.certificate:
+            wanted = placement or workspace.choose_placement()
+            service.own = announce(port, wanted.backend, wanted.device, wanted.precision)
+            service.own.tell(workspace.home)
+
+    server.ready = ready
+
+    async def run() -> None:
+        opening = asyncio.ensure_future(open_first(service))
+        await server.serve()
+        opening.cancel()
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        asyncio.run(run())
+    except SystemExit:
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: another program may be there; give another --port"
+        ) from None
+    finally:
+        if service.own:
+            service.own.forget(workspace.home)
+    return 0
+
+
+async def open_first(service: Service) -> None:
+    """Open the models that are to be there from the start; they are kept."""
+    for name in service.settings.models:
+        try:
+            async with service.models.use(name, keep_alive=float("inf")):
+                pass
+        except Exception as error:
+            service.tell(f"cannot open {name}: {one_line(error) or error}")

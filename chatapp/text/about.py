@@ -1,0 +1,121 @@
+"""What chatapp consists of: each part's version and licence, for people and as a CycloneDX bill of materials."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+LONGEST: Final = 60
+"""Characters of a licence's name: some publishers put all of its text there."""
+CLASSIFIER: Final = "License :: "
+
+
+@dataclass(frozen=True)
+class Part:
+    """A library, or something else that is in chatapp and was made elsewhere."""
+
+    name: str
+    version: str
+    licence: str
+    origin: str
+    """Its package URL: where it comes from, in one word for programs."""
+
+
+PAGE: Final = (
+    Part("xterm.js", "6.0.0", "MIT", "pkg:npm/%40xterm/xterm@6.0.0"),
+    Part("xterm.js addon-fit", "0.11.0", "MIT", "pkg:npm/%40xterm/addon-fit@0.11.0"),
+    Part("xterm.js addon-unicode-graphemes", "0.4.0", "MIT", "pkg:npm/%40xterm/addon-unicode-graphemes@0.4.0"),
+    Part("DejaVu Sans Mono", "2.37", "Bitstream-Vera", "pkg:npm/dejavu-fonts-ttf@2.37.3"),
+)
+"""The parts of the window's page: chatapp/desktop/page/."""
+
+
+def list_parts(of: str = "chatapp") -> list[Part]:
+    """The parts by name: every library that is installed because chatapp needs it, Python, and those of the page."""
+    python = Part("Python", platform.python_version(), "PSF-2.0", f"pkg:generic/python@{platform.python_version()}")
+    libraries = [describe(found) for found in walk(of) if found.metadata["Name"] != of]
+    return sorted([python, *PAGE, *libraries], key=lambda part: part.name.casefold())
+
+
+def walk(of: str) -> Iterator[importlib.metadata.Distribution]:
+    """What is installed because `of` is, itself first; what only an extra wants does not count."""
+    waiting, seen = [of], {normal(of)}
+    while waiting:
+        try:
+            found = importlib.metadata.distribution(waiting.pop())
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another system
+        yield found
+        for line in found.requires or ():
+            name, marker = re.match(r"[\w.-]+", line), line.partition(";")[2]
+            platforms = re.findall(r"""sys_platform == ["'](\w+)""", marker)
+            elsewhere = "extra ==" in marker or (platforms and sys.platform not in platforms)
+            if name and not elsewhere and normal(name[0]) not in seen:
+                seen.add(normal(name[0]))
+                waiting.append(name[0])
+
+
+def normal(name: str) -> str:
+    """A package's name as an index writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def describe(found: importlib.metadata.Distribution) -> Part:
+    """A library, as it describes itself."""
+    facts = found.metadata
+    classified = [
+        line.rpartition(" :: ")[2] for line in facts.get_all("Classifier") or () if line.startswith(CLASSIFIER)
+    ]
+    stated = (
+        next((facts[name] for name in ("License-Expression", "License") if name in facts), "")
+        .strip()
+        .partition("\n")[0]
+    )
+    licence = stated if 0 < len(stated) <= LONGEST else ", ".join(classified)
+    name = facts["Name"]
+    return Part(name, found.version, licence or "see its files", f"pkg:pypi/{normal(name)}@{found.version}")
+
+
+def tell(version: str) -> str:
+    """The name card: chatapp, and its parts in a table."""
+    parts = list_parts()
+    name, number = (
+        max(len(text) for text in texts) for texts in zip(*((p.name, p.version) for p in parts), strict=True)
+    )
+    rows = [f"{part.name:{name}}  {part.version:{number}}  {part.licence}" for part in parts]
+    return "\n".join([f"chatapp {version}, Apache-2.0", "Models run on this machine. It is made of:", "", *rows])
+
+
+def bill(version: str) -> dict[str, Any]:  # Any: JSON
+    """The bill of materials, CycloneDX 1.6; nothing in it tells when or where it was made."""
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": f"pkg:pypi/chatapp@{version}",
+                "name": "chatapp",
+                "version": version,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+                "purl": f"pkg:pypi/chatapp@{version}",
+            }
+        },
+        "components": [
+            {
+                "type": "library",
+                "bom-ref": part.origin,
+                "name": part.name,
+                "version": part.version,
+                "licenses": [{"license": {"name": part.licence}}],
+                "purl": part.origin,
+            }
+            for part in list_parts()
+        ],
+    }

@@ -1,0 +1,86 @@
+"""Widget: rows that the cursor walks, of which only those that are seen are painted."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.scroll_view import ScrollView
+
+from chatapp.tui.insight.shades import painted
+
+
+class Rows(ScrollView, can_focus=True):
+    """Rows, one of which the cursor is on; what they show, and how many there are, is a subclass's."""
+
+    DEFAULT_CSS = """
+    Rows {
+        width: 100%;
+        height: 1fr;
+        padding: 0 2;
+        background: $surface;
+        color: $text;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1;
+    }
+    """
+    BINDINGS = [
+        Binding("up", "walk(-1)", "Row above", show=False),
+        Binding("down", "walk(1)", "Row below", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "go(0)", "First", show=False),
+        Binding("end", "go(-1)", "Last", show=False),
+    ]
+    HEADING = 0
+    """Lines above the rows, which do not scroll."""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> int:
+        """The row under the cursor."""
+        raise NotImplementedError
+
+    def go_to(self, row: int) -> None:
+        """Put the cursor on a row, or on the nearest there is."""
+        raise NotImplementedError
+
+    def mark(self) -> Style:
+        """The look of the row under the cursor."""
+        if self.app.native_ansi_color:
+            return Style(reverse=True)
+        return painted(self.app.theme_variables, "text", "selection" if self.has_focus else "panel")
+
+    def reveal(self) -> None:
+        """Scroll to the cursor, which the heading covers no row of."""
+        visible, top = max(1, self.scrollable_content_region.height - self.HEADING), self.scroll_offset.y
+        if not top <= self.place < top + visible:
+            self.scroll_to(
+                y=self.place if self.place < top else self.place - visible + 1, animate=False, immediate=True
+            )
+
+    def on_resize(self) -> None:
+        self.reveal()
+
+    def action_walk(self, by: int) -> None:
+        self.go_to(self.place + by)
+
+    def action_page(self, pages: int) -> None:
+        self.go_to(self.place + pages * max(1, self.scrollable_content_region.height - self.HEADING - 1))
+
+    def action_go(self, row: int) -> None:
+        self.go_to(row % max(1, self.count))
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.get_content_offset(self)
+        if (
+            place
+            and 0 <= (row := place.y - self.HEADING + self.scroll_offset.y) < self.count
+            and place.y >= self.HEADING
+        ):
+            self.go_to(row)

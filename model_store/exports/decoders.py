@@ -1,0 +1,72 @@
+"""What several targets share: what they cannot have, the files of a publisher, and comparing logits."""
+
+import shutil
+from typing import TYPE_CHECKING
+
+import backends
+from model_store.exports import ExportError, Finding, Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backends import Session
+
+PUBLISHED = (
+    "config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "vocab.json", "merges.txt", "tokenizer.model", "added_tokens.json",
+)  # fmt: skip
+"""Files beside the weights that other programs read."""
+TOKENS = 24
+"""Tokens of the text by which an export is compared: half of them at once, the others one by one."""
+ALLOWED = {"f32": 1e-3, "f16": 2e-2}
+"""How far logits may be from the reference's, as a share of the largest; rounded weights have a bound of their own."""
+ROUNDED = 0.1
+"""The bound for weights that were rounded: the same weights are compared, but activations are rounded too."""
+
+
+def refuse_encoders(source: Source, target: str) -> None:
+    """Refuse an encoder-decoder, of which a target for decoders can have nothing, and what others have exported."""
+    if source.model.export:
+        raise ExportError(
+            f"{source.model.name} is an export for {source.model.export} already; "
+            "export the checkpoint that it was made of"
+        )
+    if source.decoder.encoder:
+        raise ExportError(
+            f"{source.model.name} is an encoder-decoder ({source.model.family}): {target} has decoders only; "
+            "it runs here, with chatapp run"
+        )
+
+
+def refuse_missing(runtime: str) -> None:
+    """Refuse a target whose graphs are written by a runtime that is not installed here."""
+    if why := backends.get(runtime).missing():
+        raise ExportError(why)
+
+
+def copy_published(source: Source, folder: "Path") -> None:
+    """Copy what a publisher's folder has beside the weights, with a tokenizer.json in any case."""
+    for name in PUBLISHED:
+        if (source.folder / name).is_file():
+            shutil.copyfile(source.folder / name, folder / name)
+    shutil.copyfile(source.tokenizer, folder / "tokenizer.json")
+
+
+def compare_logits(source: Source, session: "Session", precision: str) -> Finding:
+    """Compare an export's logits with the NumPy decoder's on the same weights: a text at once, then token by token."""
+    import numpy as np
+
+    from backends import quantize, reference
+
+    decoder = source.decoder
+    weights = quantize.Rounded(source.weights(precision), quantize.precision(precision))
+    count = min(TOKENS, decoder.context_length)
+    tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, (1, count))
+    expected = reference.Session(decoder, weights).forward(tokens, last=count)[0]
+    half = count // 2
+    parts = [session.forward(tokens[:, :half], last=half)[0].copy()]
+    parts += [session.forward(tokens[:, i : i + 1])[0].copy() for i in range(half, count)]
+    error = float(np.abs(np.concatenate(parts) - expected).max() / np.abs(expected).max())
+    allowed = ALLOWED.get(precision, ROUNDED)
+    figure = f"off by {error:.1e} of the largest at most ({allowed:.0e} allowed)"
+    return Finding(f"logits of {count} tokens", bool(error <= allowed), figure)

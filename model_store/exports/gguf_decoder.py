@@ -1,0 +1,327 @@
+"""A decoder as a GGUF file describes it: keys, the names and the order of tensors, and what none says."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Rope, Weight
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.weights import Source as Names
+from model_store.checkpoint.weights import transforms_of
+from model_store.errors import UnsupportedCheckpoint
+from model_store.exports import Source
+from model_store.gguf.architectures import ARCHITECTURES, GgufFamily
+from model_store.gguf.config import config_of
+from model_store.gguf.reader import Header
+from model_store.gguf.writer import Value
+
+NAMES = {"gemma3": "gemma3", "mistral": "llama", "ministral": "llama"}
+"""Architectures of families that are read as another one."""
+JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
+JOINED_FFN = ("glm4", "phi3")
+"""Architectures whose matrices lie together."""
+WINDOWS = ("cohere2", "exaone4", "gemma2", "gemma3")
+"""Architectures that llama.cpp gives windows."""
+BIASED = ("bloom", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
+"""Architectures that llama.cpp gives biases behind the attention and in the feed-forward."""
+GELU = ("gelu", "gelu_tanh")
+"""What llama.cpp computes in one way, from a table."""
+SQUARE = ("phi3",)
+"""Architectures whose heads together are as wide as the embedding."""
+STRETCHED = ("arcee", "exaone4", "llama")
+"""Architectures of which llama.cpp reads a stretch for each element that turns."""
+
+
+@dataclass(frozen=True)
+class Planned(Tensor):
+    """A tensor that is not in a file yet."""
+
+    values: Any = None  # Any: an array, which has no order
+
+    def read(self) -> np.ndarray:
+        """The numbers that it will have."""
+        return np.asarray(self.values)
+
+
+def planned(*shape: int, values: object = None) -> Tensor:
+    """A tensor of this shape, with numbers where they will be asked for."""
+    return Planned(Path(), 0, 0, np.dtype(np.float32), shape, values=values)
+
+
+@dataclass(frozen=True)
+class Shortened(Source):
+    """A model for texts of at most `context` tokens; where llama.cpp has no windows, none that would hide nothing."""
+
+    context: int
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder of such texts."""
+        whole = super().decoder
+        layers = list(whole.layers)
+        if architecture_of(self) not in WINDOWS:
+            layers = [replace(a, window=0 if a.window >= self.context else a.window) for a in layers]
+        if self.context <= whole.border:
+            layers = [replace(a, rope=a.rope and replace(a.rope, long=(), border=0)) for a in layers]
+        return replace(whole, layers=tuple(layers), context_length=self.context)
+
+
+def shortened(source: Source, context: int) -> Source:
+    """The model for a context of so many tokens; as it is where none are named."""
+    return Shortened(source.model, source.tokenizer, context) if context else source
+
+
+def architecture_of(source: Source) -> str:
+    """What llama.cpp calls the family."""
+    family = source.model.family
+    if family == "gpt2" and source.config.get("attention_head_type") == "multiquery":
+        return "starcoder"  # as SantaCoder was published first
+    known = {one.model_type: name for name, one in ARCHITECTURES.items()} | NAMES
+    if family not in known:
+        raise ValueError(f"llama.cpp has no architecture for the family {family} (known: {', '.join(sorted(known))})")
+    return known[family]
+
+
+def names_of(source: Source) -> Iterator[tuple[str, Names]]:
+    """Yield the canonical name of each weight, and what llama.cpp calls it."""
+    name = architecture_of(source)
+    weights = source.weights()
+    there = {"blk.0.attn_qkv.weight"} if name in JOINED_QKV else set()
+    if "layers.0.gate_up_proj" in weights and name not in JOINED_FFN:
+        there.add("blk.0.ffn_gate.weight")
+    family = GgufFamily(ARCHITECTURES[name], {"model_type": ARCHITECTURES[name].model_type}, dict.fromkeys(there))
+    rows = {known.rstrip("?"): found for known, found in {**family.MODEL, **family.LAYER}.items()}
+    for canonical in weights:
+        _, _, role = canonical.rpartition(".")
+        if role not in rows:
+            raise ValueError(f"llama.cpp's {name} has no {role}")
+        yield canonical, rows[role]
+
+
+def tensors_of(
+    decoder: Decoder, weight: Weight, canonical: str, names: Names, factor: float
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors that a weight becomes: in llama.cpp's order, apart where they are apart there.
+
+    What makes queries is multiplied by `factor`.
+    """
+    layer = int(canonical.split(".")[1]) if canonical.startswith("layers.") else 0
+    a, role = decoder.layers[layer], canonical.rpartition(".")[2]
+    written = (names if isinstance(names, str) else str(names[0])).format(layer).split()
+    for end, given in (".weight", weight.values), (".bias", weight.bias):
+        if given is None:
+            continue
+        values = np.asarray(given, np.float32)
+        if role == "position_embedding":
+            values = values[: decoder.context_length]
+        if role == "qkv_proj":
+            values = turned_back(values, names, a)
+        if factor != 1:
+            values = values.copy()
+            values[: a.heads * a.head_dim] *= factor  # all of a norm of heads
+        sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim] if len(written) == 3 else [len(values) // len(written)]
+        parts = np.split(values, np.cumsum(sizes)) if len(written) > 1 else [values]
+        yield from ((name + end, part) for name, part in zip(written, parts, strict=True))
+
+
+def turned_back(values: np.ndarray, names: Names, a: Attention) -> np.ndarray:
+    """The rows of q, k and v in the order that the architecture's transform would put into ours."""
+    order = np.arange(len(values))
+    for transform in transforms_of(names):
+        order = transform(order[:, None], a)[:, 0]
+    return values[np.argsort(order)]
+
+
+def rescaled(source: Source, keys: dict[str, Value]) -> dict[str, float]:
+    """The factors of what makes queries, by name, where the architecture scales scores otherwise."""
+    weights, found = source.weights(), dict[str, float]()
+    for i, (own, theirs) in enumerate(zip(source.decoder.layers, read_again(source, keys).layers, strict=True)):
+        if abs(own.scale / theirs.scale - 1) > 1e-6:
+            norm = f"layers.{i}.q_norm"
+            found[norm if norm in weights else f"layers.{i}.qkv_proj"] = own.scale / theirs.scale
+    return found
+
+
+def decoder_keys(source: Source) -> dict[str, Value]:
+    """The keys that describe the decoder."""
+    decoder, name = source.decoder, architecture_of(source)
+    first = decoder.layers[0]
+    inner = source.weights()["layers.0.down_proj"].values
+    assert isinstance(inner, np.ndarray)  # not rounded
+    norm = "layer_norm_epsilon" if decoder.norm == "layer" else "layer_norm_rms_epsilon"
+    found: dict[str, Value | None] = {
+        "context_length": decoder.context_length,
+        "embedding_length": decoder.hidden_size,
+        "block_count": len(decoder.layers),
+        "feed_forward_length": inner.shape[1],
+        "attention.head_count": first.heads,
+        "attention.head_count_kv": first.kv_heads,
+        "attention.key_length": first.head_dim,
+        "attention.value_length": first.head_dim,
+        f"attention.{norm}": decoder.epsilon * branch_of(source) ** 2,
+        "vocab_size": decoder.vocab_size,
+        "tensor_data_layout": "jploski" if name == "falcon" else None,
+        **rope_keys(source),
+    }
+    for key, value in own_keys(source).items():
+        found[key] = found.get(key) or value
+    return {f"{name}.{key}": value for key, value in found.items() if value is not None}
+
+
+def branch_of(source: Source) -> float:
+    """The factor of branches, which our decoder has in its other factors."""
+    return float(source.config.get("residual_multiplier") or 1.0)
+
+
+def own_keys(source: Source) -> dict[str, Value | None]:
+    """The keys that other architectures lack."""
+    decoder, branch = source.decoder, branch_of(source)
+    first, near = decoder.layers[0], next((a.rope for a in decoder.layers if a.window and a.rope), None)
+    known: dict[str, Value | None] = {
+        "sliding_window": max(a.window for a in decoder.layers) or None,
+        "sliding_window_pattern": pattern_of(decoder),
+        "attn_logit_softcapping": first.softcap,
+        "final_logit_softcapping": decoder.logit_softcap,
+        "logit_scale": decoder.output_scale,
+        "logits_scaling": 1 / decoder.output_scale,
+        "attention_multiplier": first.scale,
+        "embedding_multiplier": decoder.embedding_scale * branch,
+        "residual_multiplier": branch,
+        "use_parallel_residual": decoder.parallel,
+        "rope_local_base_freq": theta_of(near) if near else None,
+    }
+    return {key: known.get(field) for key, field in ARCHITECTURES[architecture_of(source)].keys.items()}
+
+
+def pattern_of(decoder: Decoder) -> int | None:
+    """Every which layer sees all, where not every sixth does."""
+    period = next((i + 1 for i, a in enumerate(decoder.layers) if not a.window), 0)
+    return period if period not in (0, 6) else None
+
+
+def rope_keys(source: Source) -> dict[str, Value | None]:
+    """The keys that say how positions turn."""
+    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and is_gemma3(source))]
+    if not ropes:
+        return {}
+    rope, scaling, config = ropes[0], scaling_of(source.config), source.config
+    kind = scaling.get("rope_type") or scaling.get("type")
+    found: dict[str, Value | None] = {
+        "rope.dimension_count": 2 * sum(one != 0 for one in rope.inverse_frequencies),
+        "rope.freq_base": float(scaling.get("rope_theta") or config.get("rope_theta") or theta_of(rope)),
+    }
+    if kind in ("linear", "yarn"):
+        found |= {"rope.scaling.type": kind, "rope.scaling.factor": float(scaling["factor"])}
+    if kind == "yarn" or rope.border:
+        original = scaling.get("original_max_position_embeddings") or config.get("original_max_position_embeddings")
+        found["rope.scaling.original_context_length"] = int(original or 0) or None
+    if architecture_of(source) == "phi3" and stretches_each(source):
+        found["rope.scaling.attn_factor"] = rope.amplitude
+    return found
+
+
+def is_gemma3(source: Source) -> bool:
+    """Whether layers with windows turn otherwise than the others."""
+    return architecture_of(source) == "gemma3"
+
+
+def scaling_of(config: Config) -> dict[str, Any]:  # Any: config.json's
+    """What stretches positions, of the layers that see all."""
+    config = config.get("text_config") or config
+    found = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    return dict(found.get("full_attention", found))
+
+
+def theta_of(rope: Rope) -> float:
+    """The base of positions that turn the plain way, or all stretched alike."""
+    turning = [one for one in rope.inverse_frequencies if one]
+    return float((turning[0] / turning[1]) ** len(turning)) if len(turning) > 1 else 10_000.0
+
+
+def stretches_each(source: Source) -> bool:
+    """Whether each element that turns is stretched by a factor of its own, which no key says."""
+    scaling = scaling_of(source.config)
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    turns = any(a.rope for a in source.decoder.layers)
+    return turns and (kind not in ("default", "dynamic", "linear", "yarn") or bool(source.decoder.border))
+
+
+def stretches(source: Source) -> dict[str, np.ndarray]:
+    """The small tensors that say by what the turns of each element are divided."""
+    if not stretches_each(source):
+        return {}
+    name, rope = architecture_of(source), next(a.rope for a in source.decoder.layers if a.rope)
+    turning = np.array([one for one in rope.inverse_frequencies if one])
+    plain = float(str(rope_keys(source)["rope.freq_base"])) ** (-np.arange(len(turning)) / len(turning))
+    short = (plain / turning).astype(np.float32)
+    if name in STRETCHED and not rope.border and rope.amplitude == 1:
+        return {"rope_freqs.weight": short}
+    if name != "phi3":
+        raise ValueError(f"llama.cpp's {name} has no positions of which each is stretched by a factor of its own")
+    long = (plain / np.array([one for one in rope.long if one])).astype(np.float32) if rope.border else short
+    return {"rope_factors_long.weight": long, "rope_factors_short.weight": short}
+
+
+def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
+    """The decoder that the keys of the file will describe."""
+    tensors = {name + ".weight": planned() for _, parts in names_of(source) for name in written(parts)}
+    tensors |= {f"blk.{i}.attn_norm.weight": planned() for i in range(len(source.decoder.layers))}
+    tensors["token_embd.weight"] = planned(source.decoder.vocab_size, source.decoder.hidden_size)
+    tensors |= {name: planned(*values.shape, values=values) for name, values in stretches(source).items()}
+    header = Header(Path(f"{source.model.name}.gguf"), {"general.architecture": architecture_of(source), **keys}, {})
+    try:
+        config = config_of(header, tensors)
+    except UnsupportedCheckpoint as error:  # which tells the reader of a file what to do
+        raise ValueError(str(error.__cause__ or error)) from error
+    return GgufFamily(ARCHITECTURES[architecture_of(source)], config, tensors).decoder(config)
+
+
+def written(names: Names) -> list[str]:
+    """The names of tensors in a source, of the first layer."""
+    return (names if isinstance(names, str) else str(names[0])).format(0).split()
+
+
+def compare(source: Source) -> None:
+    """Raise ValueError for what an architecture says otherwise of a decoder, but for how it scales scores."""
+    own, theirs, architecture = source.decoder, read_again(source, decoder_keys(source)), architecture_of(source)
+    if own.activation != theirs.activation and not {own.activation, theirs.activation} <= {*GELU}:
+        raise ValueError(f"llama.cpp's {architecture} has the activation {theirs.activation!r}")
+    for what in "norm", "parallel", "context_length", "vocab_size":
+        if getattr(own, what) != getattr(theirs, what):
+            raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
+    for what in "epsilon", "embedding_scale", "output_scale", "logit_softcap":
+        if abs(getattr(own, what) - getattr(theirs, what)) > 1e-5 * abs(getattr(own, what)):
+            raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
+    for i, (a, b) in enumerate(zip(own.layers, theirs.layers, strict=True)):
+        if architecture in SQUARE and a.heads * a.head_dim != own.hidden_size:
+            raise ValueError(f"llama.cpp's {architecture} has heads of {own.hidden_size // a.heads}, not {a.head_dim}")
+        if replace(a, rope=None, scale=1, softcap=0.0) != replace(b, rope=None, scale=1, softcap=0.0):
+            raise ValueError(f"llama.cpp's {architecture} has another attention in layer {i}")
+        if a.window and a.window < own.context_length and architecture not in WINDOWS:
+            raise ValueError(
+                f"llama.cpp's {architecture} has no windows, and layer {i} has one of {a.window} tokens: "
+                f"--context {a.window} would do"
+            )
+        if abs(a.softcap - b.softcap) > 1e-5 * a.softcap or not turn_alike(a.rope, b.rope):
+            raise ValueError(f"llama.cpp's {architecture} turns positions or caps scores otherwise in layer {i}")
+
+
+def turn_alike(own: Rope | None, theirs: Rope | None) -> bool:
+    """Whether positions turn alike, as far as float32 tells."""
+    if own is None or theirs is None:
+        return own is theirs
+    pairs = (own.inverse_frequencies, theirs.inverse_frequencies), (own.long, theirs.long)
+    near = all(len(a) == len(b) and np.allclose(a, b, rtol=1e-5, atol=0) for a, b in pairs)
+    return near and own.border == theirs.border and abs(own.amplitude - theirs.amplitude) < 1e-5
+
+
+def refuse_biases(source: Source) -> None:
+    """Raise ValueError for biases that the architecture lacks."""
+    weights, name = source.weights(), architecture_of(source)
+    for role in () if name in BIASED else ("o_proj", "down_proj"):
+        if weights[f"layers.0.{role}"].bias is not None:
+            raise ValueError(f"llama.cpp's {name} has no bias of {role}")

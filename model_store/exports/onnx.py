@@ -1,0 +1,124 @@
+"""`onnx`: a model as onnxruntime-genai's model builder exports it, for that and for whatever runs ONNX graphs."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends import Progress
+from model_store.exports import ExportError, Finding, Source, option
+from model_store.exports.decoders import compare_logits, copy_published, refuse_encoders
+from model_store.files import optional_json, read_json
+from model_store.tokenizers.special_tokens import special_tokens
+
+SUMMARY = "a folder that onnxruntime-genai loads, with the graph for ONNX Runtime"
+PRECISIONS = ("f32", "int8", "int4")
+TYPES = (
+    "ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "llama", "mistral", "nemotron", "phi", "phi3", "qwen2",
+    "qwen3", "smollm3",
+)  # fmt: skip
+"""Families that onnxruntime-genai knows by name; it runs others as `decoder`."""
+PAST, PRESENT = "past_key_values.%d.{}", "present.%d.{}"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the target."""
+
+    precision: str = option("", "f32, int8 or int4 (default: the model's own)", choices=PRECISIONS, metavar="P")
+
+
+def precision_of(source: Source, options: Options) -> str:
+    """The precision that is asked for, else the model's own."""
+    return options.precision or source.model.precision
+
+
+def refuse(source: Source, options: Options) -> None:
+    """Raise ExportError for what such graphs cannot have."""
+    refuse_encoders(source, "the target onnx")
+    name, decoder, precision = source.model.name, source.decoder, precision_of(source, options)
+    if precision not in PRECISIONS:
+        raise ExportError(
+            f"{name} is {precision}, which this target lacks; give --precision, one of {', '.join(PRECISIONS)}"
+        )
+    if decoder.border:
+        raise ExportError(
+            f"{name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
+            "it runs here, with chatapp run"
+        )
+    if len({(a.kv_heads, a.head_dim) for a in decoder.layers}) > 1:
+        raise ExportError(f"{name} has layers with other heads than the first, which genai_config.json cannot say")
+
+
+def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
+    """Write the graph, genai_config.json, and what the publisher has beside the weights."""
+    from backends.onnx import genai
+
+    precision = precision_of(source, options)
+    genai.lower(source.decoder, source.weights(precision, on_progress), folder, precision)
+    copy_published(source, folder)
+    settings = json.dumps(configuration(source), indent=2)
+    (folder / "genai_config.json").write_text(settings + "\n", "utf-8")
+
+
+def configuration(source: Source) -> dict[str, Any]:  # Any: JSON
+    """What onnxruntime-genai is told."""
+    from backends.onnx.lowering import width
+
+    decoder = source.decoder
+    first, ends = decoder.layers[0], end_tokens(source)
+    special = {"bos_token_id": 0, "pad_token_id": next(iter(ends), 0)}
+    special |= {name: source.config[name] for name in special if is_token(source, source.config.get(name))}
+    known = {"input_ids": "input_ids", "attention_mask": "attention_mask", "position_ids": "position_ids"}
+    graph = {
+        "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+        "filename": "model.onnx",
+        "head_size": width(first),
+        "hidden_size": decoder.hidden_size,
+        "inputs": known | {f"past_{kind}_names": PAST.format(kind) for kind in ("key", "value")},
+        "outputs": {"logits": "logits"} | {f"present_{kind}_names": PRESENT.format(kind) for kind in ("key", "value")},
+        "num_attention_heads": first.heads,
+        "num_hidden_layers": len(decoder.layers),
+        "num_key_value_heads": first.kv_heads,
+    }
+    model = {
+        "type": source.model.family if source.model.family in TYPES else "decoder",
+        "vocab_size": decoder.vocab_size,
+        "context_length": decoder.context_length,
+        "eos_token_id": ends,
+        **special,
+        "decoder": graph,
+    }
+    search = {"max_length": decoder.context_length, "past_present_share_buffer": True, "do_sample": False}
+    return {"model": model, "search": search}
+
+
+def end_tokens(source: Source) -> list[int]:
+    """The tokens that end a reply, that of the tokenizer first."""
+    content, role = read_json(source.tokenizer), special_tokens(source.folder).get("eos_token", "")
+    ids = {**vocabulary_of(content["model"])} | {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
+    found: list[Any] = [ids.get(role)]
+    for settings in optional_json(source.folder / "generation_config.json"), source.config:
+        declared = settings.get("eos_token_id")
+        found += declared if isinstance(declared, list) else [declared]
+    return list(dict.fromkeys(one for one in found if is_token(source, one)))
+
+
+def is_token(source: Source, number: object) -> bool:
+    """Whether a number that the publisher gives is a token of the model."""
+    return isinstance(number, int) and 0 <= number < source.decoder.vocab_size
+
+
+def vocabulary_of(model: dict[str, Any]) -> dict[str, int]:  # Any: JSON
+    """Tokens of a tokenizer.json and their ids."""
+    found = model.get("vocab") or {}
+    return found if isinstance(found, dict) else {text: place for place, (text, _) in enumerate(found)}
+
+
+def check(source: Source, folder: Path, options: Options) -> list[Finding]:
+    """Run the graph with ONNX Runtime, and compare its logits with the NumPy decoder's."""
+    from backends.onnx.prebuilt import PrebuiltSession
+    from backends.prebuilt import Prebuilt
+
+    graph = Prebuilt(str(folder / "model.onnx"), source.decoder.context_length)
+    return [compare_logits(source, PrebuiltSession(graph), precision_of(source, options))]

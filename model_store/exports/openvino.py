@@ -1,0 +1,78 @@
+"""`openvino`: a model as optimum-intel exports it, for OpenVINO GenAI and whatever reads such folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends import Progress
+from model_store.exports import ExportError, Finding, Source, option
+from model_store.exports.decoders import compare_logits, copy_published, refuse_encoders, refuse_missing
+
+SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
+PRECISIONS = ("f32", "f16", "int8", "int4")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of the target."""
+
+    precision: str = option("", "f32, f16, int8 or int4 (default: the model's own)", choices=PRECISIONS, metavar="P")
+
+
+def precision_of(source: Source, options: Options) -> str:
+    """The precision that is asked for, else the model's own."""
+    return options.precision or source.model.precision
+
+
+def refuse(source: Source, options: Options) -> None:
+    """Raise ExportError for what such graphs cannot have."""
+    refuse_missing("openvino")
+    refuse_encoders(source, "the target openvino")
+    precision = precision_of(source, options)
+    if precision not in PRECISIONS:
+        raise ExportError(
+            f"{source.model.name} is {precision}, which this target lacks; give --precision, one of "
+            f"{', '.join(PRECISIONS)}"
+        )
+    if source.decoder.border:
+        raise ExportError(
+            f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
+            "it runs here, with chatapp run"
+        )
+
+
+def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
+    """Write openvino_model.xml and .bin, what the publisher has beside the weights, and the tokenizer's graphs.
+
+    The latter need openvino-tokenizers, and are left out without it and where it cannot divide words as the model does.
+    """
+    from backends.openvino import export, tokenizers
+
+    precision = precision_of(source, options)
+    export.export(source.decoder, source.weights(precision, on_progress), folder, precision)
+    copy_published(source, folder)
+    if not tokenizers.missing() and not divides_by_moses(source):
+        write_tokenizers(source, folder)
+
+
+def divides_by_moses(source: Source) -> bool:
+    """Whether the model's words are divided by Moses' rules, which no tokenizer.json and no graph has."""
+    from model_store.tokenizers.special_tokens import tokenizer_class
+
+    return tokenizer_class(source.folder) == "BioGptTokenizer"
+
+
+def write_tokenizers(source: Source, folder: Path) -> None:
+    """Write the tokenizer's graphs."""
+    from backends.openvino import tokenizers
+    from model_store.tokenizers.special_tokens import special_tokens
+
+    tokenizers.write(source.tokenizer, special_tokens(source.folder), folder)
+
+
+def check(source: Source, folder: Path, options: Options) -> list[Finding]:
+    """Compare the graph's logits with the NumPy decoder's."""
+    from backends.openvino.prebuilt import PrebuiltSession
+    from backends.prebuilt import Prebuilt
+
+    graph = Prebuilt(str(folder / "openvino_model.xml"), source.decoder.context_length)
+    return [compare_logits(source, PrebuiltSession(graph, "CPU"), precision_of(source, options))]

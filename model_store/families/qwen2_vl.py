@@ -1,0 +1,24 @@
+"""Qwen2-VL, of which the language model runs: Qwen2, whose positions in text are the same in all three dimensions."""
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import qwen2
+from model_store.families.qwen2 import LAYER, MODEL, TIED
+
+PREFIX = "model.language_model.", "language_model.model.", "model.", "language_model."
+UNUSED = ("visual.*", "model.visual.*", ".rotary_emb.inv_freq")
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json, or its `text_config`."""
+    text = {**config, **(config.get("text_config") or {})}
+    for name in "rope_scaling", "rope_parameters":
+        if isinstance(kind := text.get(name), dict) and "mrope_section" in kind:
+            rest = {field: value for field, value in kind.items() if field != "mrope_section"}
+            for field in "type", "rope_type":
+                if rest.get(field) == "mrope":
+                    rest[field] = "default"
+            text[name] = rest
+    return qwen2.decoder(text)

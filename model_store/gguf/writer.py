@@ -1,0 +1,101 @@
+"""Write GGUF files: their tensors one after the other, and then the header before them."""
+
+import shutil
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from backends.quantize import chunks
+from model_store.gguf.reader import ALIGNMENT, ARRAY, MAGIC, NUMBERS, STRING, VERSIONS
+
+BLOCK = 32
+"""Neighbours that share a scale in Q8_0."""
+TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
+"""Numbers of the types that are written."""
+LARGEST = {"F32": np.inf, "F16": 65504, "Q8_0": 127 * 65504}
+"""The largest number of each."""
+CODES = {np.dtype(code): number for number, code in NUMBERS.items()}
+Value = bool | int | float | str | list[str] | np.ndarray
+"""Of a key: whole numbers become 32 bits, fractions float32, arrays of numbers stay what they are."""
+
+
+class Writer:
+    """A GGUF file at `path` as it grows; use as a context manager. Until it ends its tensors lie in another file."""
+
+    def __init__(self, path: Path):
+        self.path, self.part = path, path.with_name(path.name + ".tensors")
+        self.entries: list[tuple[str, tuple[int, ...], str, int]] = []
+        self.data = self.part.open("wb")
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.data.close()
+
+    def add(self, name: str, values: np.ndarray, kind: str) -> None:
+        """Append a tensor; a matrix whose rows Q8_0 cannot divide becomes F16, as llama.cpp does it.
+
+        Raises ValueError for numbers that are too large.
+        """
+        if kind == "Q8_0" and values.shape[-1] % BLOCK:
+            kind = "F16"
+        start = self.data.tell()
+        self.entries.append((name, values.shape, kind, start))
+        for _, rows in chunks(values.reshape(-1, values.shape[-1])):
+            if np.abs(rows).max(initial=0) > LARGEST[kind]:
+                raise ValueError(f"the tensor {name} has values that {kind} cannot hold")
+            self.data.write(encode(rows, kind))
+        self.data.write(bytes(-self.data.tell() % ALIGNMENT))
+
+    def finish(self, metadata: Mapping[str, Value]) -> None:
+        """Write the header, and the tensors behind it."""
+        self.data.close()
+        header = MAGIC + struct.pack("<IQQ", VERSIONS[-1], len(self.entries), len(metadata))
+        header += b"".join(text(key) + typed(value) for key, value in metadata.items())
+        for name, shape, kind, start in self.entries:
+            header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], TYPES[kind], start)
+        with self.path.open("wb") as file, self.part.open("rb") as data:
+            file.write(header + bytes(-len(header) % ALIGNMENT))
+            shutil.copyfileobj(data, file, 1 << 20)
+        self.part.unlink()
+
+
+def encode(rows: np.ndarray, kind: str) -> bytes:
+    """Rows of float32 as a type has them."""
+    if kind == "F32":
+        return rows.astype("<f4").tobytes()
+    if kind == "F16":
+        with np.errstate(over="ignore"):
+            return rows.astype("<f2").tobytes()
+    blocks = rows.reshape(-1, BLOCK)
+    scales = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
+    inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
+    whole = blocks * inverse
+    numbers = np.trunc(whole + np.copysign(np.float32(0.5), whole)).astype(np.int8)  # halves away from zero
+    return np.concatenate([scales.astype("<f2").view(np.uint8), numbers.view(np.uint8)], axis=1).tobytes()
+
+
+def text(value: str) -> bytes:
+    """A text with its length before it."""
+    encoded = value.encode()
+    return struct.pack("<Q", len(encoded)) + encoded
+
+
+def typed(value: Value) -> bytes:
+    """A key's value with its type before it."""
+    match value:
+        case bool():
+            return struct.pack("<I?", CODES[np.dtype("?")], value)
+        case int():
+            return struct.pack("<II", CODES[np.dtype("<u4")], value)
+        case float():
+            return struct.pack("<If", CODES[np.dtype("<f4")], value)
+        case str():
+            return struct.pack("<I", STRING) + text(value)
+        case np.ndarray():
+            return struct.pack("<IIQ", ARRAY, CODES[value.dtype], len(value)) + value.tobytes()
+    return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(map(text, value))

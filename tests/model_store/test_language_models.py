@@ -1,0 +1,63 @@
+"""Types whose config.json holds a language model among other things, or says in it what no model here does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from model_store import families
+from model_store.errors import UnsupportedCheckpoint
+from support.golden_models import GOLDEN
+
+
+def config_of(case: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / case / "config.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_5_vl"])
+@pytest.mark.parametrize("named", ["mrope", "default"])
+def test_older_files_have_the_fields_of_the_text_at_the_top(kind: str, named: str) -> None:
+    nested = config_of(kind)
+    text = nested["text_config"]
+    section = text["rope_parameters"]["mrope_section"]
+    flat = {name: value for name, value in text.items() if name != "rope_parameters"} | {
+        "model_type": kind,
+        "rope_theta": text["rope_parameters"]["rope_theta"],
+        "rope_scaling": {"type": named, "mrope_section": section},
+    }
+    assert families.find(flat).decoder(flat) == families.find(nested).decoder(nested)
+
+
+def test_a_scaling_beside_the_sections_is_not_left_out() -> None:
+    plain = config_of("qwen2_vl")
+    scaled = json.loads(json.dumps(plain))
+    scaled["text_config"]["rope_parameters"] |= {"rope_type": "linear", "factor": 2.0}
+    assert families.find(plain).decoder(plain) != families.find(scaled).decoder(scaled)
+
+
+def test_mistral3_around_another_language_model_is_refused_by_its_type() -> None:
+    config = config_of("mistral3")
+    config["text_config"]["model_type"] = "ministral3"
+    with pytest.raises(UnsupportedCheckpoint, match="language model of type 'ministral3'"):
+        families.find(config).decoder(config)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("clip_qkv", 8.0), ("qk_ln", True), ("alibi", False), ("attn_type", "multiquery_attention")]
+)
+def test_mpt_with_what_transformers_does_not_compute_is_refused_by_the_field(field: str, value: object) -> None:
+    config = config_of("mpt")
+    config["attn_config"][field] = value
+    with pytest.raises(UnsupportedCheckpoint, match=f"mpt with {field}"):
+        families.find(config).decoder(config)
+
+
+@pytest.mark.parametrize("heads", [2, 4, 16, 3, 12, 40])
+def test_the_slopes_of_mpt_are_those_of_transformers(heads: int) -> None:
+    from model_store.families.mpt import slopes
+
+    power = 1 << (heads - 1).bit_length()
+    series = [1 / 2 ** ((i + 1) * 8 / power) for i in range(power)]  # build_mpt_alibi_tensor
+    expected = series if power == heads else [*series[1::2], *series[::2]][:heads]
+    assert slopes(heads, 8) == pytest.approx(expected, abs=1e-12)

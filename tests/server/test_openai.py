@@ -1,0 +1,189 @@
+"""OpenAI's protocol, against a real port."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from support.scripted_engine import ScriptedEngine
+from support.served import Served, serving
+from support.stand_in_home import Home
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(text="One two three.", can_chat=True, can_switch_thinking=True)
+
+
+@pytest.fixture(scope="module")
+def served(engine: ScriptedEngine) -> Iterator[Served]:
+    with serving(Home(engine)) as served:
+        yield served
+
+
+def test_models_are_listed_with_the_length_of_their_context(served: Served) -> None:
+    (model,) = served.get("/v1/models").json()["data"]
+    assert model["id"] == "builtin" and model["object"] == "model"
+    assert model["meta"]["n_ctx_train"] == model["context_length"] == model["max_model_len"] == 1024
+    assert served.get("/v1/models/builtin").json() == model
+
+
+def test_a_conversation_is_answered(served: Served, engine: ScriptedEngine) -> None:
+    answer = served.post(CHAT, model="builtin", messages=[{"role": "developer", "content": "Be brief."}, *HELLO]).json()
+    assert answer["object"] == "chat.completion" and answer["model"] == "builtin"
+    (choice,) = answer["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "One two three.", "refusal": None}
+    assert choice["finish_reason"] == "stop"
+    assert answer["usage"]["prompt_tokens"] == 5 and answer["usage"]["completion_tokens"] == 4
+    assert [(one.role, one.text) for one in engine.chats[-1]] == [("system", "Be brief."), ("user", "Hello")]
+
+
+def test_a_stream_says_the_same_in_parts(served: Served) -> None:
+    first, *parts, last, usage = served.chunks(CHAT, messages=HELLO, stream_options={"include_usage": True})
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(part["choices"][0]["delta"].get("content", "") for part in [*parts, last]) == "One two three."
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert usage["choices"] == [] and usage["usage"]["completion_tokens"] == 4
+    assert {part["id"] for part in (first, *parts, last, usage)} == {usage["id"]}
+
+
+def test_without_being_asked_a_stream_has_no_usage(served: Served) -> None:
+    assert all(chunk["choices"] for chunk in served.chunks(CHAT, messages=HELLO))
+
+
+def test_several_answers_keep_their_index(served: Served, engine: ScriptedEngine) -> None:
+    engine.texts = ("One.", "Two two.")
+    try:
+        whole = served.post(CHAT, messages=HELLO, n=2).json()["choices"]
+        said = {0: "", 1: ""}
+        for chunk in served.chunks(CHAT, messages=HELLO, n=2):
+            for choice in chunk["choices"]:
+                said[choice["index"]] += choice["delta"].get("content", "")
+    finally:
+        engine.texts = ()
+    assert [one["message"]["content"] for one in whole] == ["One.", "Two two."]
+    assert said == {0: "One.", 1: "Two two."}
+
+
+def test_options_arrive(served: Served, engine: ScriptedEngine) -> None:
+    served.post(
+        CHAT, messages=HELLO, temperature=0, top_p=0.5, top_k=7, max_completion_tokens=3, stop=["x", "y"], seed=11,
+        presence_penalty=0.5, logit_bias={"5": -100}, min_p=0.1, reasoning_effort="none", user="me",
+    )  # fmt: skip
+    options = engine.options[-1]
+    assert (options.temperature, options.top_p, options.top_k, options.min_p) == (0, 0.5, 7, 0.1)
+    assert (options.max_tokens, options.stop, options.seed, options.think) == (3, ("x", "y"), 11, False)
+    assert options.presence_penalty == 0.5 and options.logit_bias == {5: -100}
+
+
+def test_what_is_not_asked_for_is_as_the_model_recommends(served: Served, engine: ScriptedEngine) -> None:
+    served.post(CHAT, messages=HELLO)
+    assert engine.options[-1] == engine.defaults
+
+
+def test_log_probabilities_of_a_chat(served: Served) -> None:
+    answer = served.post(CHAT, messages=HELLO, logprobs=True, top_logprobs=2).json()
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert "".join(bytes(one["bytes"]).decode() for one in content) == "One two three."
+    assert content[0]["logprob"] == pytest.approx(math.log(0.5)) and len(content[0]["top_logprobs"]) == 2
+    streamed = served.chunks(CHAT, messages=HELLO, logprobs=True, top_logprobs=2)
+    assert [
+        token
+        for chunk in streamed
+        if chunk["choices"][0]["logprobs"]
+        for token in chunk["choices"][0]["logprobs"]["content"]
+    ] == content
+
+
+def test_thinking_has_a_field_of_its_own(served: Served, engine: ScriptedEngine) -> None:
+    for _ in range(2):
+        engine.turns.append("<think>\nSome thought.\n</think>\n\nThe answer.")
+    message = served.post(CHAT, messages=HELLO).json()["choices"][0]["message"]
+    assert message["reasoning_content"] == "\nSome thought." and message["content"] == "The answer."
+    deltas = [chunk["choices"][0]["delta"] for chunk in served.chunks(CHAT, messages=HELLO)]
+    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "\nSome thought."
+    assert "".join(delta.get("content", "") for delta in deltas) == "The answer."
+
+
+def test_a_text_is_gone_on_with(served: Served, engine: ScriptedEngine) -> None:
+    answer = served.post(COMPLETIONS, model="builtin", prompt="Say", max_tokens=2, echo=True, logprobs=1).json()
+    assert answer["error"]["param"] == "echo"
+    answer = served.post(COMPLETIONS, model="builtin", prompt="Say", max_tokens=2, echo=True).json()
+    assert answer["choices"][0] == {"index": 0, "text": "SayOne two", "logprobs": None, "finish_reason": "length"}
+    assert engine.asked[-1] == "Say"
+    said = served.chunks(COMPLETIONS, prompt="Say", max_tokens=2, echo=True, stream_options={"include_usage": True})
+    assert "".join(chunk["choices"][0]["text"] for chunk in said[:-1]) == "SayOne two"
+    assert said[-1]["usage"]["total_tokens"] == 3
+
+
+def test_several_prompts_are_answered_in_their_order(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns += ["One.", "Two."]
+    answer = served.post(COMPLETIONS, prompt=["first", "other"], n=1).json()
+    assert [(one["index"], one["text"]) for one in answer["choices"]] == [(0, "One."), (1, "Two.")]
+    assert engine.asked[-2:] == ["first", "other"]
+    assert answer["usage"]["completion_tokens"] == 2
+
+
+def test_a_suffix_makes_a_gap(served: Served, engine: ScriptedEngine) -> None:
+    served.post(COMPLETIONS, prompt="def f(", suffix="): pass")
+    assert engine.asked[-1] == "def f(<gap>): pass"
+    engine.can_infill = False
+    try:
+        answer = served.post(COMPLETIONS, prompt="def f(", suffix="): pass")
+    finally:
+        engine.can_infill = True
+    assert answer.status_code == 400 and "does not support insert" in answer.json()["error"]["message"]
+
+
+def test_log_probabilities_of_a_completion(served: Served) -> None:
+    logprobs = served.post(COMPLETIONS, prompt="Say", logprobs=2).json()["choices"][0]["logprobs"]
+    assert "".join(logprobs["tokens"]) == "One two three."
+    assert logprobs["text_offset"] == [0, 3, 7, 12]
+    assert all(len(one) == 2 for one in logprobs["top_logprobs"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "status"),
+    [
+        (CHAT, {"messages": HELLO, "temprature": 1}, "temprature", 400),
+        (CHAT, {"messages": HELLO, "temperature": "hot"}, "temperature", 400),
+        (CHAT, {"messages": HELLO, "temperature": -1}, "temperature", 400),
+        (CHAT, {"messages": HELLO, "max_tokens": 2.5}, "max_tokens", 400),
+        (CHAT, {"messages": HELLO, "top_logprobs": 21, "logprobs": True}, "top_logprobs", 400),
+        (CHAT, {"messages": HELLO, "top_logprobs": 2}, "top_logprobs", 400),
+        (CHAT, {"messages": HELLO, "logit_bias": {"a": 1}}, "logit_bias", 400),
+        (CHAT, {"messages": HELLO, "store": True}, "store", 400),
+        (CHAT, {"messages": []}, "messages", 400),
+        (CHAT, {"messages": [{"role": "king", "content": "x"}]}, "messages.0.role", 400),
+        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+         "messages.0.content", 400),
+        (CHAT, {}, "messages", 400),
+        (CHAT, {"messages": HELLO, "model": "nobody"}, "model", 404),
+        (CHAT, {"messages": HELLO, "model": "../../etc/passwd"}, "model", 404),
+        (CHAT, {"messages": [{"role": "user", "content": "word " * 2000}]}, "prompt", 422),
+        (COMPLETIONS, {"prompt": "x", "best_of": 3}, "best_of", 400),
+        (COMPLETIONS, {"prompt": ""}, "prompt", 400),
+        (COMPLETIONS, {"prompt": ["a", "b"], "suffix": "c"}, "suffix", 400),
+        ("/v1/embeddings", {"input": "x"}, "model", 400),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_by_name(
+    served: Served, path: str, body: dict[str, object], param: str, status: int
+) -> None:
+    answer = served.post(path, **body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_an_engine_that_breaks_ends_the_stream_without_its_mark(served: Served, engine: ScriptedEngine) -> None:
+    engine.fail_after = 2
+    try:
+        *told, last = served.events(CHAT, messages=HELLO)
+    finally:
+        engine.fail_after = None
+    assert "RuntimeError" in last and '"type":"api_error"' in last and "the runtime broke" not in last
+    assert any("One" in event for event in told)
+    assert served.post(CHAT, messages=HELLO).status_code == 200

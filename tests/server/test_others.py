@@ -1,0 +1,180 @@
+"""The protocols of Anthropic, of OpenAI's responses and of KServe, against a real port."""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.scripted_engine import ScriptedEngine
+from support.served import Served, serving
+from support.stand_in_home import Home
+
+HELLO = [{"role": "user", "content": "Hello"}]
+THOUGHT = "<think>\nHm.\n</think>\n\nYes."
+INFER = "/v2/models/builtin/infer"
+
+
+@pytest.fixture(scope="module")
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(text="One two three.", can_chat=True, can_switch_thinking=True)
+
+
+@pytest.fixture(scope="module")
+def served(engine: ScriptedEngine) -> Iterator[Served]:
+    with serving(Home(engine)) as served:
+        yield served
+
+
+# Anthropic
+
+
+def test_messages_are_answered(served: Served, engine: ScriptedEngine) -> None:
+    system = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    body = {"messages": HELLO, "system": system, "max_tokens": 9, "stop_sequences": ["x"], "top_k": 4}
+    answer = served.post("/v1/messages", **body).json()
+    assert answer["content"] == [{"type": "text", "text": "One two three."}] and answer["stop_reason"] == "end_turn"
+    assert answer["usage"]["input_tokens"] == 5 and answer["usage"]["output_tokens"] == 4
+    assert [one.role for one in engine.chats[-1]] == ["system", "user"]
+    assert (engine.options[-1].max_tokens, engine.options[-1].stop, engine.options[-1].top_k) == (9, ("x",), 4)
+
+
+def test_messages_come_in_blocks(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns.append(THOUGHT)
+    body = {"messages": HELLO, "max_tokens": 99, "thinking": {"type": "enabled", "budget_tokens": 2000}}
+    events = [json.loads(event) for event in served.events("/v1/messages", **body)]
+    assert engine.options[-1].think is True
+    assert events[0]["type"] == "message_start" and events[0]["message"]["usage"]["input_tokens"] == 2
+    assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
+    starts = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+    assert starts == ["thinking", "text"]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    assert "".join(delta.get("thinking", "") for delta in deltas).strip() == "Hm."
+    assert "".join(delta.get("text", "") for delta in deltas) == "Yes."
+    assert events[-2]["delta"]["stop_reason"] == "end_turn" and events[-2]["usage"]["output_tokens"] > 1
+
+
+def test_events_of_messages_have_names(served: Served) -> None:
+    text = served.post("/v1/messages", messages=HELLO, max_tokens=2, stream=True).text
+    for block in text.removesuffix("\n\n").split("\n\n"):
+        name, data = block.split("\n")
+        assert name.removeprefix("event: ") == json.loads(data.removeprefix("data: "))["type"]
+
+
+def test_messages_are_counted(served: Served) -> None:
+    assert served.post("/v1/messages/count_tokens", messages=HELLO, system="Be brief.").json() == {"input_tokens": 5}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        ({"messages": HELLO}, 400, "invalid_request_error"),
+        ({"messages": HELLO, "max_tokens": 5, "mood": 1}, 400, "invalid_request_error"),
+        ({"messages": HELLO, "max_tokens": 5, "model": "nobody"}, 404, "not_found_error"),
+        ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}], "max_tokens": 5}, 400,
+         "invalid_request_error"),
+    ],
+)  # fmt: skip
+def test_anthropics_form_of_errors(served: Served, body: dict[str, object], status: int, kind: str) -> None:
+    answer = served.post("/v1/messages", **body)
+    assert answer.status_code == status and answer.json()["type"] == "error" and answer.json()["error"]["type"] == kind
+
+
+# OpenAI's responses
+
+
+def test_a_response_as_a_whole(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns.append(THOUGHT)
+    said = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]
+    answer = served.post("/v1/responses", input=said, instructions="Be brief.", max_output_tokens=50).json()
+    thought, message = answer["output"]
+    assert thought["type"] == "reasoning" and thought["content"][0]["text"].strip() == "Hm."
+    assert message["content"][0]["text"] == "Yes." and answer["status"] == "completed"
+    assert answer["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+    assert [one.role for one in engine.chats[-1]] == ["system", "user"]
+
+
+def test_a_response_in_events(served: Served) -> None:
+    events = [json.loads(event) for event in served.events("/v1/responses", input="Hello", max_output_tokens=2)]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    kinds = [event["type"].removeprefix("response.") for event in events]
+    assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
+    assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
+    text = "".join(event["delta"] for event in events if event["type"].endswith("output_text.delta"))
+    assert text == "One two" == events[-1]["response"]["output"][0]["content"][0]["text"]
+    assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation", "prompt"])
+def test_what_would_have_to_be_kept_is_refused_by_name(served: Served, name: str) -> None:
+    answer = served.post("/v1/responses", input="x", **{name: "resp_1"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+# KServe and Triton
+
+
+def test_the_server_and_its_models(served: Served) -> None:
+    assert served.get("/v2").json()["name"] == "chatapp"
+    assert served.get("/v2/health/live").json() == {"live": True} and served.get("/v2/health/ready").status_code == 200
+    model = served.get("/v2/models/builtin/versions/1").json()
+    assert model["name"] == "builtin" and {"name": "text_input", "datatype": "BYTES", "shape": [1]} in model["inputs"]
+    assert served.get("/v2/models/builtin/ready").json() == {"name": "builtin", "ready": True}
+    assert served.get("/v2/models/nobody/ready").status_code == 404
+
+
+def test_a_text_is_generated(served: Served, engine: ScriptedEngine) -> None:
+    body = {"text_input": "Say", "max_tokens": 2, "parameters": {"temperature": 0, "stop_words": ["x"]}}
+    answer = served.post("/v2/models/builtin/generate", **body).json()
+    assert answer == {"model_name": "builtin", "model_version": "1", "text_output": "One two"}
+    assert (engine.options[-1].temperature, engine.options[-1].stop) == (0, ("x",))
+    text = served.post("/v2/models/builtin/generate_stream", text_input="Say").text
+    parts = [json.loads(block.removeprefix("data: ")) for block in text.removesuffix("\n\n").split("\n\n")]
+    assert "".join(part["text_output"] for part in parts) == "One two three."
+
+
+def tensor(name: str, *data: Any, kind: str = "BYTES") -> dict[str, object]:
+    return {"name": name, "shape": [len(data)], "datatype": kind, "data": list(data)}
+
+
+def test_tensors_in_json(served: Served, engine: ScriptedEngine) -> None:
+    answer = served.post(
+        INFER, inputs=[tensor("text_input", "Say"), tensor("max_tokens", 2, kind="INT32")], id="7"
+    ).json()
+    output = {"name": "text_output", "datatype": "BYTES", "shape": [1], "data": ["One two"]}
+    assert answer == {"model_name": "builtin", "model_version": "1", "id": "7", "outputs": [output]}
+
+
+def test_tensors_in_bytes(served: Served) -> None:
+    text, most = struct.pack("<I", 3) + b"Say", struct.pack("<i", 2)
+    inputs = [
+        {"name": "text_input", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": len(text)}},
+        {"name": "max_tokens", "shape": [1], "datatype": "INT32", "parameters": {"binary_data_size": len(most)}},
+    ]
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    sent = {"inference-header-content-length": str(len(head))}
+    answer = served.client.post(INFER, content=head + text + most, headers=sent)
+    length = int(answer.headers["inference-header-content-length"])
+    assert json.loads(answer.content[:length])["outputs"][0]["parameters"] == {"binary_data_size": 11}
+    assert answer.content[length:] == struct.pack("<I", 7) + b"One two"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rest"),
+    [
+        ([tensor("prompt", "x")], b""),
+        ([tensor("max_tokens", 1, kind="INT32")], b""),
+        ([tensor("text_input", "x", "y")], b""),
+        ([tensor("text_input", "x"), tensor("temperature", "hot")], b""),
+        ([tensor("text_input", "x")], b"more"),
+        ([{"name": "text_input", "parameters": {"binary_data_size": 99}}], b"ab"),
+        ([{"name": "text_input", "parameters": {"binary_data_size": 8}}], b"\xff\0\0\0abcd"),
+        ([{"name": "text_input", "parameters": {"binary_data_size": -1}}], b""),
+    ],
+)
+def test_tensors_that_are_none_are_refused(served: Served, inputs: list[object], rest: bytes) -> None:
+    head = json.dumps({"inputs": inputs}).encode()
+    sent = {"inference-header-content-length": str(len(head))}
+    answer = served.client.post(INFER, content=head + rest, headers=sent)
+    assert answer.status_code == 400 and isinstance(answer.json()["error"], str)

@@ -1,0 +1,69 @@
+"""Bodies as editors send them, with all the fields that they have."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.scripted_engine import ScriptedEngine
+from support.served import Served, serving
+from support.stand_in_home import Home
+
+HEAD, TAIL = "def f(", "): pass"
+STARCODER = f"<fim_prefix>{HEAD}<fim_suffix>{TAIL}<fim_middle>"
+GAP = f"{HEAD}<gap>{TAIL}"
+HELLO = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(text="One two three.", can_chat=True)
+
+
+@pytest.fixture(scope="module")
+def served(engine: ScriptedEngine) -> Iterator[Served]:
+    with serving(Home(engine)) as served:
+        yield served
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "asked"),
+    [
+        ("/v1/completions", {"model": "builtin", "stream": True, "prompt": HEAD, "suffix": TAIL, "max_tokens": 256,
+                             "stop": ["\n\n"], "top_p": 0.9}, GAP),
+        ("/v1/completions", {"model": "builtin", "prompt": HEAD, "suffix": TAIL, "max_tokens": 64, "temperature": 0.1,
+                             "stream": True, "presence_penalty": 0.0}, GAP),
+        ("/api/generate", {"model": "builtin", "prompt": STARCODER, "template": "{{ .Prompt }}", "stream": True,
+                           "options": {"num_predict": 64, "temperature": 0.1, "stop": ["\n\n"], "seed": 7,
+                                       "presence_penalty": 0.0}}, GAP),
+        ("/api/generate", {"model": "builtin", "raw": True, "prompt": STARCODER, "keep_alive": 1800,
+                           "options": {"temperature": 0.01, "num_predict": 2048, "num_ctx": 8192, "mirostat": 0,
+                                       "stop": ["<fim_prefix>", "\n\n"], "num_thread": 4}}, GAP),
+        ("/api/generate", {"model": "builtin", "prompt": HEAD, "suffix": TAIL, "raw": False, "keep_alive": 1800,
+                           "options": {"num_predict": 64}}, GAP),
+        ("/api/generate", {"model": "builtin", "prompt": STARCODER, "stream": True, "keep_alive": "5m",
+                           "options": {"temperature": 0.2, "num_predict": 512}}, GAP),
+        ("/completion", {"prompt": STARCODER, "n_predict": 64, "temperature": 0.1, "stream": True, "seed": 7,
+                         "stop": ["\n\n"], "cache_prompt": True}, GAP),
+        ("/completion", {"prompt": HEAD, "stream": True, "n_predict": 64, "temperature": 0.2, "top_p": 0.9, "top_k": 40,
+                         "min_p": 0.05, "repeat_penalty": 1.1, "repeat_last_n": -1, "frequency_penalty": 0.0}, HEAD),
+        ("/v1/chat/completions", {"model": "builtin", "messages": HELLO, "stream": True, "max_tokens": 99, "n": 1,
+                                  "temperature": 0.1, "top_p": 1, "stream_options": {"include_usage": True},
+                                  "parallel_tool_calls": False, "user": "me"}, "Be brief.\nHello"),
+    ],
+    ids=["minuet", "Tabby by OpenAI", "Tabby by Ollama", "Continue's first", "Continue", "twinny by Ollama",
+         "Tabby by llama.cpp", "twinny by llama.cpp", "a chat"],
+)  # fmt: skip
+def test_what_an_editor_sends_is_answered(
+    served: Served, engine: ScriptedEngine, path: str, body: dict[str, Any], asked: str
+) -> None:
+    answer = served.post(path, **body)
+    said = "".join(re.findall(r'"(?:text|response|content)":"([^"]*)"', answer.text))
+    assert answer.status_code == 200 and said == "One two three."
+    assert answer.text.endswith("\n") and engine.asked[-1] == asked
+
+
+def test_the_same_request_three_times_at_once_is_answered_three_times(served: Served) -> None:
+    body = {"model": "builtin", "prompt": [HEAD, HEAD, HEAD], "max_tokens": 8}
+    assert len(served.post("/v1/completions", **body).json()["choices"]) == 3

@@ -1,0 +1,48 @@
+"""`chatapp serve` as a process: it listens, answers, and ends in good order when it is told to."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from support.checkpoints import Run
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")
+def test_the_server_ends_in_good_order_when_it_is_told_to(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chatapp", "serve", "builtin", "--port", "0"]
+    environment = {**os.environ, "CHATAPP_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr
+        found = re.search(r"listening on (http://127\.0\.0\.1:\d+)", process.stderr.readline())
+        assert found
+        body = {"prompt": "def add(", "max_tokens": 3}
+        answer = httpx2.post(f"{found[1]}/v1/completions", json=body, trust_env=False, timeout=60).json()
+        assert answer["model"] == "builtin" and answer["usage"]["completion_tokens"] == 3
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+        assert process.wait(60) == 0 and "opened builtin" in said and "def add" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nobody"], "no model"),
+        (["--host", "0.0.0.0"], "--keys"),
+        (["--allow-origin", "*"], "name the pages"),
+        (["--tls-cert", "nothing.pem"], "--tls-key"),
+        (["--tls-cert", "nothing.pem", "--tls-key", "nothing.pem"], "nothing.pem"),
+        (["--keys", "nothing.txt"], "nothing.txt"),
+        (["--port", "70000"], "not a port"),
+        (["--timeout", "soon"], "not a time"),
+        (["--memory", "much"], "not a size"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_starts(chatapp: Run, arguments: list[str], said: str) -> None:
+    done = chatapp("serve", *arguments)
+    assert done.returncode in (1, 2) and said in done.stderr and done.stderr.startswith("Error: ")

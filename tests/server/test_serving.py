@@ -1,0 +1,260 @@
+"""Serving under load and attack: places, limits, clients that leave, bytes that are no requests, the end."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from chatapp.server.queue import FairQueue
+from chatapp.server.refusals import Refusal
+from support.scripted_engine import ScriptedEngine
+from support.served import Served, serving
+from support.stand_in_home import Home
+
+CHAT = "/v1/chat/completions"
+HELLO = [{"role": "user", "content": "Hello"}]
+LINES = b"Host: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(Home(ScriptedEngine(text="One two three.", can_chat=True)), max_body=10_000, max_tokens=50) as served:
+        yield served
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what comes after an answer."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def post(body: bytes, *, path: str = CHAT, more: bytes = b"") -> bytes:
+    """A request as bytes."""
+    return b"POST %s HTTP/1.1\r\n%s%sContent-Length: %d\r\n\r\n%s" % (path.encode(), LINES, more, len(body), body)
+
+
+# Places
+
+
+async def test_the_client_that_has_the_fewest_places_is_next() -> None:
+    queue, order = FairQueue(2, 10, 5), list[str]()
+
+    async def ask(client: str, name: str) -> None:
+        await queue.enter(client)
+        order.append(name)
+
+    await ask("greedy", "g1")
+    await ask("greedy", "g2")
+    tasks = [asyncio.create_task(ask("greedy", f"g{number}")) for number in (3, 4)]
+    await asyncio.sleep(0)
+    tasks += [asyncio.create_task(ask(client, client)) for client in ("b", "c")]
+    await asyncio.sleep(0)
+    for client in ("greedy", "greedy", "b", "c"):
+        queue.leave(client)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert order == ["g1", "g2", "b", "g3", "c", "g4"]
+    assert queue.answering == 2 and queue.waiting == 0
+    await asyncio.wait(tasks)
+
+
+async def test_who_gives_up_waiting_leaves_no_trace() -> None:
+    queue = FairQueue(1, 1, 5)
+    await queue.enter("a")
+    waiting = asyncio.create_task(queue.enter("b"))
+    await asyncio.sleep(0)
+    with pytest.raises(Refusal) as caught:
+        await queue.enter("c")
+    assert caught.value.status == 429 and caught.value.retry_after
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert queue.waiting == 0
+    queue.leave("a")
+    assert queue.answering == 0
+    await queue.enter("c")
+
+
+async def test_a_place_that_does_not_come_is_not_waited_for_for_ever() -> None:
+    queue = FairQueue(1, 1, 0.0)
+    await queue.enter("a")
+    with pytest.raises(Refusal) as caught:
+        await queue.enter("b")
+    assert caught.value.status == 503 and queue.waiting == 0
+
+
+async def test_nobody_is_let_in_at_the_end() -> None:
+    queue = FairQueue(1, 1, 5)
+    queue.draining = True
+    with pytest.raises(Refusal) as caught:
+        await queue.enter("a")
+    assert caught.value.status == 503 and caught.value.retry_after
+
+
+# Limits
+
+
+def test_a_body_that_is_too_long_is_refused_unread(served: Served) -> None:
+    head = b"POST %s HTTP/1.1\r\n%sContent-Length: 99999999\r\n\r\n" % (CHAT.encode(), LINES)
+    assert served.exchange(head).startswith(b"HTTP/1.1 413")
+    chunked = b"POST %s HTTP/1.1\r\n%sTransfer-Encoding: chunked\r\n\r\n" % (CHAT.encode(), LINES)
+    assert served.exchange(chunked + b"2711\r\n" + b" " * 10_001 + b"\r\n").startswith(b"HTTP/1.1 413")
+
+
+def test_more_tokens_than_the_server_gives_are_refused_by_name(served: Served) -> None:
+    answer = served.post(CHAT, messages=HELLO, max_tokens=51)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, "max_tokens")
+    served.post(CHAT, messages=HELLO)
+    engine = served.service.models.open["builtin"].engine
+    assert isinstance(engine, ScriptedEngine) and engine.options[-1].max_tokens == 50
+
+
+def test_a_long_prompt_is_refused_where_the_server_reads_less() -> None:
+    with serving(Home(ScriptedEngine(can_chat=True)), max_prompt=3) as served:
+        assert served.post(CHAT, messages=HELLO).status_code == 200
+        answer = served.post(CHAT, messages=[{"role": "user", "content": "a b c d e f"}])
+        assert answer.status_code == 422 and answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_a_full_queue_says_when_to_come_again() -> None:
+    engine = ScriptedEngine(text="One two three.", can_chat=True, pause_after=1)
+    with serving(Home(engine), places=1, queue=1) as served:
+        threads = [threading.Thread(target=served.post, args=(CHAT,), kwargs={"messages": HELLO}) for _ in range(2)]
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while served.service.queue.answering + served.service.queue.waiting < number:
+                time.sleep(0.001)
+        answer = served.post(CHAT, messages=HELLO)
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 0
+        assert answer.json()["error"]["type"] == "rate_limit_error"
+        engine.go.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_answer_that_takes_too_long_ends() -> None:
+    engine = ScriptedEngine(text="word " * 200, can_chat=True, delay=0.01)
+    with serving(Home(engine), timeout=0.1) as served:
+        *_, last = served.events(CHAT, messages=HELLO)
+        assert json.loads(last)["error"]["code"] == "timeout"
+        assert engine.closed == 1 and not engine.busy
+
+
+# Clients that leave
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_frees_its_place(stream: bool) -> None:
+    engine = ScriptedEngine(text="word " * 5000, can_chat=True, context_length=100_000, delay=0.001)
+    with serving(Home(engine), places=1) as served:
+        body = json.dumps({"messages": HELLO, "stream": stream}).encode()
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(post(body))
+            until(lambda: engine.busy)
+        engine.delay = 0.0
+        assert served.post(CHAT, messages=HELLO, max_tokens=3).status_code == 200
+        until(lambda: any(" 499 " in line for line in served.said) and not served.service.queue.answering)
+
+
+# Bytes that are no requests
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b'{"messages": "\xff\xfe"}', b"[" * 5000, b'{"a":' * 2000, b"null", b"[]", b'"x"', b"NaN", b"\x00" * 100],
+    ids=["cut", "not UTF-8", "deep list", "deep object", "null", "list", "text", "NaN", "zeros"],
+)
+def test_what_is_no_body_is_refused(served: Served, body: bytes) -> None:
+    answer = served.client.post(CHAT, content=body)
+    assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n Folded: x\r\nA : b\r\n\r\n",
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["TLS", "two hosts", "no host", "two lengths", "negative", "encodings", "space", "long"],
+)
+def test_what_is_no_request_is_refused(served: Served, sent: bytes) -> None:
+    answer = served.exchange(sent)
+    assert answer[:13] in (b"HTTP/1.1 400 ", b"HTTP/1.1 501 ") or (not answer and len(sent) > 100_000)
+    assert served.get("/v1/models").status_code == 200
+
+
+def test_a_smuggled_request_is_not_answered(served: Served) -> None:
+    inner = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    both = LINES + b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(inner))
+    answer = served.exchange(b"POST /v1/completions HTTP/1.1\r\n" + both + inner)
+    assert answer.startswith(b"HTTP/1.1 400") and b'"object":"list"' not in answer
+
+
+def test_an_upgrade_is_answered_as_if_it_had_not_been_asked_for(served: Served) -> None:
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\n\r\n"
+    answer = served.exchange(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + upgrade)
+    assert answer.startswith(b"HTTP/1.1 200") and b"101" not in answer.split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/passwd", "~", "a\u0000b", "C:\\x", "%2e%2e/x", "x" * 5000, "\u202e", "."]
+)
+def test_a_path_is_no_name_of_a_model(served: Served, name: str) -> None:
+    answer = served.post(CHAT, model=name, messages=HELLO)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_a_refusal_is_logged_once_and_without_the_prompt(served: Served) -> None:
+    served.said.clear()
+    served.post(CHAT, messages=[{"role": "user", "content": "a secret"}], tempature=1)
+    until(lambda: served.said)
+    (line,) = served.said
+    assert "tempature" in line and "secret" not in line and line.startswith(f"POST {CHAT} 400")
+
+
+# Figures
+
+
+def test_figures_for_prometheus(served: Served) -> None:
+    served.post(CHAT, messages=HELLO)
+    until(lambda: 'route="/v1/chat/completions",status="200"' in served.get("/metrics").text)
+    text = served.get("/metrics").text
+    assert 'chatapp_requests_total{method="POST",route="/v1/chat/completions",status="200"}' in text
+    assert 'chatapp_time_to_first_token_seconds_count{model="builtin"}' in text
+    assert 'chatapp_token_seconds_bucket{le="0.02",model="builtin"}' in text
+    assert "chatapp_requests_waiting 0.0" in text and "chatapp_model_memory_bytes{" in text
+
+
+def test_every_endpoint_is_described(served: Served) -> None:
+    described = served.get("/openapi.json").json()
+    body = described["paths"][CHAT]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = described["components"]["schemas"][body["$ref"].rpartition("/")[2]]
+    assert schema["required"] == ["messages"] and schema["additionalProperties"] is False
+    assert {"temperature", "xtc_probability", "max_completion_tokens"} <= set(schema["properties"])
+
+
+# The end
+
+
+def test_at_the_end_what_is_being_answered_ends_and_nobody_is_let_in() -> None:
+    engine = ScriptedEngine(text="One two three.", can_chat=True, pause_after=1)
+    with serving(Home(engine)) as served:
+        answers = list[int]()
+        asking = threading.Thread(target=lambda: answers.append(served.post(CHAT, messages=HELLO).status_code))
+        asking.start()
+        until(lambda: engine.busy)
+        served.server.handle_exit(15, None)
+        engine.go.set()
+        asking.join()
+    assert answers == [200]

@@ -1,0 +1,222 @@
+"""Functions that clients offer to a model, and answers in a form that they want, against a real port."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chatapp.server.tools import Listener
+from chatapp.workspace import Workspace
+from model_store import Store
+from support.checkpoints import CHAT_TEMPLATE, MakeCheckpoint
+from support.scripted_engine import ScriptedEngine
+from support.served import Served, serving
+from support.stand_in_home import Home
+
+CHAT = "/v1/chat/completions"
+HELLO = [{"role": "user", "content": "Weather in Bern?"}]
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "The weather now", "parameters": CITY}
+TOOL = {"type": "function", "function": WEATHER}
+CALL = 'Let me see.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n</tool_call>'
+BERN = ("get_weather", '{"city": "Bern"}')
+
+
+@pytest.fixture(scope="module")
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(text="It is sunny.", can_chat=True)
+
+
+@pytest.fixture(scope="module")
+def served(engine: ScriptedEngine) -> Iterator[Served]:
+    with serving(Home(engine)) as served:
+        yield served
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "calls"),
+    [
+        (CALL, "Let me see.\n", [BERN]),
+        ('<tool_call>{"name": "get_weather", "arguments": {"city": "Bern"}}', "", [BERN]),
+        (CALL + CALL.partition("\n")[2], "Let me see.\n", [BERN, BERN]),
+        ('{"name": "get_weather", "parameters": {"city": "Bern"}}', "", [BERN]),
+        ('<|python_tag|>{"name": "get_weather", "parameters": {"city": "Bern"}}', "", [BERN]),
+        ('{"name": "get_weather", "parameters": {"city": "Bern"}}; {"name": "now", "parameters": {}}', "",
+         [BERN, ("now", "{}")]),
+        ('[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Bern"}}]', "", [BERN]),
+        (' [{"name": "get_weather", "arguments": {"city": "Bern"}}, {"name": "now", "arguments": {}}]', "",
+         [BERN, ("now", "{}")]),
+        ('[TOOL_CALLS]get_weather[ARGS]{"city": "Bern"}', "", [BERN]),
+        ('get_weather{"city": "Bern"}', "", [BERN]),
+        ('<function=get_weather>{"city": "Bern"}</function>', "", [BERN]),
+        ('{"type": "function", "function": {"name": "get_weather", "arguments": "{\\"city\\": \\"Bern\\"}"}}',
+         "", [BERN]),
+        ("It is <b>sunny</b>, {really}.", "It is <b>sunny</b>, {really}.", []),
+        ('{"sky": "blue"}', '{"sky": "blue"}', []),
+        ('<tool_call>{"name": "unknown", "arguments": {}}</tool_call>',
+         '<tool_call>{"name": "unknown", "arguments": {}}</tool_call>', []),
+        ('<tool_call>{"name": "get_weather", "arg', '<tool_call>{"name": "get_weather", "arg', []),
+        ("get_weather is a function.", "get_weather is a function.", []),
+        ("[TOOL", "[TOOL", []),
+        ("", "", []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_calls_are_found_in_the_forms_that_models_write(
+    reply: str, text: str, calls: list[tuple[str, str]], size: int
+) -> None:
+    listener = Listener(["get_weather", "now"])
+    told = "".join(listener.add(reply[place : place + size]) for place in range(0, len(reply), size))
+    rest, found = listener.end()
+    assert told + rest == text and [(one.name, one.arguments) for one in found] == calls
+    assert len({one.id for one in found}) == len(found)
+
+
+def test_plain_text_is_told_as_it_comes() -> None:
+    listener = Listener(["get_weather"])
+    assert [listener.add(part) for part in ("It", " is", " <b", "old", " <", "t")] == [
+        "It",
+        " is",
+        " <b",
+        "old",
+        " ",
+        "",
+    ]
+    assert listener.end() == ("<t", [])
+
+
+def test_a_chat_asks_for_a_call(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns += [CALL, CALL]
+    (choice,) = served.post(CHAT, messages=HELLO, tools=[TOOL]).json()["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Let me see.\n"
+    assert (call["function"]["name"], call["function"]["arguments"]) == BERN and len(call["id"]) == 9
+    assert [json.loads(one) for one in engine.options[-1].tools] == [TOOL]
+    chunks = [chunk["choices"][0] for chunk in served.chunks(CHAT, messages=HELLO, tools=[TOOL])]
+    assert "".join(chunk["delta"].get("content", "") for chunk in chunks) == "Let me see.\n"
+    assert [
+        chunk["delta"]["tool_calls"][0]["function"]["name"] for chunk in chunks if "tool_calls" in chunk["delta"]
+    ] == ["get_weather"]
+    assert chunks[-1]["finish_reason"] == "tool_calls"
+
+
+def test_what_a_function_gave_reaches_the_model(served: Served, engine: ScriptedEngine) -> None:
+    called = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Bern"}'}}
+    said = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [called]}]
+    served.post(CHAT, messages=[*said, {"role": "tool", "tool_call_id": "c1", "content": "blue"}], tools=[TOOL])
+    _, asked, answered = engine.chats[-1]
+    assert asked.calls[0].name == "get_weather" and answered.role == "tool" and answered.text == "blue"
+    assert answered.answers and (answered.answers.name, answered.answers.id) == ("get_weather", "c1")
+
+
+def test_a_call_can_be_demanded(served: Served, engine: ScriptedEngine) -> None:
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    served.post(CHAT, messages=HELLO, tools=[TOOL], tool_choice=named)
+    schema = json.loads(engine.options[-1].json_schema or "")
+    assert schema["properties"]["name"] == {"const": "get_weather"} and schema["properties"]["arguments"] == CITY
+    served.post(CHAT, messages=HELLO, tools=[TOOL], tool_choice="none")
+    assert engine.options[-1].tools == () and engine.options[-1].json_schema is None
+
+
+def test_a_model_that_must_call_does_so_with_arguments_that_fit(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
+    folder = checkpoint("tiny", chats=True)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["chat_template"] = "{% if tools %}{{ tools | tojson }}{% endif %}" + CHAT_TEMPLATE
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    Store(tmp_path / "home" / "models").get(str(folder))
+    schema = {"type": "object", "properties": {"day": {"enum": ["today", "tomorrow"]}}, "required": ["day"]}
+    tool = {"type": "function", "function": {"name": "plan", "parameters": {**schema, "additionalProperties": False}}}
+    with serving(Workspace(tmp_path / "home")) as served:
+        answer = served.post(CHAT, model="tiny", messages=HELLO, tools=[tool], tool_choice="required", seed=1).json()
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"])["day"] in ("today", "tomorrow")
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["yes", "no"]}}}
+        answer = served.post(CHAT, model="tiny", messages=HELLO, response_format=form).json()
+        assert json.loads(answer["choices"][0]["message"]["content"]) in ("yes", "no")
+        plain = served.post("/api/generate", model="tiny", prompt="x", format={"enum": [1]}, stream=False).json()
+        assert plain["response"] == "1"
+
+
+def test_other_protocols_ask_for_calls_in_their_forms(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns += [CALL] * 5
+    anthropic = {"messages": HELLO, "max_tokens": 99, "tools": [{"name": "get_weather", "input_schema": CITY}]}
+    answer = served.post("/v1/messages", **anthropic).json()
+    assert answer["stop_reason"] == "tool_use" and answer["content"][1]["input"] == {"city": "Bern"}
+    events = [json.loads(event) for event in served.events("/v1/messages", **anthropic)]
+    (part,) = [one["delta"]["partial_json"] for one in events if one.get("delta", {}).get("type") == "input_json_delta"]
+    assert json.loads(part) == {"city": "Bern"} and events[-2]["delta"]["stop_reason"] == "tool_use"
+
+    body: dict[str, Any] = {"messages": HELLO, "tools": [TOOL], "stream": False}
+    message = served.post("/api/chat", **body).json()["message"]
+    assert message["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": {"city": "Bern"}}
+
+    flat = {"input": "Weather?", "tools": [{"type": "function", **WEATHER}]}
+    called = served.post("/v1/responses", **flat).json()["output"][1]
+    assert called["type"] == "function_call" and (called["name"], called["arguments"]) == BERN
+    kinds = [json.loads(event)["type"] for event in served.events("/v1/responses", **flat)]
+    assert kinds[-4:-1] == [
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+    ]
+
+
+def test_other_protocols_bring_results(served: Served, engine: ScriptedEngine) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "get_weather", "input": {"city": "Bern"}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "blue"}]}
+    said = [*HELLO, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    items = [
+        {"role": "user", "content": "Weather?"},
+        {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": '{"city":"Bern"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "blue"},
+    ]
+    called = {"function": {"name": "get_weather", "arguments": {"city": "Bern"}}}
+    lines = [
+        *HELLO,
+        {"role": "assistant", "tool_calls": [called]},
+        {"role": "tool", "tool_name": "get_weather", "content": "blue"},
+    ]
+    for path, body in (
+        ("/v1/messages", {"messages": said, "max_tokens": 9}),
+        ("/v1/responses", {"input": items}),
+        ("/api/chat", {"messages": lines}),
+    ):
+        assert served.post(path, **body).status_code == 200
+        _, asked, answered = engine.chats[-1]
+        assert asked.calls[0].name == "get_weather" and json.loads(asked.calls[0].arguments) == {"city": "Bern"}
+        assert (answered.role, answered.text) == ("tool", "blue")
+        assert answered.answers and answered.answers.name == "get_weather"
+
+
+@pytest.mark.parametrize(
+    ("more", "option", "value"),
+    [
+        ({"response_format": {"type": "json_object"}}, "json_object", True),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": CITY}}}, "json_schema",
+         json.dumps(CITY)),
+        ({"response_format": {"type": "text"}}, "json_schema", None),
+    ],
+)  # fmt: skip
+def test_the_form_of_an_answer_arrives(
+    served: Served, engine: ScriptedEngine, more: dict[str, Any], option: str, value: object
+) -> None:
+    assert served.post(CHAT, messages=HELLO, **more).status_code == 200
+    assert getattr(engine.options[-1], option) == value
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
+        ({"tools": [TOOL], "response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(served: Served, more: dict[str, Any], param: str) -> None:
+    answer = served.post(CHAT, messages=HELLO, **more)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)

@@ -1,0 +1,95 @@
+"""What packages are made of: written from the parser, and named where it is."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chatapp.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PACKAGING = ROOT / "packaging"
+
+
+def load_forms() -> dict[str, Callable[[], Iterator[str]]]:
+    """The writers of packaging/reference.py, which is no module of a package."""
+    spec = importlib.util.spec_from_file_location("reference", PACKAGING / "reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return dict(module.FORMS)
+
+
+FORMS = load_forms()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_parser_is_told_whole(form: str) -> None:
+    text = "\n".join(FORMS[form]()).replace("\\-", "-")
+    for name in COMMANDS:
+        assert re.search(rf"\b{name}\b", text), name
+    for option in ("browser", "offline" if form in ("man", "bash", "markdown") else "temperature", "json-schema"):
+        assert option in text, option
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
+def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
+    script = tmp_path / "chatapp"
+    script.write_text("\n".join(FORMS["bash"]()))
+
+    def offered(*words: str) -> list[str]:
+        line = " ".join(f'"{word}"' for word in words)
+        code = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _chatapp; echo ${{COMPREPLY[@]}}"
+        return subprocess.run(["bash", "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+    assert offered("chatapp", "des") == ["desktop"]
+    assert "--browser" in offered("chatapp", "desktop", "--")
+    assert not offered("chatapp", "run", "x")
+
+
+def test_what_the_build_installs_is_there() -> None:
+    script = (PACKAGING / "build").read_text("utf-8")
+    named = set(
+        re.findall(r"\b(packaging/[\w./-]+\.\w+|chatapp/desktop/[\w./-]+\.\w+|LICENSE|CHANGELOG\.md)\b", script)
+    )
+    assert len(named) > 8
+    assert not [name for name in named if not (ROOT / name).exists()]
+    sizes = re.search(r"for size in ([\d ]+);", script)
+    assert sizes and all((PACKAGING / "desktop" / "icons" / f"{size}.png").exists() for size in sizes[1].split())
+
+
+def test_the_bundle_has_every_grammar_and_no_reference_implementation() -> None:
+    spec = (PACKAGING / "bundle" / "chatapp.spec").read_text("utf-8")
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    grammars = {found[1] for line in needed if (found := re.match(r"tree-sitter-(\w+)", line))}
+    listed = re.search(r"GRAMMARS = \(([^)]*)\)", spec)
+    assert listed and set(re.findall(r'"(\w+)"', listed[1])) == grammars
+    assert '"torch"' in spec and '"transformers"' in spec
+
+
+def test_a_frozen_chatapp_is_the_python_of_its_own_modules_only(tmp_path: Path) -> None:
+    entry = PACKAGING / "bundle" / "entry.py"
+
+    def run(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, entry, *words], cwd=tmp_path, capture_output=True, text=True)
+
+    assert run("-P", "-m", "chatapp", "--version").stdout.startswith("chatapp ")
+    assert run("--version").stdout.startswith("chatapp ")
+    refused = run("-m", "http.server")
+    assert refused.returncode == 2 and "Error" in refused.stderr
+
+
+def test_every_page_of_the_site_is_there_and_every_document_is_a_page() -> None:
+    site = (PACKAGING / "site" / "mkdocs.yml").read_text("utf-8")
+    named = set(re.findall(r"^ +- .*: (\S+\.md)$", site, re.M)) - {
+        "index.md",
+        "reference.md",
+    }  # written when it is built
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert named == pages
