@@ -127,7 +127,7 @@ def test_what_is_no_command_is_refused_with_what_was_meant(line: str, says: str)
 
 
 def test_every_option_of_an_answer_can_be_set_but_those_of_the_screen() -> None:
-    assert set(parameters.PARAMETERS) == {field.name for field in fields(Options)} - {"n", "logprobs", "think"}
+    assert set(parameters.PARAMETERS) == {field.name for field in fields(Options)} - {"n", "logprobs", "think", "tools"}
 
 
 @pytest.mark.parametrize("name", parameters.PARAMETERS)
