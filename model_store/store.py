@@ -275,7 +275,9 @@ class Store:
 
         for root in self.roots:
             location = Location(root, pulled.find(root, name, unfinished=True) or name)
-            if is_name(location.name) and (location.root.joinpath(location.name).is_dir() or pulled.is_begun(location)):
+            if is_name(location.name) and any(
+                folder.is_dir() for folder in (location.folder, location.checkpoint, location.partial)
+            ):
                 return self.remove_from(location)
         return 0 if name == BUILTIN else self.remove(self.get(name).name)
 

@@ -1,6 +1,7 @@
 """An answer that was cut off goes on, in the same message: in a dialogue, in the loop and on the screen."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,16 @@ async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None
         await driver.press("f5")
         await driver.until(lambda: driver.toasts)
         assert driver.toasts == ["This answer ended by itself; /again asks for another one"]
+
+
+async def test_a_message_that_two_would_show_at_once_is_there_once() -> None:
+    async with running(ScriptedEngine(WHOLE, can_chat=True)) as driver:
+        await driver.type("hello\n")
+        await driver.answered()
+        page = driver.pane.chat_page
+        page.said[-1].update(replace(page.said[-1].said, text="Good"), newest=True)  # as before its last token came
+        await asyncio.gather(page.show(), page.show_end())
+        assert [view.said.role for view in page.said] == ["user", "assistant"]
 
 
 async def test_what_a_slow_model_still_says_after_a_stop_is_not_said_twice() -> None:

@@ -146,6 +146,13 @@ def test_an_unknown_name_is_refused_with_what_to_do(store: Store, name: str) -> 
         store.get(name)
 
 
+def test_what_a_copy_or_pull_left_that_was_killed_at_its_very_beginning_can_be_removed(store: Store) -> None:
+    partial = store.location("begun").partial
+    partial.mkdir(parents=True)
+    store.remove("begun")
+    assert not partial.exists()
+
+
 @pytest.mark.parametrize("name", ["..", ".", "../victim", "/victim"])
 def test_removing_never_leaves_the_store(store: Store, tmp_path: Path, name: str) -> None:
     (tmp_path / "victim").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Lock
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ class ChatPage(VerticalScroll):
         """All messages, also those above the ones that are shown."""
         self.answer: Answer | None = None
         """The one that is being written."""
+        self.changing = Lock()
+        """Held by what shows other messages: two at once would both mount what neither saw of the other."""
         self.parser: MarkdownIt | None = None
         self.extending = False
         """Whether messages are being added above."""
@@ -89,7 +92,8 @@ class ChatPage(VerticalScroll):
 
     async def show(self) -> None:
         """Show the conversation as it is now."""
-        await self.show_branch(self.dialogue.branch() if self.dialogue else ())
+        async with self.changing:
+            await self.show_branch(self.dialogue.branch() if self.dialogue else ())
 
     def last(self, role: Role) -> Message | None:
         """The last message of one side."""
@@ -157,10 +161,11 @@ class ChatPage(VerticalScroll):
 
         assert self.dialogue
         reply = turn.replies[0]
-        await self.show_branch([message for message in self.dialogue.branch() if message.id != reply.id])
-        self.answer = Answer(reply, self.shared_parser, tame=Tame())
-        with self.app.batch_update():
-            await self.messages.mount(self.answer)
+        async with self.changing:
+            await self.show_branch([message for message in self.dialogue.branch() if message.id != reply.id])
+            self.answer = Answer(reply, self.shared_parser, tame=Tame())
+            with self.app.batch_update():
+                await self.messages.mount(self.answer)
         if isinstance(self.screen.focused, Said):  # the keys stay with the messages, at the newest one
             self.answer.focus(scroll_visible=False)
         self.anchor()
@@ -184,14 +189,17 @@ class ChatPage(VerticalScroll):
             await self.answer.finish(now if written else said, mark if written else "")
             if not written:
                 await self.answer.remove()
-        self.answer = None
         added = () if written or turn.resumed else (turn.question, *turn.replies)
         gone = {one.id for one in added if one}
-        await self.show_branch([one for one in branch if one.id not in gone])
+        async with self.changing:
+            self.answer = None
+            await self.show_branch([one for one in branch if one.id not in gone])
 
     async def show_end(self) -> None:
         """Show what a stopped answer came to, once its thread has ended: perhaps a token more than was shown."""
-        await self.show()
+        async with self.changing:
+            if self.dialogue and not self.answer:  # of which the next may have begun already
+                await self.show_branch(self.dialogue.branch())
 
     tip = ""
     """What can be done next."""
