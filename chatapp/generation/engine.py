@@ -1,6 +1,5 @@
 """A loaded model that can chat, complete and infill; one turn at a time."""
 
-import secrets
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +22,7 @@ from chatapp.generation.decoding.speculation import Pace, Speculation, rounds_al
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
-from chatapp.generation.memory import available_memory
+from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
@@ -33,9 +32,9 @@ from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import MARKS, Channels, split
 from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.told import NOTHING, Told
 from chatapp.generation.turn import USUAL, Turn
 from chatapp.generation.turns import Turns
-from chatapp.text.units import size
 
 if TYPE_CHECKING:
     from chatapp.generation.decoding.grammar import Grammar, Vocabulary
@@ -162,12 +161,12 @@ class Engine:
         return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode(text)]
 
     def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
     ) -> Generator[Delta, None, None]:
         """The assistant's reply to a conversation, or what follows where it has `begun` with these tokens.
 
         Those are not told again, but a character that they left incomplete is; a stop string that begins among them
-        is not noticed.
+        is not noticed. What another engine has `told` is said again, and the rest is as it would have gone on.
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
@@ -180,7 +179,7 @@ class Engine:
             raise OptionError("tools are for models whose chat template knows them, and this one's does not")
         prompt = self._conversation(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # then a space counts, also the first one
-        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun)
+        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, told=told)
         turn.channels = [Channels() for _ in turn.rows]
         turn.opening = "" if begun else self._opening(options.think)
         if begun:
@@ -235,7 +234,9 @@ class Engine:
                 return found
         return 0
 
-    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+    def complete(
+        self, text: str | Sequence[int], options: Options, told: Told = NOTHING
+    ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
         if isinstance(text, str):
@@ -243,7 +244,7 @@ class Engine:
         else:
             prompt, text = list(text), self.tokenizer.decode(text)
         context = () if self.session.whole_prompts else prompt
-        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True)
+        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True, told=told)
         if grammar := self._grammar(options):  # which knows better than the layout of code
             self._keep_to(grammar, turn, (), "")
             return self._stream(turn)
@@ -273,7 +274,12 @@ class Engine:
         return LineBreaks(self.tokenizer, self.session.vocab_size)
 
     def infill(
-        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
+        self,
+        prefix: str,
+        suffix: str,
+        options: Options,
+        around: Surroundings | None = None,
+        told: Told = NOTHING,
     ) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
@@ -290,7 +296,8 @@ class Engine:
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
         prompt, taken = self._gap_prompt(prefix, suffix, around, options.max_tokens or 0)
         context = () if self.session.whole_prompts else prompt
-        return self._stream(self._turn(prompt, options, gap.end, started, context=context, taken=taken, at_once=True))
+        turn = self._turn(prompt, options, gap.end, started, context=context, taken=taken, at_once=True, told=told)
+        return self._stream(turn)
 
     def find_lines(
         self,
@@ -410,11 +417,12 @@ class Engine:
         begun: Sequence[int] = (),
         at_once: bool = False,
         going_on: bool = False,
+        told: Told = NOTHING,
     ) -> Turn:
         """A request, checked and ready, before anything is computed.
 
         The reply spells first what the tokens `taken` do, which are the end of the text that it goes on with.
-        The tokens `begun` are the reply's, which the model has to go on with.
+        The tokens `begun` are the reply's, which the model has to go on with; those `told` it says again.
         Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
         empty lines, which are no stop strings.
         """
@@ -424,10 +432,11 @@ class Engine:
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         prompt = [*prompt, *begun]
         self._check_prompt(prompt)
-        self._check_memory(len(prompt), options)
+        length = min(len(prompt) + (options.max_tokens or USUAL), self.context_length)
+        check_beams(options.num_beams, length, self.session.token_bytes)
         typed = self._typed(taken)
         room = self.context_length - len(prompt) + 1  # the last token is never read
-        seed = secrets.randbits(32) if options.seed is None else options.seed
+        seed = told.choose_seed(options.seed)
         limit = min(options.max_tokens or room, room)
         rows = [
             Row(
@@ -446,6 +455,7 @@ class Engine:
                 end,
                 limit,
                 typed,
+                told.tokens,
             )
             for index in range(options.n)
         ]
@@ -464,16 +474,6 @@ class Engine:
             self.lowering_seconds,
             lasting=not at_once and options.seed is None,
         )
-
-    def _check_memory(self, count: int, options: Options) -> None:
-        """Refuse beams whose caches do not fit into memory, after a prompt of so many tokens."""
-        length = min(count + (options.max_tokens or USUAL), self.context_length)
-        needed, free = options.num_beams * length * self.session.token_bytes, available_memory()
-        if options.num_beams > 1 and free is not None and needed > free:
-            raise GenerationError(
-                f"{options.num_beams} beams of {length:,} tokens take up to {size(needed)} of memory, and {size(free)} "
-                "are free; lower num_beams or max_tokens"
-            )
 
     def _check_prompt(self, prompt: list[int]) -> None:
         """Refuse a prompt that cannot be this model's, or that its context does not hold."""

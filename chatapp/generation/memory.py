@@ -2,6 +2,9 @@
 
 import sys
 
+from chatapp.generation.errors import GenerationError
+from chatapp.text.units import size
+
 
 def peak_memory() -> int:
     """The largest resident size of this process so far, in bytes."""
@@ -20,6 +23,16 @@ def available_memory() -> int | None:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), None)
     except OSError:
         return None
+
+
+def check_beams(beams: int, length: int, token_bytes: int) -> None:
+    """Refuse beams whose caches, of `length` tokens each, do not fit into memory."""
+    needed, free = beams * length * token_bytes, available_memory()
+    if beams > 1 and free is not None and needed > free:
+        raise GenerationError(
+            f"{beams} beams of {length:,} tokens take up to {size(needed)} of memory, and {size(free)} "
+            "are free; lower num_beams or max_tokens"
+        )
 
 
 def resident_memory(process: int) -> int:

@@ -269,9 +269,12 @@ class Turns:
                 one.tell()
                 return perf_counter() - start
             one.draw(logits, self.session.top, 0.0)
+            if one.step and one.step.more and one.step.last == 1:  # what it has to say is read like a prompt
+                one.unread = [*one.step.tokens, *one.step.more]
+                return perf_counter() - start
             if not one.ended:
                 self._join(one)
-            self.cache.keep(turn.prompt)
+            self.cache.keep([*turn.prompt, *one.decoding.cached])
         except Exception as error:  # of the model's backend, or a wrong request
             one.error = error
         self._reader = None

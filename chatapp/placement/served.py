@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import os
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from hmac import compare_digest
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from backends import Placement
+from chatapp.generation.afar import AfarEngine, draw, look
 from chatapp.generation.contract import Engine as EngineContract
-from chatapp.generation.decoding.lines import Line
-from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import Delta, Timings
-from chatapp.generation.engine import Engine
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.options import Options, published_options
-from chatapp.generation.spoken import read_delta, write_message, write_options, write_surroundings
-from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.message import Message
-from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.tokenizer import open_tokenizer
+from chatapp.generation.options import Options
+from chatapp.generation.spoken import read_delta, write_options
 from chatapp.placement.selection import PlacementOptions
 from chatapp.remote.address import Remote
 from chatapp.remote.connection import Connection, Refused, Unreachable
@@ -41,22 +31,7 @@ SMALL = 30_000_000
 WAITING = Delta("", 0, (), None, Timings(0.0, 0.0, 0.0, 0.0), None)
 
 
-class Elsewhere:
-    """The facts of a session that is in another process; what computes is asked there."""
-
-    def __init__(self, context_length: int, vocab_size: int, whole_prompts: bool, placement: Placement) -> None:
-        self.context_length, self.vocab_size, self.whole_prompts = context_length, vocab_size, whole_prompts
-        self.batch, self.length, self.placement = 1, 0, placement
-
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        raise AssertionError("the server computes")
-
-    def open_batch(self) -> None: ...
-    def rewind(self, length: int) -> None: ...
-    def reorder(self, parents: Sequence[int]) -> None: ...
-
-
-class ServedEngine(Engine):
+class ServedEngine(AfarEngine):
     """A model of the user's running server: texts and tokens are counted here, and all else is asked there.
 
     Where the server has ended, the model is opened here, and goes on.
@@ -75,13 +50,7 @@ class ServedEngine(Engine):
         self._connection, self._token, self._name, self._open_here = connection, token, model.name, open_here
         self._here: EngineContract | None = None
         """The model, where it had to be opened here."""
-        facts = self._ask("facts")
-        session: Any = Elsewhere(  # Any: it computes nothing
-            facts["context_length"], facts["vocab_size"], facts["whole_prompts"], Placement(*facts["placement"])
-        )
-        tokenizer = open_tokenizer(model.folder, store.tokenizer(model))
-        template = ChatTemplate(model.folder) if model.chats else None
-        super().__init__(session, tokenizer, template, defaults=published_options(model.folder))
+        super().__init__(self._ask("facts"), model.folder, store.tokenizer(model), chats=model.chats)
         self.load_seconds = perf_counter() - start
 
     @property
@@ -89,123 +58,48 @@ class ServedEngine(Engine):
         """Where it runs."""
         return self._here.placement if self._here else self.session.placement
 
-    def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
-    ) -> Generator[Delta, None, None]:
-        """The assistant's reply to a conversation, as Engine.chat."""
-        asked = {"messages": list(map(write_message, messages)), "begun": list(begun)}
-        return self._draw("chat", asked, options, lambda here: here.chat(messages, options, begun))
-
-    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
-        """What may follow a text, as Engine.complete."""
-        told = text if isinstance(text, str) else list(text)
-        return self._draw("complete", {"text": told}, options, lambda here: here.complete(text, options))
-
-    def infill(
-        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
-    ) -> Generator[Delta, None, None]:
-        """What may stand between two texts, as Engine.infill."""
-        asked = {"text": prefix, "suffix": suffix, "around": write_surroundings(around)}
-        return self._draw("infill", asked, options, lambda here: here.infill(prefix, suffix, options, around))
-
-    def find_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        around: Surroundings | None = None,
-        *,
-        width: int = 4,
-        count: int = 4,
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> list[Line] | None:
-        """The likeliest rests of a line, as Engine.find_lines."""
-        asked = {"text": prefix, "suffix": suffix, "around": write_surroundings(around), "width": width, "count": count}
-        found = self._look("find_lines", asked, wanted)
-        if self._here:
-            return self._here.find_lines(prefix, suffix, around, width=width, count=count, wanted=wanted)
-        lines = found and found["lines"]
-        return lines and [Line(text, tuple(tokens), logprob) for text, tokens, logprob in lines]
-
-    def score_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        texts: Sequence[str],
-        around: Surroundings | None = None,
-        *,
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> list[float] | None:
-        """The log-probabilities of lines, as Engine.score_lines."""
-        asked = {"text": prefix, "suffix": suffix, "around": write_surroundings(around), "texts": list(texts)}
-        found = self._look("score_lines", asked, wanted)
-        if self._here:
-            return self._here.score_lines(prefix, suffix, texts, around, wanted=wanted)
-        scores = found and found["scores"]
-        return scores and [-math.inf if score is None else score for score in scores]
-
-    def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
-    ) -> Distribution | None:
-        """What the model says about the token that comes next, as Engine.next_token."""
-        text = {"text": prompt} if isinstance(prompt, str) else {"messages": list(map(write_message, prompt))}
-        found = self._look("next_token", {**text, "file_start": file_start}, wanted)
-        if self._here:
-            return self._here.next_token(prompt, wanted, file_start=file_start)
-        if not found or found["logits"] is None:
-            return None
-        logits = np.frombuffer(base64.b64decode(found["logits"]), "<f4")
-        return Distribution(logits, found["prompt"], self.tokenizer.detokenizer().describe, self.tokenizer)
-
     # The way to the server
 
-    def _body(self, call: str, asked: Mapping[str, object]) -> dict[str, object]:
-        return {"model": self._name, "call": call, **asked}
+    def _body(self, asked: Mapping[str, object]) -> dict[str, object]:
+        return {"model": self._name, **asked}
 
     def _ask(self, call: str) -> Any:  # Any: JSON
-        with closing(self._connection.stream("/engine", self._body(call, {}), "lines", self._headers)) as events:
+        with closing(self._connection.stream("/engine", self._body({"call": call}), "lines", self._headers)) as events:
             return json.loads(next(event for event in events if event).data)
 
     @property
     def _headers(self) -> dict[str, str]:
         return {"X-Chatapp-Token": self._token}
 
-    def _look(self, call: str, asked: Mapping[str, object], wanted: Callable[[], bool]) -> Any:  # Any: JSON
-        """What the server says to a call; None where it is not wanted any more, or has to be asked here."""
-        if self._here:
-            return None
-        try:
-            with closing(self._connection.stream("/engine", self._body(call, asked), "lines", self._headers)) as events:
-                for event in events:
-                    if not wanted():
-                        return None
-                    if event:
-                        return json.loads(event.data)
-            raise RemoteError(ENDED)
-        except Unreachable:
-            self._here = self._open_here()
-            return None
-        except Refused as error:
-            raise GenerationError(error.said) from error
+    def _look(self, asked: Mapping[str, Any], wanted: Callable[[], bool]) -> Any:  # Any: JSON
+        """What the server says to a call, or the model that had to be opened here; None where it is not wanted."""
+        if not self._here:
+            try:
+                with closing(self._connection.stream("/engine", self._body(asked), "lines", self._headers)) as events:
+                    for event in events:
+                        if not wanted():
+                            return None
+                        if event:
+                            return json.loads(event.data)
+                raise RemoteError(ENDED)
+            except Unreachable:
+                self._here = self._open_here()
+            except Refused as error:
+                raise GenerationError(error.said) from error
+        return look(self._here, asked, wanted)
 
-    def _draw(
-        self,
-        call: str,
-        asked: Mapping[str, object],
-        options: Options,
-        draw_here: Callable[[EngineContract], Generator[Delta, None, None]],
-    ) -> Generator[Delta, None, None]:
+    def _draw(self, asked: Mapping[str, Any], options: Options) -> Generator[Delta, None, None]:
         """The deltas of a call: from the server, or from here, where that has ended before it was asked."""
         if not self._here:
-            body = self._body(call, {**asked, "options": write_options(options)})
             try:
-                yield from self._read(body)
+                yield from self._read(self._body({**asked, "options": write_options(options)}))
                 return
             except Unreachable:
                 self._here = self._open_here()
             except Refused as error:
                 raise GenerationError(error.said) from error
         try:
-            yield from draw_here(self._here)
+            yield from draw(self._here, asked, options)
         finally:
             self.turns.last_usage = self._here.last_usage
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import AsyncIterator, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Delta, Engine, Message
+from chatapp.generation.afar import describe, draw, look
 from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.spoken import read_message, read_options, read_surroundings, write_delta
 from chatapp.server.asks import limit
@@ -62,14 +61,11 @@ class OwnAsk:
         asked = self.asked
         try:
             options = limit(read_options(asked.options), most)
-            around = read_surroundings(asked.around)
+            read_surroundings(asked.around)
         except (TypeError, ValueError, KeyError) as error:
             raise Refusal(400, f"the options cannot be read: {error}") from error
-        if asked.call == "chat":
-            return engine.chat(read_messages(asked), options, asked.begun)
-        if asked.call == "complete":
-            return engine.complete(asked.text, options)
-        return engine.infill(read_text(asked), asked.suffix, options, around)
+        _ = read_messages(asked) if asked.call == "chat" else read_text(asked) if asked.call == "infill" else None
+        return draw(engine, asked.model_dump(), options)
 
 
 def read_messages(asked: Asked) -> list[Message]:
@@ -97,39 +93,21 @@ async def ask(call: Call, body: Asked) -> None:
             await call.send_stream(LINES, write_lines(stream))
         return
     async with call.service.use(body.model, call.client) as loaded:
-        found = await call.service.wait_for(lambda wanted: look(loaded.engine, body, wanted))
+        found = await call.service.wait_for(lambda wanted: answer(loaded.engine, body, wanted))
     await call.send_json(found)
 
 
-def look(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
+def answer(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
     """What the engine tells without writing; it ends early where nobody waits any more."""
     if asked.call == "facts":
+        if not isinstance(engine, LocalEngine):
+            raise Refusal(400, "this model is on another server: it is not handed on")
         return describe(engine)
-    if asked.call == "next_token":
-        found = engine.next_token(read_prompt(asked), wanted, file_start=asked.file_start)
-        if not found:
-            return {"logits": None}
-        logits = base64.b64encode(found.logits.astype("<f4").tobytes()).decode()
-        return {"logits": logits, "prompt": list(found.prompt)}
-    around, prefix = read_surroundings(asked.around), read_text(asked)
-    if asked.call == "score_lines":
-        scores = engine.score_lines(prefix, asked.suffix, asked.texts, around, wanted=wanted)
-        return {"scores": scores and [score if score > -math.inf else None for score in scores]}
-    lines = engine.find_lines(prefix, asked.suffix, around, width=asked.width, count=asked.count, wanted=wanted)
-    return {"lines": lines and [[one.text, list(one.tokens), one.logprob] for one in lines]}
-
-
-def describe(engine: Engine) -> Json:
-    """The facts with which another process counts as the engine does."""
-    if not isinstance(engine, LocalEngine):
-        raise Refusal(400, "this model is on another server: it is not handed on")
-    session = engine.session
-    return {
-        "context_length": session.context_length,
-        "vocab_size": session.vocab_size,
-        "whole_prompts": session.whole_prompts,
-        "placement": [engine.placement.backend, engine.placement.device, engine.placement.precision],
-    }
+    if asked.messages is None:
+        read_text(asked)
+    else:
+        read_messages(asked)
+    return look(engine, asked.model_dump(), wanted)
 
 
 def read_text(asked: Asked) -> str:
@@ -137,11 +115,6 @@ def read_text(asked: Asked) -> str:
     if not isinstance(asked.text, str):
         raise Refusal(400, "tokens are for complete", param="text")
     return asked.text
-
-
-def read_prompt(asked: Asked) -> str | list[Message]:
-    """A conversation, or a text."""
-    return read_text(asked) if asked.messages is None else read_messages(asked)
 
 
 async def write_lines(stream: Stream) -> AsyncIterator[bytes]:

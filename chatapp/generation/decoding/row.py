@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 import backends
+from backends.rereading import PART
 from chatapp.generation.decoding.candidates import Top
 from chatapp.generation.decoding.constraint import Constraint, narrow, restrict
 from chatapp.generation.decoding.generate import Step
@@ -42,6 +43,8 @@ class Row:
     limit: int
     """How many tokens it may have."""
     constraint: Constraint | None = None
+    told: Sequence[int] = ()
+    """What another engine has told of it before: it is said again, whatever the model thinks."""
     tokens: list[int] = field(default_factory=list)
     drawn: deque[Drawn] = field(default_factory=deque)
     """The last of the tokens, of which there is no text yet."""
@@ -78,9 +81,14 @@ class Row:
 
     def force(self) -> list[int]:
         """Grow by the tokens that must follow, if there are any, and return them; the model is not asked."""
-        if self.constraint is None or self.finish_reason or self.logprobs is not None:
+        if self.finish_reason or self.logprobs is not None:
             return []  # log-probabilities are the model's to tell
         grown = list[int]()
+        while len(self.tokens) < len(self.told) and len(grown) < PART - 1 and not self.finish_reason:
+            grown.append(self._say_again())
+            self._grow(Drawn(grown[-1], None, ()))
+        if grown or self.constraint is None:
+            return grown
         for token in self.constraint.forced(self.tokens):
             self.sampler.add(token)
             self._grow(Drawn(token, None, ()))
@@ -91,6 +99,8 @@ class Row:
 
     def _choose(self, logits: np.ndarray, top: Top | None) -> int:
         """The next token: drawn, among those that the constraint allows, unless only one can follow."""
+        if len(self.tokens) < len(self.told):
+            return self._say_again()
         if self.constraint is None:
             return self.sampler.sample(logits, top)
         if forced := self.constraint.forced(self.tokens):
@@ -100,6 +110,14 @@ class Row:
         if allowed is None:
             return self.sampler.sample(logits, top)
         return self.sampler.sample(restrict(logits, allowed), narrow(top, allowed))
+
+    def _say_again(self) -> int:
+        """The next of the tokens that were told, which takes the random numbers that it took there."""
+        token = self.told[len(self.tokens)]
+        if not (self.constraint and self.constraint.forced(self.tokens)):
+            self.sampler.skip()
+        self.sampler.add(token)
+        return token
 
     def _grow(self, drawn: Drawn) -> None:
         """Take a token, and find out whether the reply ends with it."""

@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 from chatapp.generation.decoding.candidates import Candidates, Top, check_peak, greedy, largest
-from chatapp.generation.decoding.filters import list_filters
+from chatapp.generation.decoding.filters import leave_out_obvious, list_filters
 from chatapp.generation.decoding.processors import History, list_processors
 from chatapp.generation.options import Options
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -52,6 +52,12 @@ class Sampler:
         token = greedy(logits, top) if greedily else self.choose(logits, top).draw(self.random.random())
         self.add(token)
         return token
+
+    def skip(self) -> None:
+        """Leave out the random numbers of a token that was drawn elsewhere, with the same seed."""
+        if self.options.temperature:
+            for _ in range(1 + self.filters.count(leave_out_obvious)):
+                self.random.random()
 
     def add(self, token: int) -> None:
         """The reply has grown by a token."""

@@ -1,0 +1,175 @@
+"""An engine whose model is in another process: texts and tokens are counted here, and all else is asked there."""
+
+from __future__ import annotations
+
+import base64
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends import Placement
+from chatapp.generation.contract import Engine as EngineContract
+from chatapp.generation.decoding.lines import Line
+from chatapp.generation.decoding.preview import Distribution
+from chatapp.generation.delta import Delta
+from chatapp.generation.engine import Engine
+from chatapp.generation.options import Options, published_options
+from chatapp.generation.spoken import Json, read_message, read_surroundings, write_message, write_surroundings
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.tokenizer import open_tokenizer
+from chatapp.generation.told import NOTHING, Told
+
+
+class Elsewhere:
+    """The facts of a session that is in another process; what computes is asked there."""
+
+    def __init__(self, context_length: int, vocab_size: int, whole_prompts: bool, placement: Placement) -> None:
+        self.context_length, self.vocab_size, self.whole_prompts = context_length, vocab_size, whole_prompts
+        self.batch, self.length, self.placement = 1, 0, placement
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        raise AssertionError("another process computes")
+
+    def open_batch(self) -> None: ...
+    def rewind(self, length: int) -> None: ...
+    def reorder(self, parents: Sequence[int]) -> None: ...
+
+
+class AfarEngine(Engine):
+    """A model of another process; how that is asked, those say that inherit from this."""
+
+    def __init__(self, facts: Json, folder: Path, tokenizer: Path, *, chats: bool) -> None:
+        """`facts` as `describe` gives them there; `folder` and `tokenizer` are of the same model, here."""
+        session: Any = Elsewhere(  # Any: it computes nothing
+            facts["context_length"], facts["vocab_size"], facts["whole_prompts"], Placement(*facts["placement"])
+        )
+        template = ChatTemplate(folder) if chats else None
+        super().__init__(session, open_tokenizer(folder, tokenizer), template, defaults=published_options(folder))
+
+    @abstractmethod
+    def _draw(self, asked: Json, options: Options) -> Generator[Delta, None, None]:
+        """The deltas of a call."""
+
+    @abstractmethod
+    def _look(self, asked: Json, wanted: Callable[[], bool]) -> Any:  # Any: JSON
+        """What is said to a call that writes nothing; None where it is not wanted any more."""
+
+    def chat(
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
+    ) -> Generator[Delta, None, None]:
+        """The assistant's reply to a conversation, as Engine.chat."""
+        asked = {"call": "chat", "messages": list(map(write_message, messages)), "begun": list(begun)}
+        return self._draw({**asked, **write_told(told)}, options)
+
+    def complete(
+        self, text: str | Sequence[int], options: Options, told: Told = NOTHING
+    ) -> Generator[Delta, None, None]:
+        """What may follow a text, as Engine.complete."""
+        asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
+        return self._draw({**asked, **write_told(told)}, options)
+
+    def infill(
+        self,
+        prefix: str,
+        suffix: str,
+        options: Options,
+        around: Surroundings | None = None,
+        told: Told = NOTHING,
+    ) -> Generator[Delta, None, None]:
+        """What may stand between two texts, as Engine.infill."""
+        asked = {"call": "infill", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
+        return self._draw({**asked, **write_told(told)}, options)
+
+    def find_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        around: Surroundings | None = None,
+        *,
+        width: int = 4,
+        count: int = 4,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[Line] | None:
+        """The likeliest rests of a line, as Engine.find_lines."""
+        asked = {"call": "find_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
+        found = self._look({**asked, "width": width, "count": count}, wanted)
+        lines = found["lines"] if found else None
+        return lines and [Line(text, tuple(tokens), logprob) for text, tokens, logprob in lines]
+
+    def score_lines(
+        self,
+        prefix: str,
+        suffix: str,
+        texts: Sequence[str],
+        around: Surroundings | None = None,
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> list[float] | None:
+        """The log-probabilities of lines, as Engine.score_lines."""
+        asked = {"call": "score_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
+        found = self._look({**asked, "texts": list(texts)}, wanted)
+        scores = found["scores"] if found else None
+        return scores and [-math.inf if score is None else score for score in scores]
+
+    def next_token(
+        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
+    ) -> Distribution | None:
+        """What the model says about the token that comes next, as Engine.next_token."""
+        text = {"text": prompt} if isinstance(prompt, str) else {"messages": list(map(write_message, prompt))}
+        found = self._look({"call": "next_token", **text, "file_start": file_start}, wanted)
+        if not found or found["logits"] is None:
+            return None
+        logits = np.frombuffer(base64.b64decode(found["logits"]), "<f4")
+        return Distribution(logits, found["prompt"], self.tokenizer.detokenizer().describe, self.tokenizer)
+
+
+def write_told(told: Told) -> dict[str, Any]:  # Any: JSON
+    """What was told of a reply before."""
+    return {"told": list(told.tokens), "seed": told.seed} if told != NOTHING else {}
+
+
+def draw(engine: EngineContract, asked: Json, options: Options) -> Generator[Delta, None, None]:
+    """Carry out a call of an `AfarEngine` that gives deltas."""
+    told = Told(asked["told"], asked.get("seed")) if "told" in asked else NOTHING
+    more = {"told": told} if told != NOTHING else {}
+    if asked["call"] == "chat":
+        messages = [read_message(one) for one in asked.get("messages") or ()]
+        return engine.chat(messages, options, asked.get("begun", ()), **more)
+    if asked["call"] == "complete":
+        return engine.complete(asked["text"], options, **more)
+    return engine.infill(asked["text"], asked["suffix"], options, read_surroundings(asked["around"]), **more)
+
+
+def look(engine: EngineContract, asked: Json, wanted: Callable[[], bool]) -> Json:
+    """Carry out a call that writes nothing; it ends early where nobody waits any more."""
+    if asked["call"] == "next_token":
+        messages = asked.get("messages")
+        prompt = asked["text"] if messages is None else [read_message(one) for one in messages]
+        found = engine.next_token(prompt, wanted, file_start=asked["file_start"])
+        if not found:
+            return {"logits": None}
+        logits = base64.b64encode(found.logits.astype("<f4").tobytes()).decode()
+        return {"logits": logits, "prompt": list(found.prompt)}
+    around, prefix, suffix = read_surroundings(asked["around"]), asked["text"], asked["suffix"]
+    if asked["call"] == "score_lines":
+        scores = engine.score_lines(prefix, suffix, asked["texts"], around, wanted=wanted)
+        return {"scores": scores and [score if score > -math.inf else None for score in scores]}
+    lines = engine.find_lines(prefix, suffix, around, width=asked["width"], count=asked["count"], wanted=wanted)
+    return {"lines": lines and [[one.text, list(one.tokens), one.logprob] for one in lines]}
+
+
+def describe(engine: Engine) -> Mapping[str, Any]:  # Any: JSON
+    """The facts with which another process counts as the engine does."""
+    session, place = engine.session, engine.placement
+    return {
+        "context_length": session.context_length,
+        "vocab_size": session.vocab_size,
+        "whole_prompts": session.whole_prompts,
+        "placement": [place.backend, place.device, place.precision],
+    }
