@@ -19,12 +19,13 @@ import torch
 from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
-from fronts import by_command, by_server
+from fronts import by_command, by_infill, by_server
 from lines import SETS, Case, Projects, draw_cases, read_documents
 from model import read_model
 from tokenizers import Tokenizer
 
 from chatapp.completion.completer import Completer
+from chatapp.completion.offers import Offer
 from chatapp.completion.place import Place
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -95,22 +96,31 @@ def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path)
 
 
 def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
-    """Completes cases in their projects by library, command and server, and says how often these say the same."""
+    """Completes cases by library, command and server in their projects, by `/infill` with the file: are these alike?"""
     os.environ |= {"CHATAPP_HOME": str(work / "home"), "CHATAPP_BACKEND": "onnx"}
     projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
     completer = Completer(open_engine(Store(work / "store"), model, PlacementOptions("onnx")), threshold=0.0)
+    drawn = [case for case in cases if case.project]
     said = {
-        "library": [complete(completer, case, projects.place(case)).text for case in cases],
-        "command": [by_command(projects, model, case) for case in cases],
-        "server": asyncio.run(by_server(projects, model, cases, work / "home")),
+        "library": [complete(completer, case, projects.place(case)).text for case in drawn],
+        "command": [by_command(projects, model, case) for case in drawn],
+        "server": asyncio.run(by_server(projects, model, drawn, work / "home")),
+        "file": [first(completer.offers(Place(case.prefix, case.suffix), invoked=True)) for case in cases],
+        "infill": by_infill(model, cases, work / "home"),
     }
-    report: Json = {"cases": len(cases)}
+    report: Json = {"cases": len(cases), "of projects": len(drawn)}
     for name, texts in said.items():
-        results = [Result(case, text) for case, text in zip(cases, texts, strict=True)]
-        pairs = zip(cases, texts, said["library"], strict=True)
+        asked, like = (cases, "file") if name in ("file", "infill") else (drawn, "library")
+        results = [Result(case, text) for case, text in zip(asked, texts, strict=True)]
+        pairs = zip(asked, texts, said[like], strict=True)
         others = [[f"{case.source}: {case.given}", text, other] for case, text, other in pairs if text != other]
         report[name] = {"exact": share([each.exact for each in results]), "unlike_the_library": others}
     return report
+
+
+def first(offers: Sequence[Offer]) -> str:
+    """The text of the best offer, if there is one."""
+    return offers[0].text if offers else ""
 
 
 def figures(results: Sequence[Result]) -> Json:
@@ -218,7 +228,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
-    parser.add_argument("--fronts", action="store_true", help="compare library, command and server, in projects only")
+    parser.add_argument("--fronts", action="store_true", help="compare library, command, server and /infill")
     parser.add_argument("--out", type=Path, help="report file")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -228,7 +238,7 @@ def main() -> None:
         cases = leave_out_seen(work, cases)
     if given.fronts:
         with TemporaryDirectory() as folder:
-            found = measure_fronts(work, given.model, [case for case in cases if case.project], Path(folder))
+            found = measure_fronts(work, given.model, cases, Path(folder))
         print(json.dumps(found))
         return
     report: Json = {"cases": len(cases), "left_out": given.cases - len(cases), "seed": given.seed}

@@ -1,14 +1,17 @@
-"""Completes cases as users do: by the command, and by the language server as an editor asks it."""
+"""Completes cases as users do: by the command, by the language server as an editor asks it, and by `/infill`."""
 
 import asyncio
 import io
 import json
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import httpx2
 from lines import Case, Projects
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
@@ -70,3 +73,25 @@ async def by_server(projects: Projects, model: str, cases: Sequence[Case], home:
     client.exit(None)
     await client.stop()  # type: ignore[no-untyped-call]  # pygls does not say
     return said
+
+
+def by_infill(model: str, cases: Sequence[Case], home: Path) -> list[str]:
+    """The line that `/infill` of `chatapp serve` gives when asked as llama.vim does, with nothing but the file."""
+    command = [sys.executable, "-m", "chatapp", "serve", model, "--port", "0"]
+    environment = {**os.environ, "CHATAPP_HOME": str(home)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr
+        try:
+            address = next(found[0] for line in server.stderr if (found := re.search(r"http://[\d.]+:\d+", line)))
+            with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
+                return [ask(client, case) for case in cases]
+        finally:
+            server.terminate()
+
+
+def ask(client: httpx2.Client, case: Case) -> str:
+    """One line for a case."""
+    before, _, line = case.prefix.rpartition("\n")
+    place = {"input_prefix": f"{before}\n" if before else "", "prompt": line, "input_suffix": case.suffix}
+    answer = client.post("/infill", json={**place, "stop": ["\n"], "n_predict": 64})
+    return str(answer.raise_for_status().json()["content"])
