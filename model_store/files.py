@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from threading import get_ident
 from typing import Any, BinaryIO
 
 from model_store.errors import StoreError, UnsupportedCheckpoint
@@ -91,7 +92,7 @@ def read_manifest(path: Path | str) -> dict[str, Any]:
 
 def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write `path` whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}")
     try:
         temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
         temporary.replace(path)

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import get_ident
 from typing import BinaryIO
 
 from chatapp.text.errors import InputError
@@ -48,7 +49,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     A link, perhaps into a folder of dotfiles, stays one, and a file stays as private as it was.
     """
     path = Path(os.path.realpath(path))
-    temporary = path.parent / f".{path.name}.{os.getpid()}"
+    temporary = path.parent / f".{path.name}.{os.getpid()}-{get_ident()}"
     try:
         with open(temporary, "wb", opener=partial(os.open, mode=mode)) as file:
             if path.exists():

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -198,3 +199,27 @@ def test_a_file_is_read_up_to_what_its_kind_can_need(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (small_files.KINDS[".jinja"] + 1))
     with pytest.raises(OSError, match="it has more than 4 MB"):
         small_files.read_text(path)
+
+
+def test_two_threads_that_write_one_file_leave_it_whole(tmp_path: Path) -> None:
+    path, faults = tmp_path / "manifest.json", list[Exception]()
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(50):
+                small_files.write_json(path, {"number": number, "text": "x" * 5000})
+                assert small_files.read_manifest(path)["text"]
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not faults and os.listdir(tmp_path) == [path.name]

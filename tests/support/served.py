@@ -4,7 +4,8 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,17 @@ from chatapp.server.settings import ServerSettings
 from chatapp.server.start import Server, make_server
 from chatapp.workspace import Workspace
 from support.stand_in_home import Home
+
+PATIENCE = 100.0
+"""Seconds for which anything is waited for: a busy machine may take a while."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what comes after an answer."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 @dataclass
@@ -55,7 +67,7 @@ class Served:
 
     def exchange(self, sent: bytes) -> bytes:
         """All that comes back for some bytes, up to the end of the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
             parts = list[bytes]()
             with suppress(ConnectionResetError, BrokenPipeError):  # by a server that reads no more
                 connection.sendall(sent)
@@ -69,7 +81,7 @@ def serving(workspace: Workspace, **settings: Any) -> Iterator[Served]:
     with TemporaryDirectory() as folder:
         if isinstance(workspace, Home):
             workspace.home = Path(folder)
-        with running(workspace, ServerSettings(**{"port": 0, "drain": 5.0, **settings})) as served:
+        with running(workspace, ServerSettings(**{"port": 0, "drain": PATIENCE, **settings})) as served:
             yield served
 
 
@@ -96,12 +108,12 @@ def running(workspace: Workspace, settings: ServerSettings) -> Iterator[Served]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(PATIENCE)
     service, server, port = found
     try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
             yield Served(service, server, port, client, said)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
