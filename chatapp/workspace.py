@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
     from chatapp.placement.record import Measurement
     from chatapp.placement.selection import PlacementOptions
     from chatapp.remote.address import Remote
+    from chatapp.tools.toolset import Toolset
     from model_store import Progress, Store, StoredModel
 
 
@@ -205,6 +206,12 @@ class Workspace:
         from chatapp.remote import remotes
 
         return list(remotes.read(self.home).values())
+
+    def open_tools(self, warn: Callable[[str], object]) -> Toolset:
+        """The tools of one conversation, of the servers in the settings; none is started before it is looked at."""
+        from chatapp.tools.toolset import Toolset
+
+        return Toolset(lambda: self.read_settings().mcp, warn)
 
     def list_remote_models(self) -> list[str]:
         """The full names of the models that servers had when they were named."""

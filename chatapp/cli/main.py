@@ -29,6 +29,7 @@ COMMANDS = {
     "search": "find models to pull",
     "login": "keep a token of the Hugging Face Hub, for gated and private models",
     "remote": "name servers that have models, and forget them",
+    "mcp": "name servers of tools that a model may call, and forget them",
     "list": "list the models that are here",
     "import": "bring a model that is on this machine into the store",
     "show": "tell about a model",

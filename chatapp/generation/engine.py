@@ -26,7 +26,7 @@ from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.text import infill
-from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.chat_template import ChatTemplate, count_beyond
 from chatapp.generation.text.infill import Gap, Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
@@ -187,6 +187,11 @@ class Engine:
                 channels.add(self.text_of(begun, options.think))
         if grammar := self._grammar(options):
             self._keep_to(grammar, turn, begun, self._opening(options.think))
+        elif options.tools and self.tokenizer.spells_bytes:
+            from chatapp.generation.decoding.calls import constrain_calls
+
+            source = self.chat_template.source if self.chat_template else ""
+            constrain_calls(turn.rows, self._vocabulary, source, options.tools, self._opening(options.think), begun)
         return self._stream(turn)
 
     def _keep_to(self, grammar: "Grammar", turn: Turn, begun: Sequence[int], opening: str) -> None:
@@ -218,21 +223,9 @@ class Engine:
     ) -> list[int]:
         if self.chat_template is None:
             raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
-        if found := self._beyond(messages):
+        if found := count_beyond(messages, self.tokenizer, BEYOND * self.context_length):
             raise PromptTooLong(found, self.context_length, and_more=True)
         return self.chat_template.encode(messages, self.tokenizer, think=think, tools=tools)
-
-    def _beyond(self, messages: Sequence[Message]) -> int:
-        """The tokens of the last messages, counted until they are many times the context; 0 where they never are."""
-        limit, found = BEYOND * self.context_length, 0
-        if sum(len(message.text) for message in messages) <= limit:
-            return 0
-        for message in reversed(messages):
-            said = split(message.text).answer if message.role == "assistant" else message.text
-            found += len(self.tokenizer.encode(said))
-            if found > limit:
-                return found
-        return 0
 
     def complete(
         self, text: str | Sequence[int], options: Options, told: Told = NOTHING

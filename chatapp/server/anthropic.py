@@ -10,13 +10,14 @@ from uuid import uuid4
 from pydantic import Field, ValidationError
 
 from chatapp.generation import Message, ToolCall
+from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts
-from chatapp.server.tools import Function, Toolbox
+from chatapp.server.tools import Function, choose_tools
 
 KINDS = {
     401: "authentication_error",
@@ -110,7 +111,7 @@ class Counted(SampledBody):
             Function(name=one.name, description=one.description, parameters=one.input_schema, strict=None)
             for one in self.tools or ()
         ]
-        return Toolbox.choose(functions, wanted, parallel=not choice.disable_parallel_tool_use)
+        return choose_tools(functions, wanted, parallel=not choice.disable_parallel_tool_use)
 
 
 class MessagesAsked(Counted):

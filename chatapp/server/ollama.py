@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Delta, Message, Token, ToolCall
+from chatapp.generation.text.tools import Toolbox
 from chatapp.server import ollama_models, page
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
 from chatapp.server.bodies import Body, given
@@ -20,7 +21,7 @@ from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts
-from chatapp.server.tools import Tool, Toolbox
+from chatapp.server.tools import Tool, choose_tools
 
 VERSION = "0.12.0"
 """Of Ollama, whose protocol this is: clients look whether it is new enough."""
@@ -161,7 +162,7 @@ async def chat(call: Call, body: ChatAsked) -> None:
     if not body.messages:
         await open_or_close(call, body, {"message": {"role": "assistant", "content": ""}})
         return
-    tools = Toolbox.choose([tool.function for tool in body.tools or ()], "auto")
+    tools = choose_tools([tool.function for tool in body.tools or ()], "auto")
     ask = Conversation([read_message(one) for one in body.messages], body.read() | tools.options)
     await answer(call, body, ask, tools, chat=True)
 

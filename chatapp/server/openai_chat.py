@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Message, ToolCall
+from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, given
 from chatapp.server.openai_shapes import (
@@ -26,7 +27,7 @@ from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts
-from chatapp.server.tools import Chosen, Tool, Toolbox
+from chatapp.server.tools import Chosen, Tool, choose_tools
 
 
 class CalledFunction(Body):
@@ -141,7 +142,7 @@ def read_tools(body: ChatRequest) -> Toolbox:
     functions = [tool.function for tool in body.tools or ()]
     if not functions and named not in ("auto", "none"):
         raise unsupported("tool_choice", "there are no tools to choose from")
-    return Toolbox.choose(functions, named, parallel=body.parallel_tool_calls is not False)
+    return choose_tools(functions, named, parallel=body.parallel_tool_calls is not False)
 
 
 def read_thinking(body: ChatRequest) -> bool | None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from chatapp.generation import Message, ToolCall
+from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
@@ -20,7 +21,7 @@ from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, even
 from chatapp.server.refusals import unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts
-from chatapp.server.tools import Function, Toolbox
+from chatapp.server.tools import Function, choose_tools
 
 IGNORED = "Metadata; not looked at."
 
@@ -121,7 +122,7 @@ class ResponseAsked(SampledBody):
         """The functions that may be called."""
         choice = self.tool_choice or "auto"
         named = choice if isinstance(choice, str) else choice.name
-        return Toolbox.choose(self.tools or (), named, parallel=self.parallel_tool_calls is not False)
+        return choose_tools(self.tools or (), named, parallel=self.parallel_tool_calls is not False)
 
 
 def read_items(items: list[Item]) -> list[Message]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chatapp.generation import Delta, ToolCall
 from chatapp.generation.text.thinking import MARKS
-from chatapp.server.tools import Listener, Toolbox, overlap
+from chatapp.generation.text.tools import Listener, Toolbox, overlap
 
 
 class Thought:

@@ -1,25 +1,17 @@
-"""Functions that a client offers to the model, and the calls that it writes, in the forms that models are taught."""
+"""Functions that a client offers to the model, as protocols write them, and which of them it chooses."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, Literal
-from uuid import uuid4
 
 from pydantic import Field
 
-from chatapp.generation import ToolCall
+from chatapp.generation.text import tools
+from chatapp.generation.text.tools import Toolbox
 from chatapp.server.bodies import Body
 from chatapp.server.refusals import Refusal
 
-OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
-"""Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form."""
-HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 Choice = Literal["auto", "none", "required"]
 
 
@@ -30,6 +22,10 @@ class Function(Body):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+
+    def read(self) -> tools.Function:
+        """The function, as models are offered it."""
+        return tools.Function(self.name, self.description, self.parameters)
 
 
 class Tool(Body):
@@ -52,143 +48,14 @@ class Chosen(Body):
     function: Named
 
 
-@dataclass(frozen=True)
-class Toolbox:
-    """The functions that a request offers, and whether one has to be called."""
-
-    functions: Sequence[Function] = ()
-    forced: Sequence[Function] = ()
-    """One of these must be called."""
-    most: int | None = None
-    """Calls that are told; None: all."""
-
-    @staticmethod
-    def choose(functions: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
-        """What is left of some functions by a choice, which may be the name of one of them."""
-        if choice == "none" or not functions:
-            return Toolbox()
-        most = None if parallel else 1
-        if choice in ("auto", "required"):
-            return Toolbox(functions, functions if choice == "required" else (), most)
-        if forced := [one for one in functions if one.name == choice]:
-            return Toolbox(functions, forced, most)
-        raise Refusal(400, f"tool_choice names {choice[:60]!r}, which is none of the tools", param="tool_choice")
-
-    @property
-    def options(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options that it means."""
-        if not self.functions:
-            return {}
-        offered = [
-            {"type": "function", "function": one.model_dump(exclude_none=True, exclude={"strict"})}
-            for one in self.functions
-        ]
-        found: dict[str, Any] = {"tools": tuple(json.dumps(one) for one in offered)}
-        if self.forced:
-            calls = [describe_call(one) for one in self.forced]
-            found["json_schema"] = json.dumps(calls[0] if len(calls) == 1 else {"anyOf": calls})
-        return found
-
-    def listen(self) -> Listener | None:
-        """What finds calls in a reply; None where nothing is offered."""
-        return Listener([one.name for one in self.functions], self.most) if self.functions else None
-
-
-def describe_call(function: Function) -> dict[str, Any]:
-    """The schema of a call."""
-    arguments = function.parameters or {"type": "object"}
-    properties = {"name": {"const": function.name}, "arguments": arguments}
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-@dataclass
-class Listener:
-    """Finds the calls in one reply while it grows; what may become one is held back."""
-
-    names: Sequence[str]
-    most: int | None = None
-    _held: str = field(default="", init=False)
-    _begun: bool = field(default=False, init=False)
-    """Whether any text was told."""
-
-    def add(self, text: str) -> str:
-        """What may be told, after more text."""
-        self._held += text
-        if self._may_be_bare():
-            return ""
-        place = min((at for opener in OPENERS if (at := self._held.find(opener)) >= 0), default=-1)
-        if place < 0:
-            place = len(self._held) - max(overlap(self._held, opener) for opener in OPENERS)
-        told, self._held = self._held[:place], self._held[place:]
-        self._begun = self._begun or bool(told.strip())
-        return told
-
-    def _may_be_bare(self) -> bool:
-        """Whether it may be a call without a mark: JSON, or a name before JSON; both only at the beginning."""
-        start = self._held.lstrip()
-        if self._begun or not start:
-            return not self._begun
-        return (
-            start[0] in "{["
-            and not start.startswith("[TOOL")
-            or any(f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names)
-        )
-
-    def end(self) -> tuple[str, list[ToolCall]]:
-        """The rest of the text, and the calls, when the reply has ended."""
-        held, self._held = self._held, ""
-        calls = [call for call in read_calls(held, self.names)][: self.most]
-        return ("", calls) if calls else (held, [])
-
-
-def overlap(text: str, mark: str) -> int:
-    """The length of the longest beginning of a mark that a text ends with."""
-    return next((length for length in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:length])), 0)
-
-
-def read_calls(text: str, names: Sequence[str]) -> Iterator[ToolCall]:
-    """The calls that a text spells of functions with these names."""
-    for name, arguments in spell_calls(text, names):
-        if name in names and isinstance(arguments, dict):
-            yield ToolCall(name, json.dumps(arguments, ensure_ascii=False), uuid4().hex[:9])  # as Mistral wants it
-
-
-def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Names and arguments, whatever they are worth."""
-    if parts := HERMES.findall(text):
-        for part in parts:
-            yield from map(name_call, read_values(part))
-    elif parts := LLAMA.findall(text):
-        for name, arguments in parts:
-            yield from ((name, value) for value in read_values(arguments))
-    else:
-        bare = text.strip()
-        for opener in OPENERS:
-            bare = bare.removeprefix(opener).lstrip()
-        if name := next((name for name in names if re.match(rf"{re.escape(name)}(\[ARGS\])?\s*\{{", bare)), ""):
-            yield from ((name, value) for value in read_values(bare[bare.index("{") :]))
-        else:
-            yield from map(name_call, read_values(bare))
-
-
-def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
-    """The name and the arguments of a call in JSON: Llama calls the latter parameters."""
-    if not isinstance(value, Mapping):
-        return "", None
-    inner = value.get("function", value)
-    inner = inner if isinstance(inner, Mapping) else value
-    arguments = inner.get("arguments", inner.get("parameters", {}))
-    if isinstance(arguments, str):
-        with suppress(ValueError):
-            arguments = json.loads(arguments)
-    return str(inner.get("name", "")), arguments
-
-
-def read_values(text: str) -> Iterator[Any]:  # Any: parsed JSON
-    """The JSON values in a text, one behind the other, and those of a list one by one; up to what is none."""
-    decoder, place = json.JSONDecoder(), 0
-    with suppress(ValueError, RecursionError):
-        while place < len(text):
-            value, place = decoder.raw_decode(text, place)
-            yield from value if isinstance(value, list) else [value]
-            place = next((at for at in range(place, len(text)) if text[at] not in " \t\r\n;,"), len(text))
+def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
+    """What is left of some functions by a choice, which may be the name of one of them."""
+    functions = [one.read() for one in offered]
+    if choice == "none" or not functions:
+        return Toolbox()
+    most = None if parallel else 1
+    if choice in ("auto", "required"):
+        return Toolbox(functions, functions if choice == "required" else (), most)
+    if forced := [one for one in functions if one.name == choice]:
+        return Toolbox(functions, forced, most)
+    raise Refusal(400, f"tool_choice names {choice[:60]!r}, which is none of the tools", param="tool_choice")

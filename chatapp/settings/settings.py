@@ -5,7 +5,7 @@ import os
 import re
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,9 @@ from chatapp.text.files import write_whole
 from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:  # the help needs the settings, and no store
+    from collections.abc import Mapping
+
+    from chatapp.settings.tool_servers import ToolServer
     from model_store import Places
 
 OBJECTIVES = ("chat", "completion", "battery")
@@ -48,6 +51,8 @@ class Settings:
     """Whether the probability from which an offer is shown follows that."""
     stores: tuple[str, ...] = ()
     """Folders with models, beside the usual one; the first that can be written to gets what is new."""
+    mcp: "Mapping[str, ToolServer]" = field(default_factory=dict)
+    """Servers of tools, by name."""
 
 
 def home() -> Path:
@@ -74,7 +79,7 @@ def read(path: Path) -> Settings:
         found = toml_files.read(path)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
-    known = [field.name for field in fields(Settings)]
+    known = [one.name for one in fields(Settings)]
     for name, value in found.items():
         if name not in known:
             hint = suggest(name, known, f"known are {', '.join(known)}")
@@ -83,6 +88,11 @@ def read(path: Path) -> Settings:
             if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
                 raise SettingsError(f"the setting 'stores' in {path} must be a list of folders, not {value!r}")
             found[name] = tuple(value)
+            continue
+        if name == "mcp":
+            from chatapp.settings import tool_servers  # few have any
+
+            found[name] = tool_servers.read(value, str(path))
             continue
         wanted = type(getattr(Settings, name))
         if not isinstance(value, wanted):

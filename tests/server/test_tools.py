@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chatapp.server.tools import Listener
+from chatapp.generation.text.tools import Listener
 from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import CHAT_TEMPLATE, MakeCheckpoint

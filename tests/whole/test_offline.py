@@ -36,6 +36,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("complete", "--at", "1:1"),
     ("list",),
     ("remote", "list"),
+    ("mcp", "list"),
     ("service", "install", "--dry-run"),
     ("ls", "--cache"),
     ("show", "builtin"),

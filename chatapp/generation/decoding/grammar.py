@@ -71,6 +71,17 @@ def _write_schema(schema: Any) -> str:  # Any: JSON
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": BLANKS})
 
 
+def describe_indented(schema: dict[str, Any]) -> str:  # Any: JSON
+    """The grammar of JSON that a schema describes, with white space before it, in llguidance's form."""
+    known = json.dumps({**schema, "x-guidance": {"whitespace_pattern": BLANKS}})
+    return LLMatcher.grammar_from_lark(f"start: BLANKS? json\nBLANKS: /[ \\n]{{1,4}}/\njson: %json {known}")
+
+
+def is_schema(schema: dict[str, Any]) -> bool:  # Any: JSON
+    """Whether a grammar can be made of a schema."""
+    return not _check_schema(schema)
+
+
 def _check_schema(schema: dict[str, Any] | bool) -> str:  # Any: JSON
     """What is wrong with a schema; empty, if nothing is."""
     failed, messages = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))

@@ -118,6 +118,19 @@ class ChatTemplate:
             raise GenerationError(f"the chat template of {self.name} {error}") from error
 
 
+def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) -> int:
+    """The tokens of the last messages, counted until they are more than the limit; 0 where they never are."""
+    found = 0
+    if sum(len(message.text) for message in messages) <= limit:
+        return 0
+    for message in reversed(messages):
+        said = split(message.text).answer if message.role == "assistant" else message.text
+        found += len(tokenizer.encode(said))
+        if found > limit:
+            return found
+    return 0
+
+
 def mentions_tools(source: str) -> bool:
     """Whether a template looks at the functions that a model may call."""
     code = " ".join(re.findall(r"\{[{%].*?[%}]\}", source, re.DOTALL))

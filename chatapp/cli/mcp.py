@@ -1,0 +1,150 @@
+"""`chatapp mcp`: name servers of tools, list them, forget them, and look at what they offer."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note, print_json
+from chatapp.settings import tool_servers
+from chatapp.settings.tool_servers import ToolServer
+from chatapp.text.errors import InputError
+from chatapp.text.printable import printable
+from chatapp.text.units import table
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+  add NAME COMMAND...  name a program, which is started when a conversation uses it
+  add NAME URL         name an address of streamable HTTP
+  list                 list the servers; none is started
+  tools [NAME]         start servers, and list what they offer
+  remove NAME          forget one
+
+Servers speak the Model Context Protocol; they are tables [mcp.NAME] of settings.toml, and this writes there.
+A conversation uses one after /tools on NAME, with models whose chat template knows tools. Each call is asked about.
+
+A program gets few variables of the environment: PATH, HOME and the like, what --env sets, what --pass names.
+It runs with your rights, and may use the network, also with --offline. Options of its own stand behind --.
+"""
+ACTIONS = ("add", "list", "tools", "remove")
+SHOWN = 100
+"""Characters of a description in a list."""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp mcp add NAME COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.set_defaults(name_words=name_words)
+    group = parser.add_argument_group("of add")
+    group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for the program; repeatable")
+    group.add_argument("--pass", dest="passed", metavar="NAME", action="append", help="one of yours; repeatable")
+    group.add_argument("--key-variable", metavar="NAME", help="the variable with the key for an address")
+    group.add_argument("--tool", dest="tools", metavar="NAME", action="append", help="only this tool; repeatable")
+    group.add_argument("--seconds", metavar="N", type=float, help="how long a call may take (default: 60)")
+    parser.add_argument("--json", action="store_true", help="print JSON, of list and tools")
+
+
+def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
+    """Take the name, and the command or the address, from the words, and return those that are too many."""
+    given.name, given.place = (words[0] if words else ""), words[1:]
+    return [] if given.action == "add" else words[1:] if given.action != "list" else words
+
+
+def run(given: Namespace) -> int:
+    """Do what was asked."""
+    workspace = Workspace()
+    settings = workspace.home / "settings.toml"
+    match given.action:
+        case "list":
+            list_servers(workspace, as_json=given.json)
+        case "tools":
+            return list_tools(workspace, given.name, as_json=given.json)
+        case _ if not given.name:
+            raise InputError(f"which server? write: chatapp mcp {given.action} NAME")
+        case "remove":
+            tool_servers.remove(settings, given.name)
+            print(printable(f"{given.name} is forgotten"))
+        case "add":
+            add_server(workspace, read_server(given))
+    return 0
+
+
+def read_server(given: Namespace) -> ToolServer:
+    """The server that the arguments describe."""
+    name, place = given.name, given.place
+    if not place:
+        raise InputError(
+            f"what is it? write: chatapp mcp add {name} COMMAND... or chatapp mcp add {name} http://HOST/mcp"
+        )
+    at = "://" in place[0]
+    if at and place[1:]:
+        raise InputError(f"{place[1]!r} is too much: an address stands alone")
+    pairs = [pair.partition("=") for pair in given.env or ()]
+    if wrong := next((name for name, equals, _ in pairs if not equals), ""):
+        raise InputError(f"--env {wrong} has no value; write NAME=VALUE, or --pass {wrong} for the one that you have")
+    lines = {
+        "url" if at else "command": place[0] if at else place,
+        "env": {variable: value for variable, _, value in pairs},
+        "pass": given.passed,
+        "key_variable": given.key_variable,
+        "tools": given.tools,
+        "seconds": given.seconds,
+    }
+    written = {line: value for line, value in lines.items() if value not in (None, {})}
+    return tool_servers.read({name: written}, "settings.toml")[name]
+
+
+def add_server(workspace: Workspace, server: ToolServer) -> None:
+    """Keep a server; it is neither started nor asked."""
+    from chatapp.tools.http import leaves
+
+    elsewhere = leaves(server)
+    workspace.read_settings()  # what is wrong with them is told before they are changed
+    tool_servers.add(workspace.home / "settings.toml", server)
+    print(printable(f"{server.name} is {server.place}; /tools on {server.name} lets a conversation use it"))
+    if elsewhere:
+        note(f"What a model passes to its tools goes to {elsewhere}.")
+
+
+def list_servers(workspace: Workspace, *, as_json: bool) -> None:
+    """Print the servers of the settings."""
+    from chatapp.tools.http import leaves
+
+    servers = workspace.read_settings().mcp.values()
+    if as_json:
+        return print_json([{**vars(one), "env": dict(one.env), "leaves": bool(leaves(one))} for one in servers])
+    if not servers:
+        return note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")
+    rows = [(one.name, f"goes to {away}" if (away := leaves(one)) else "stays here", one.place) for one in servers]
+    print(printable(table(("NAME", "TEXT", "COMMAND OR ADDRESS"), rows)))
+
+
+def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
+    """Start servers, and print what they offer; 1 where one failed."""
+    troubles = list[str]()
+
+    def warn(text: str) -> None:
+        troubles.append(text)
+        note(f"Warning: {text}")
+
+    toolset = workspace.open_tools(warn)
+    servers = toolset.find_servers([name] if name else list(toolset.list_servers()))
+    if not servers:
+        note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")
+    tools = toolset.look([one.name for one in servers])
+    if as_json:
+        print_json([{"server": one.server.name, **one.function.describe()["function"]} for one in tools])
+    elif tools:
+        rows = [(one.server.name, one.name, first_line(one.function.description or "")) for one in tools]
+        print(printable(table(("SERVER", "TOOL", "DOES"), rows)))
+    return 1 if troubles else 0
+
+
+def first_line(text: str) -> str:
+    """The beginning of a description."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"{line[: SHOWN - 1]}…" if len(line) > SHOWN else line

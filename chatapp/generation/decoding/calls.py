@@ -1,0 +1,121 @@
+"""Lets what a model writes as a call of a function be one: behind the mark with which it begins one."""
+
+from __future__ import annotations  # as in chatapp.text.child
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from chatapp.generation.decoding.constraint import Constraint, Continued
+from chatapp.generation.decoding.grammar import Grammar, Vocabulary, describe_indented, is_schema
+from chatapp.generation.text.thinking import Channels
+from chatapp.generation.text.tools import Function, describe_calls
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from chatapp.generation.decoding.row import Row
+
+NAME = "a call of a function"
+
+
+class Calls:
+    """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
+
+    def __init__(self, vocabulary: Vocabulary, opener: str, call: Constraint, thinking: str = ""):
+        """`opener` begins a call, and `call` says what it may be; the prompt may have opened the `thinking`."""
+        self.vocabulary, self.opener, self.call, self.thinking = vocabulary, opener, call, thinking
+        spelt = vocabulary.tokenizer.encode_template(opener)
+        self.mark = spelt[0] if len(spelt) == 1 else None
+        """The one token that begins a call, which may have no text."""
+        self._start()
+
+    def _start(self) -> None:
+        self.read: list[int] = []
+        self.detokenizer, self.channels = self.vocabulary.tokenizer.detokenizer(), Channels()
+        self.channels.add(self.thinking)
+        self.text = ""
+        """The end of what was read, in which an opener may begin."""
+        self.begun: Constraint | None = None
+        """What the call that was begun may be."""
+        self.place = 0
+        """Where in the reply its tokens begin."""
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
+        self._move(tokens)
+        return self.begun.allowed(tokens[self.place :]) if self.begun else None
+
+    def forced(self, tokens: Sequence[int]) -> Sequence[int]:
+        self._move(tokens)
+        return self.begun.forced(tokens[self.place :]) if self.begun else ()
+
+    def ends(self, tokens: Sequence[int]) -> bool:
+        return False  # the model may go on behind a call
+
+    def copy(self) -> Calls:
+        return Calls(self.vocabulary, self.opener, self.call.copy(), self.thinking)
+
+    def _move(self, tokens: Sequence[int]) -> None:
+        """Read what is new of a reply, or all of one that has gone on otherwise."""
+        if list(tokens[: len(self.read)]) != self.read:
+            self._start()
+        for place in range(len(self.read), len(tokens)):
+            self._read(place, tokens)
+
+    def _read(self, place: int, tokens: Sequence[int]) -> None:
+        token = tokens[place]
+        self.read.append(token)
+        if self.begun:
+            if self.begun.ends(tokens[self.place : place + 1]):
+                self.begun, self.text = None, ""
+            return
+        text = self.detokenizer.add(token)
+        self.channels.add(text)
+        if self.channels.is_thinking:
+            return
+        self.text += text
+        _, opened, rest = self.text.partition(self.opener)
+        if opened or token == self.mark:
+            whole = self.call.copy()
+            begun = self.vocabulary(rest) if opened and rest.strip() else []
+            self.begun, self.place = Continued(whole, begun) if begun else whole, place + 1
+        self.text = self.text[-len(self.opener) :]
+
+
+def constrain_calls(
+    rows: Sequence[Row],
+    vocabulary: Vocabulary,
+    source: str,
+    tools: Sequence[str],
+    thinking: str,
+    begun: Sequence[int],
+) -> None:
+    """Let the calls in replies be what their schemas say, where a template, whose `source` this is, shows them in JSON.
+
+    `tools` are in JSON, as options have them.
+    """
+    functions, opener = [read_function(json.loads(one)) for one in tools], find_opener(source)
+    if not opener:
+        return
+    schema = describe_calls(functions)
+    if opener == "[TOOL_CALLS]":
+        schema = {"type": "array", "items": schema, "minItems": 1}
+    call = Grammar(vocabulary, describe_indented(schema), NAME)
+    for row in rows:
+        calls = Calls(vocabulary, opener, call.copy(), thinking)
+        row.constraint = Continued(calls, begun) if begun else calls
+
+
+def find_opener(source: str) -> str:
+    """The mark behind which a template shows calls as JSON; empty where it shows none, or in another form."""
+    if "<function=" in source or "[ARGS]" in source:
+        return ""
+    return next((mark for mark in ("<tool_call>", "[TOOL_CALLS]") if mark in source), "")
+
+
+def read_function(tool: dict[str, Any]) -> Function:  # Any: JSON
+    """A function of the options; one whose schema no grammar can be made of takes any object."""
+    told = tool["function"]
+    parameters = told.get("parameters")
+    usable = parameters if isinstance(parameters, dict) and is_schema(parameters) else {"type": "object"}
+    return Function(told["name"], None, usable)

@@ -1,0 +1,164 @@
+"""Functions that a model may ask to be called, and the calls that it writes, in the forms that models are taught."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from chatapp.generation.text.message import ToolCall
+
+OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
+"""Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form."""
+HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that a model may ask to be called."""
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] | None = None  # Any: a JSON Schema
+    """The schema of its arguments, which are an object."""
+
+    def describe(self) -> dict[str, Any]:  # Any: JSON
+        """The function as OpenAI offers it, and as templates look at it."""
+        told = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": {name: fact for name, fact in told.items() if fact is not None}}
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The functions that are offered to a model, and whether one has to be called."""
+
+    functions: Sequence[Function] = ()
+    forced: Sequence[Function] = ()
+    """One of these must be called."""
+    most: int | None = None
+    """Calls that are told; None: all."""
+
+    @property
+    def options(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options that it means."""
+        if not self.functions:
+            return {}
+        found: dict[str, Any] = {"tools": tuple(json.dumps(one.describe()) for one in self.functions)}
+        if self.forced:
+            found["json_schema"] = json.dumps(describe_calls(self.forced))
+        return found
+
+    def listen(self) -> Listener | None:
+        """What finds calls in a reply; None where nothing is offered."""
+        return Listener([one.name for one in self.functions], self.most) if self.functions else None
+
+
+def describe_calls(functions: Sequence[Function]) -> dict[str, Any]:  # Any: JSON
+    """The schema of a call of one of some functions."""
+    calls = [describe_call(one) for one in functions]
+    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+
+def describe_call(function: Function) -> dict[str, Any]:
+    """The schema of a call."""
+    arguments = function.parameters or {"type": "object"}
+    properties = {"name": {"const": function.name}, "arguments": arguments}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+@dataclass
+class Listener:
+    """Finds the calls in one reply while it grows; what may become one is held back."""
+
+    names: Sequence[str]
+    most: int | None = None
+    _held: str = field(default="", init=False)
+    _begun: bool = field(default=False, init=False)
+    """Whether any text was told."""
+
+    def add(self, text: str) -> str:
+        """What may be told, after more text."""
+        self._held += text
+        if self._may_be_bare():
+            return ""
+        place = min((at for opener in OPENERS if (at := self._held.find(opener)) >= 0), default=-1)
+        if place < 0:
+            place = len(self._held) - max(overlap(self._held, opener) for opener in OPENERS)
+        told, self._held = self._held[:place], self._held[place:]
+        self._begun = self._begun or bool(told.strip())
+        return told
+
+    def _may_be_bare(self) -> bool:
+        """Whether it may be a call without a mark: JSON, or a name before JSON; both only at the beginning."""
+        start = self._held.lstrip()
+        if self._begun or not start:
+            return not self._begun
+        return (
+            start[0] in "{["
+            and not start.startswith("[TOOL")
+            or any(f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names)
+        )
+
+    def end(self) -> tuple[str, list[ToolCall]]:
+        """The rest of the text, and the calls, when the reply has ended."""
+        held, self._held = self._held, ""
+        calls = [call for call in read_calls(held, self.names)][: self.most]
+        return ("", calls) if calls else (held, [])
+
+
+def overlap(text: str, mark: str) -> int:
+    """The length of the longest beginning of a mark that a text ends with."""
+    return next((length for length in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:length])), 0)
+
+
+def read_calls(text: str, names: Sequence[str]) -> Iterator[ToolCall]:
+    """The calls that a text spells of functions with these names."""
+    for name, arguments in spell_calls(text, names):
+        if name in names and isinstance(arguments, dict):
+            yield ToolCall(name, json.dumps(arguments, ensure_ascii=False), uuid4().hex[:9])  # as Mistral wants it
+
+
+def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Names and arguments, whatever they are worth."""
+    if parts := HERMES.findall(text):
+        for part in parts:
+            yield from map(name_call, read_values(part))
+    elif parts := LLAMA.findall(text):
+        for name, arguments in parts:
+            yield from ((name, value) for value in read_values(arguments))
+    else:
+        bare = text.strip()
+        for opener in OPENERS:
+            bare = bare.removeprefix(opener).lstrip()
+        if name := next((name for name in names if re.match(rf"{re.escape(name)}(\[ARGS\])?\s*\{{", bare)), ""):
+            yield from ((name, value) for value in read_values(bare[bare.index("{") :]))
+        else:
+            yield from map(name_call, read_values(bare))
+
+
+def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
+    """The name and the arguments of a call in JSON: Llama calls the latter parameters."""
+    if not isinstance(value, Mapping):
+        return "", None
+    inner = value.get("function", value)
+    inner = inner if isinstance(inner, Mapping) else value
+    arguments = inner.get("arguments", inner.get("parameters", {}))
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            arguments = json.loads(arguments)
+    return str(inner.get("name", "")), arguments
+
+
+def read_values(text: str) -> Iterator[Any]:  # Any: parsed JSON
+    """The JSON values in a text, one behind the other, and those of a list one by one; up to what is none."""
+    decoder, place = json.JSONDecoder(), 0
+    with suppress(ValueError, RecursionError):
+        while place < len(text):
+            value, place = decoder.raw_decode(text, place)
+            yield from value if isinstance(value, list) else [value]
+            place = next((at for at in range(place, len(text)) if text[at] not in " \t\r\n;,"), len(text))

@@ -1,0 +1,174 @@
+"""Servers of tools that the user named, in settings.toml: how each is started or reached."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from backends.errors import UserError
+from chatapp.settings import toml_files
+from chatapp.text.files import write_whole
+from chatapp.text.suggest import suggest
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+KINDS = {
+    "command": "a list of texts, the program first",
+    "url": "a text in quotes",
+    "env": "a table of texts",
+    "pass": "a list of names of environment variables",
+    "key_variable": "the name of an environment variable",
+    "tools": "a list of names of tools",
+    "seconds": "a number from 1 to 3600",
+}
+"""What a server's table may have, and what each line must be."""
+
+
+class ToolServerError(UserError):
+    """A server of tools is not described as one."""
+
+
+@dataclass(frozen=True)
+class ToolServer:
+    """A server of tools: a program that is started, or an address."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    """The program and its arguments; nothing, where there is an address."""
+    url: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables that the program gets besides the usual few."""
+    passed: tuple[str, ...] = ()
+    """Variables of this environment that it gets, too."""
+    key_variable: str = ""
+    """The variable with the key that the address is given."""
+    tools: tuple[str, ...] = ()
+    """The tools that are offered of it; nothing: all."""
+    seconds: float = 60.0
+    """How long a call may take."""
+
+    @property
+    def place(self) -> str:
+        """Where it is: its address, or its command."""
+        return self.url or " ".join(self.command)
+
+
+def read(table: object, where: str) -> dict[str, ToolServer]:
+    """The servers of a table, by name; ToolServerError tells what is wrong with it."""
+    if not isinstance(table, dict):
+        raise ToolServerError(f"mcp in {where} must be tables: write [mcp.NAME] and, below it, command = [...]")
+    return {name: _read_one(name, one, where) for name, one in table.items()}
+
+
+def _read_one(name: str, table: object, where: str) -> ToolServer:
+    if not isinstance(table, dict) or not NAME.fullmatch(name):
+        raise ToolServerError(
+            f"{name!r} in {where} is no server: write [mcp.NAME], of up to 40 letters, digits, - and _"
+        )
+    for line, value in table.items():
+        if line not in KINDS:
+            raise ToolServerError(f"unknown line {line!r} in [mcp.{name}] of {where}; {suggest(line, KINDS, KNOWN)}")
+        if not _fits(line, value):
+            raise ToolServerError(f"{line} in [mcp.{name}] of {where} must be {KINDS[line]}, not {value!r}")
+    if bool(table.get("command")) == bool(table.get("url")):
+        raise ToolServerError(f"[mcp.{name}] of {where} needs either command = [...] or url = ...")
+    if table.get("url") and ("env" in table or "pass" in table):
+        raise ToolServerError(
+            f"[mcp.{name}] of {where} has a url, whose server gets no environment: leave env and pass out"
+        )
+    if table.get("command") and "key_variable" in table:
+        raise ToolServerError(f"key_variable in [mcp.{name}] of {where} is for a url; write pass = [...] for a command")
+    return ToolServer(
+        name,
+        tuple(table.get("command", ())),
+        table.get("url", ""),
+        tuple(table.get("env", {}).items()),
+        tuple(table.get("pass", ())),
+        table.get("key_variable", ""),
+        tuple(table.get("tools", ())),
+        float(table.get("seconds", ToolServer.seconds)),
+    )
+
+
+KNOWN = f"known are {', '.join(KINDS)}"
+
+
+def _fits(line: str, value: object) -> bool:
+    """Whether a line of a table is what it must be."""
+    match line:
+        case "command" | "tools" | "pass":
+            names = VARIABLE if line == "pass" else re.compile(r"[^\0]+")
+            return isinstance(value, list) and all(isinstance(one, str) and names.fullmatch(one) for one in value)
+        case "env":
+            return isinstance(value, dict) and all(
+                isinstance(text, str) and VARIABLE.fullmatch(name) and "\0" not in text for name, text in value.items()
+            )
+        case "seconds":
+            return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 3600
+    return isinstance(value, str) and (line != "key_variable" or bool(VARIABLE.fullmatch(value)))
+
+
+def add(path: Path, server: ToolServer) -> None:
+    """Write a server behind all that a settings file has, and leave every line of it as it is."""
+    text = toml_files.read_text(path) if path.exists() else ""
+    found = toml_files.parse(text)
+    if server.name in found.get("mcp", {}):
+        raise ToolServerError(f"there is a server {server.name} already; chatapp mcp remove {server.name} forgets it")
+    lines = [f"[mcp.{server.name}]", *(f"{line} = {_write(value)}" for line, value in _lines(server).items())]
+    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    _replace(
+        path,
+        text + gap + "\n".join(lines) + "\n",
+        found | {"mcp": found.get("mcp", {}) | {server.name: _lines(server)}},
+    )
+
+
+def remove(path: Path, name: str) -> None:
+    """Take the table of a server out of a settings file, and leave every other line as it is."""
+    text = toml_files.read_text(path) if path.exists() else ""
+    found = toml_files.parse(text)
+    servers = dict(found.get("mcp", {}))
+    if name not in servers:
+        known = suggest(name, servers, f"known are {', '.join(servers)}" if servers else "there is none")
+        raise ToolServerError(f"there is no server {name!r}; {known}")
+    del servers[name]
+    tables = re.compile(rf"(?ms)^[ \t]*\[mcp\.([\"']?){re.escape(name)}\1(?:\.env)?\][^\n]*\n?.*?(?=^[ \t]*\[|\Z)")
+    rest = {key: value for key, value in found.items() if key != "mcp"} | ({"mcp": servers} if servers else {})
+    _replace(path, tables.sub("", text), rest)
+
+
+def _lines(server: ToolServer) -> dict[str, Any]:  # Any: TOML
+    """What the table of a server has, without what goes without saying."""
+    told: dict[str, Any] = {
+        "command": list(server.command),
+        "url": server.url,
+        "env": dict(server.env),
+        "pass": list(server.passed),
+        "key_variable": server.key_variable,
+        "tools": list(server.tools),
+    }
+    return {line: value for line, value in told.items() if value} | (
+        {"seconds": server.seconds} if server.seconds != ToolServer.seconds else {}
+    )
+
+
+def _write(value: object) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_write(one)}" for name, one in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _replace(path: Path, text: str, wanted: Mapping[str, object]) -> None:
+    """Write a settings file whose lines were changed, unless they say something else than what is wanted by now."""
+    try:
+        fits = toml_files.parse(text) == wanted
+    except tomllib.TOMLDecodeError:
+        fits = False
+    if not fits:
+        raise ToolServerError(f"cannot find the place for it in {path}; change the table [mcp.NAME] there yourself")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text)

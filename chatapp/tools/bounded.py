@@ -1,0 +1,50 @@
+"""Answers over HTTP whose bytes are counted as they come."""
+
+from collections.abc import AsyncIterator
+from ssl import SSLContext
+
+import httpx2
+
+from chatapp.tools.flow import Flood, Flow
+
+
+class Stream(httpx2.AsyncByteStream):
+    """The bytes of an answer; of a stream of events each is a message, any other is one as a whole."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, flow: Flow, *, whole: bool) -> None:
+        self.inner, self.flow, self.whole = inner, flow, whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self.inner:
+            before, end, after = piece.rpartition(b"\n\n")
+            size = len(after) if end and not self.whole else size + len(piece)
+            try:
+                self.flow.take(size=len(piece), messages=before.count(b"\n\n") + bool(end))
+                self.flow.check(size)
+            except Flood as flood:
+                self.flow.give_up(str(flood))
+                raise httpx2.ReadError(str(flood)) from flood
+            yield piece
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Bounded(httpx2.AsyncHTTPTransport):
+    """Answers as they are on the wire: what is packed could become any size."""
+
+    def __init__(self, flow: Flow, *, verify: SSLContext | bool) -> None:
+        super().__init__(verify=verify)
+        self.flow = flow
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            self.flow.give_up("sent a packed answer, which was not asked for")
+            raise httpx2.ReadError(self.flow.fault)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        events = response.headers.get("content-type", "").startswith("text/event-stream")
+        response.stream = Stream(response.stream, self.flow, whole=not events)
+        return response

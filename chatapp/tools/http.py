@@ -1,0 +1,60 @@
+"""A server at an address: what comes is bounded, no redirect leaves it, and it gets the key that is meant for it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from chatapp.remote.address import Remote, check_online, parse_url
+from chatapp.remote.errors import RemoteError
+from chatapp.settings.tool_servers import ToolServer
+from chatapp.tools.errors import ToolError
+from chatapp.tools.flow import Flow
+
+if TYPE_CHECKING:
+    import httpx2
+
+REACHING = 10.0
+"""Seconds to connect."""
+STALL = 300.0
+"""Seconds without a byte; how long a call may take is looked at elsewhere."""
+
+
+def find_remote(server: ToolServer) -> Remote:
+    """The address of a server; ToolError where it is none."""
+    try:
+        return Remote(server.name, parse_url(server.url))
+    except RemoteError as error:
+        raise ToolError(f"{server.name}: {error}") from error
+
+
+def leaves(server: ToolServer) -> str:
+    """The other machine that calls go to; nothing, where they stay on this one."""
+    if not server.url or (remote := find_remote(server)).is_here:
+        return ""
+    return remote.host if remote.is_encrypted else f"{remote.host}, unencrypted"
+
+
+def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:
+    """What asks a server; refused where it is another machine and the network must not be used."""
+    import httpx2
+
+    from chatapp.tools.bounded import Bounded
+
+    remote = find_remote(server)
+    check_online(remote)
+    headers = {"User-Agent": "chatapp", "Accept-Encoding": "identity"}
+    if server.key_variable:
+        if not (key := os.environ.get(server.key_variable, "").strip()):
+            raise ToolError(f"the key of {server.name} is to be in {server.key_variable}, which is not set")
+        if not (remote.is_encrypted or remote.is_here):
+            raise ToolError(f"{remote.url} is not encrypted: anybody on the way could read the key; use https://")
+        headers["Authorization"] = f"Bearer {key}"
+
+    return httpx2.AsyncClient(
+        headers=headers,
+        timeout=httpx2.Timeout(STALL, connect=REACHING),
+        follow_redirects=False,
+        trust_env=False,
+        transport=Bounded(flow, verify=httpx2.create_ssl_context() if remote.is_encrypted else False),
+    )

@@ -1,0 +1,202 @@
+"""A server that is a program: started with little of the environment, its lines bounded, ended with all it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from chatapp.settings.tool_servers import ToolServer
+from chatapp.text.child import apart, describe_ending
+from chatapp.tools.errors import ToolError
+from chatapp.tools.flow import Flood, Flow
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteReceiveStream, Process
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
+
+USUAL = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
+    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
+)
+"""The variables that a program needs to run; the second and third lines are Windows'."""
+GRACE = 1.0
+"""Seconds that a program has to end by itself, and again after it was told to."""
+COMPLAINT = 4_000
+"""Bytes of the end of what it writes on standard error."""
+
+
+def environment(server: ToolServer) -> dict[str, str]:
+    """The variables that a program gets: the usual few, those its user passes on, and its own."""
+    if missing := [name for name in server.passed if name not in os.environ]:
+        raise ToolError(
+            f"{server.name} is to be given {missing[0]}, which is not set; set it, or mend [mcp.{server.name}]"
+        )
+    names = (*USUAL, *server.passed)
+    return {name: os.environ[name] for name in names if name in os.environ} | dict(server.env)
+
+
+@asynccontextmanager
+async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[TransportStreams]:
+    """Start a server, and give the streams of its messages, as the protocol's package takes them."""
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    pipe = subprocess.PIPE
+    command, own = list(server.command), environment(server)
+    try:
+        process = await anyio.open_process(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=own, **apart(window=False)
+        )
+    except (OSError, ValueError) as error:
+        told = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+        raise ToolError(
+            f"{server.name} does not start: {server.command[0]}: {told}; mend command in [mcp.{server.name}]"
+        ) from error
+    program = Program(process, flow)
+    try:
+        async with anyio.create_task_group() as group:
+            to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+            group.start_soon(program.complain)
+            group.start_soon(program.read, to_session)
+            group.start_soon(program.write, from_session)
+            try:
+                yield from_server, to_server
+            finally:
+                with anyio.CancelScope(shield=True):
+                    for stream in (from_server, to_server, to_session, from_session):
+                        await stream.aclose()
+                    await program.end()
+                group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await program.end()
+
+
+class Program:
+    """A program that runs, its pipes as messages."""
+
+    def __init__(self, process: Process, flow: Flow) -> None:
+        self.process, self.flow = process, flow
+        self.complaint = b""
+        """The end of what it wrote on standard error."""
+
+    async def read(self, session: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Give its lines to the session until it ends, or sends too much."""
+        import anyio
+
+        assert self.process.stdout
+        async with session:
+            try:
+                async for line in self._lines(self.process.stdout):
+                    if message := self._parse(line):
+                        await session.send(message)
+                await self._tell_end()
+            except Flood as flood:
+                self.flow.fault = f"{flood}; it was ended"
+                self.kill()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                self.flow.fault = self.flow.fault or "was ended"
+
+    async def _lines(self, stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
+        """Its lines, none longer than is allowed."""
+        rest = bytearray()
+        async for piece in stdout:
+            self.flow.take(size=len(piece))
+            first, *others = piece.split(b"\n")
+            rest += first
+            for other in others:
+                yield bytes(rest)
+                rest[:] = other
+            self.flow.check(len(rest))
+
+    def _parse(self, line: bytes) -> SessionMessage | None:
+        """The message of a line; None of one that is none, such as a greeting."""
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        self.flow.take(messages=1)
+        try:
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError:
+            if line.strip():
+                self.flow.rubbish = self.flow.rubbish or line[:200].decode(errors="replace").strip()
+            return None
+
+    async def write(self, session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Give it what the session says, a line each."""
+        import anyio
+
+        assert self.process.stdin
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async with session:
+                async for said in session:
+                    line = said.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    await self.process.stdin.send(f"{line}\n".encode())
+
+    async def complain(self) -> None:
+        """Keep the end of what it writes on standard error."""
+        import anyio
+
+        assert self.process.stderr
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            async for piece in self.process.stderr:
+                self.complaint = (self.complaint + piece)[-COMPLAINT:]
+
+    async def _tell_end(self) -> None:
+        """It has ended by itself, or closed its output: say how."""
+        code = await self._wait(GRACE)
+        lines = [line for line in self.complaint.decode(errors="replace").splitlines() if line.strip()]
+        last = f": {lines[-1].strip()[:200]}" if lines else ""
+        how = "closed its output" if code is None else f"ended ({describe_ending(code)})"
+        self.flow.fault = self.flow.fault or f"{how}{last}"
+
+    async def _wait(self, seconds: float) -> int | None:
+        """Its exit code; None where it has not ended by then. A child of its own may hold its pipes for longer."""
+        import anyio
+
+        with anyio.move_on_after(seconds):
+            while self.process.returncode is None:
+                await anyio.sleep(0.01)
+        return self.process.returncode
+
+    async def end(self) -> None:
+        """End it as the protocol wants: its input ends, it is told to end, it is ended; with all that it started."""
+        import anyio
+
+        with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            if self.process.stdin:
+                await self.process.stdin.aclose()
+        if await self._wait(GRACE) is None:
+            self._signal(signal.SIGTERM)
+            await self._wait(GRACE)
+        self.kill()
+        await self._wait(GRACE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                if pipe:
+                    await pipe.aclose()
+        # Nothing public closes it where another process holds a pipe, or a pipe was not read to its end.
+        transport = getattr(getattr(self.process, "_process", None), "_transport", None)
+        if close := getattr(transport, "close", None):
+            with suppress(OSError):
+                close()
+
+    def kill(self) -> None:
+        """End it at once, and all that it started."""
+        self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(OSError):
+            if sys.platform == "win32":
+                self.process.kill()
+            else:
+                os.killpg(self.process.pid, number)

@@ -1,0 +1,234 @@
+"""The tools of one conversation: which servers it uses, what they offer, what its user allows, and what calls give."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from chatapp.generation import ToolCall
+from chatapp.generation.text.tools import Function
+from chatapp.settings.tool_servers import ToolServer
+from chatapp.text.errors import one_line
+from chatapp.text.printable import clean_paste
+from chatapp.text.suggest import suggest
+from chatapp.tools.connection import CONNECTIONS, MOST, Connections, shorten
+from chatapp.tools.errors import ToolError
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+    from mcp_types import Tool as Listed
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""What a tool may be called: a model has to spell it, and a user to read it."""
+DESCRIPTION, SCHEMA = 2_000, 16_000
+"""Characters of a description that a model is told, and of a schema that it can be."""
+RESULT = 30_000
+"""Characters of a result that a model is told."""
+Outcome = Literal["done", "failed", "refused"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function of a server, as it is offered now."""
+
+    server: ToolServer
+    own: str
+    """What its server calls it."""
+    function: Function
+    """How the model is offered it; its name is another where two servers have the same."""
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self.function.name
+
+    @property
+    def fingerprint(self) -> str:
+        """What it was allowed as: the server, its name, and all that the model is told of it."""
+        told = [self.server.place, self.own, self.function.description, self.function.parameters]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode(errors="replace")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a call."""
+
+    text: str
+    """As the model is told it."""
+    outcome: Outcome = "done"
+
+
+class Toolset:
+    """The tools that one conversation has; nothing is started before they are looked at."""
+
+    def __init__(
+        self,
+        servers: Callable[[], Mapping[str, ToolServer]],
+        warn: Callable[[str], object],
+        *,
+        connections: Connections = CONNECTIONS,
+    ) -> None:
+        """`servers` are those of the settings; `warn` is told what is left out, and why."""
+        self._servers, self._warn, self._connections = servers, warn, connections
+        self.offered: Sequence[Tool] = ()
+        """Those that the model was offered last."""
+        self._allowed: set[str] = set()
+        """The fingerprints of those that run unasked in this conversation."""
+        self._known: dict[tuple[str, str], str] = {}
+        """The fingerprints of those that were ever allowed, by server and name."""
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def find_servers(self, names: Sequence[str]) -> list[ToolServer]:
+        """The servers with these names; ToolError where one is not in the settings."""
+        known = self._servers()
+        for name in names:
+            if name not in known:
+                near = suggest(name, known, f"known are {', '.join(known)}" if known else "chatapp mcp add names one")
+                raise ToolError(f"there is no server of tools {name!r} in settings.toml; {near}")
+        return [known[name] for name in names]
+
+    def list_servers(self) -> Mapping[str, ToolServer]:
+        """The servers of the settings."""
+        return self._servers()
+
+    def look(self, names: Sequence[str]) -> Sequence[Tool]:
+        """What these servers offer now; those that fail are left out, which is told once each time it changes."""
+        with self._lock:
+            servers, troubles = list[ToolServer](), list[str]()
+            for name in names:
+                try:
+                    servers += self.find_servers([name])
+                except ToolError as error:
+                    troubles.append(str(error))
+            asked = [(one, self._connections[one].list_tools()) for one in servers]
+            found = list[Tool]()
+            for server, listing in asked:
+                try:
+                    found += read_tools(server, listing.result(), troubles.append)
+                except Exception as error:
+                    if not (told := one_line(error)):
+                        raise
+                    troubles.append(f"{told}; the conversation goes on without its tools")
+            for trouble in dict.fromkeys(troubles):
+                if trouble not in self._told:
+                    self._warn(trouble)
+            self._told = set(troubles)
+            self.offered = name_apart(found)
+            return self.offered
+
+    # What is called
+
+    def find(self, name: str) -> Tool | None:
+        """The tool that a call means; None where none is offered."""
+        return next((one for one in self.offered if one.name == name), None)
+
+    def is_allowed(self, tool: Tool) -> bool:
+        """Whether it runs unasked: as it was when it was allowed, and in this conversation."""
+        return tool.fingerprint in self._allowed
+
+    def has_changed(self, tool: Tool) -> bool:
+        """Whether it was allowed as something else."""
+        before = self._known.get((tool.server.name, tool.own))
+        return before is not None and before != tool.fingerprint
+
+    def allow(self, tool: Tool) -> None:
+        """Let it run unasked from now on, for as long as it stays what it is."""
+        self._allowed.add(tool.fingerprint)
+        self._known[tool.server.name, tool.own] = tool.fingerprint
+
+    def forget(self) -> None:
+        """Ask again before anything runs."""
+        self._allowed.clear()
+
+    def call(self, tool: Tool, call: ToolCall) -> Future[Result]:
+        """What a call gives, never an error; it can be cancelled, and its server is ended then."""
+        connection = self._connections[tool.server]
+
+        async def give() -> Result:
+            try:
+                return read_result(await connection.give(tool.own, json.loads(call.arguments)))
+            except Exception as error:
+                if not (told := one_line(error)):
+                    raise
+                return Result(f"The call failed: {told}", "failed")
+
+        return connection.run(give())
+
+    def close(self, names: Sequence[str]) -> None:
+        """End servers; they are started again when they are wanted."""
+        known = self._servers()
+        for name in names:
+            if name in known:
+                self._connections[known[name]].close()
+
+
+def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str], object]) -> list[Tool]:
+    """The tools of a server that can be offered; the others, and why, are told."""
+    if server.tools:
+        listed = [one for one in listed if one.name in server.tools]
+        if missing := [name for name in server.tools if name not in {one.name for one in listed}]:
+            warn(f"{server.name} has no tool {shorten(missing[0])}, which [mcp.{server.name}] names")
+    elif len(listed) > MOST:
+        raise ToolError(
+            f"{server.name} offers more than {MOST} tools, which no model could be told of: "
+            f"name some, as tools = [...] in [mcp.{server.name}]"
+        )
+    found = dict[str, Tool]()
+    for one in listed:
+        schema = one.input_schema
+        if not NAME.fullmatch(one.name):
+            warn(f"{server.name} has a tool with the name {shorten(repr(one.name[:40]))}, which is left out")
+        elif one.name in found:
+            warn(f"{server.name} has two tools {one.name}; the first is taken")
+        elif len(json.dumps(schema)) > SCHEMA or not isinstance(schema, dict):
+            warn(f"{server.name} needs more than {SCHEMA:,} characters for the arguments of {one.name}; it is left out")
+        else:
+            description = clean_paste(one.description or "")[:DESCRIPTION]
+            found[one.name] = Tool(server, one.name, Function(one.name, description or None, schema))
+    return list(found.values())
+
+
+def name_apart(tools: Sequence[Tool]) -> list[Tool]:
+    """The tools under names that no two have: that of the server goes before where two servers have the same."""
+    often = Counter(one.own for one in tools)
+
+    def name(tool: Tool) -> Tool:
+        if often[tool.own] == 1:
+            return tool
+        function = tool.function
+        return Tool(
+            tool.server, tool.own, Function(f"{tool.server.name}.{tool.own}", function.description, function.parameters)
+        )
+
+    return [name(one) for one in tools]
+
+
+def read_result(result: CallToolResult) -> Result:
+    """What a call gave, as text: of pictures and sounds, what they are."""
+    parts = [read_part(one) for one in result.content]
+    text = "\n".join(parts)
+    if not text and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+    if len(text) > RESULT:
+        text = f"{text[:RESULT]}\n[the other {len(text) - RESULT:,} characters were left out]"
+    return Result(text or "(nothing)", "failed" if result.is_error else "done")
+
+
+def read_part(part: Any) -> str:  # Any: one of the protocol's kinds of content
+    """A part of a result."""
+    match part.type:
+        case "text":
+            return str(part.text)
+        case "image" | "audio":
+            return f"[{part.type}, {part.mime_type}: it cannot be shown to the model]"
+        case "resource_link":
+            return f"[{part.name}: {part.uri}]"
+    return str(getattr(part.resource, "text", "")) or f"[{part.resource.uri}: it is no text]"

@@ -1,0 +1,84 @@
+"""Calls that a model begins by itself: behind their mark a random model writes one that fits its schema."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chatapp.generation import Message, Options, Reply
+from chatapp.generation.engine import Engine
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.text.tools import Function, Toolbox
+from support.scripted_session import ScriptedSession, hashed, write_tokenizer
+
+ROOT = Path(__file__).parents[1]
+QWEN = (ROOT / "chat_templates" / "qwen2_5.jinja").read_text("utf-8")
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Bern", "Biel"]}, "days": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+ODD = {"type": "object", "properties": {"x": {"$ref": "https://example.org/nowhere"}}}
+WEATHER, OTHER = Function("weather", "Now", CITY), Function("other", None, ODD)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer(write_tokenizer(tmp_path_factory.mktemp("tokenizer"), chat_template=QWEN))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> ChatTemplate:
+    return ChatTemplate(write_tokenizer(tmp_path_factory.mktemp("template"), chat_template=QWEN))
+
+
+def ask(tokenizer: Tokenizer, template: ChatTemplate, beginning: str, seed: int, *tools: Function) -> Reply:
+    """The reply of a model that says a text first, and then at random what it likes, ends with preference."""
+    text, asked = tokenizer.encode(beginning), [Message("user", f"weather {seed}?")]
+    options = Options(temperature=1.0, top_k=0, top_p=1.0, seed=seed, max_tokens=200, **Toolbox(tools).options)
+    prompt = len(template.encode(asked, tokenizer, tools=options.tools))
+
+    def fill(tokens: Sequence[int], logits: np.ndarray) -> None:
+        said = len(tokens) - prompt
+        hashed(tokens, logits)
+        if 0 <= said < len(text):
+            logits[text[said]] = 60
+        else:
+            logits[[0, 7, 98]] += 6
+
+    engine = Engine(ScriptedSession(fill, vocab_size=400, context_length=2048), tokenizer, template)
+    reply = Reply()
+    for delta in engine.chat(asked, options):
+        reply.add(delta)
+    return reply
+
+
+@pytest.mark.parametrize("beginning", ["Let me see.\n<tool_call>\n", "<tool_call>", '<tool_call>{"na'])
+def test_what_begins_as_a_call_becomes_one(tokenizer: Tokenizer, template: ChatTemplate, beginning: str) -> None:
+    names = set()
+    for seed in range(6):
+        reply = ask(tokenizer, template, beginning, seed, WEATHER, OTHER)
+        assert reply.text.startswith(beginning) and reply.valid is None
+        call, _ = json.JSONDecoder().raw_decode(reply.text.partition("<tool_call>")[2].lstrip())
+        names.add(call["name"])
+        assert set(call) == {"name", "arguments"} and isinstance(call["arguments"], dict)
+        if call["name"] == "weather":
+            assert call["arguments"]["city"] in ("Bern", "Biel") and 0 <= call["arguments"]["days"] <= 9
+    assert names == {"weather", "other"}
+
+
+def test_what_is_no_call_is_as_it_would_be_without_functions(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    replies = [ask(tokenizer, template, "Good day to you <tool", 3, *tools) for tools in ((), (WEATHER,))]
+    assert all(reply.text.startswith("Good day to you <tool") for reply in replies)
+
+
+def test_forms_that_are_no_json_are_left_alone() -> None:
+    from chatapp.generation.decoding.calls import find_opener
+
+    assert find_opener(QWEN) == "<tool_call>"
+    assert find_opener("<tool_call><function=name>") == find_opener("[TOOL_CALLS]name[ARGS]{}") == ""
+    assert find_opener((ROOT / "chat_templates" / "llama3.jinja").read_text("utf-8")) == ""

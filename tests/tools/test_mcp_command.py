@@ -1,0 +1,67 @@
+"""`chatapp mcp`: servers of tools are named, listed, looked at and forgotten."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from chatapp.cli.main import main
+
+HOSTILE = str(Path(__file__).parents[1] / "support" / "hostile_tool_server.py")
+
+
+def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "list"]) == 0 and "chatapp mcp add" in capsys.readouterr().err
+    assert main(["mcp", "add", "far", "https://x.example/mcp", "--key-variable", "K"]) == 0
+    assert "goes to x.example" in capsys.readouterr().err
+    assert main(["mcp", "add", "near", "--env", "A=b=c", "--pass", "HOME", "--", "run", "--fast"]) == 0
+    capsys.readouterr()
+    assert main(["mcp", "list", "--json"]) == 0
+    far, near = json.loads(capsys.readouterr().out)
+    assert (far["url"], far["leaves"], near["command"], near["env"]) == (
+        "https://x.example/mcp", True, ["run", "--fast"], {"A": "b=c"},
+    )  # fmt: skip
+    assert main(["mcp", "remove", "far"]) == 0 and main(["mcp", "list"]) == 0
+    assert "run --fast" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add"], "which server?"),
+        (["add", "x"], "what is it?"),
+        (["add", "x", "http://a/mcp", "b"], "an address stands alone"),
+        (["add", "x", "ftp://a"], "no web address"),
+        (["add", "x y", "run"], "is no server"),
+        (["add", "x", "run", "--env", "A"], "--env A has no value"),
+        (["remove", "x"], "there is no server 'x'"),
+        (["tools", "x"], "there is no server of tools 'x'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(["mcp", *words]) == 1 and message in capsys.readouterr().err
+
+
+def test_what_servers_offer_is_listed_harmlessly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mcp")
+    assert main(["mcp", "add", "odd", sys.executable, HOSTILE, "escapes"]) == 0
+    assert main(["mcp", "add", "gone", "no-such-program"]) == 0
+    capsys.readouterr()
+    assert main(["mcp", "tools"]) == 1
+    out, err = capsys.readouterr()
+    assert "weather" in out and "\x1b" not in out and "gone does not start" in err
+    assert main(["mcp", "tools", "odd", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["parameters"]["required"] == ["city"]
+
+
+def test_the_package_that_is_missing_is_named(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mcp", "mcp.client"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["mcp", "add", "x", sys.executable, HOSTILE]) == 0
+    assert main(["mcp", "tools"]) == 1
+    assert "pip install 'chatapp[mcp]'" in capsys.readouterr().err
