@@ -6,8 +6,8 @@ from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]
-"""relu2 is the square of relu."""
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "elu", "xielu"]
+"""relu2 is the square of relu; xielu is made of others, with factors of each layer."""
 Tensor = TypeVar("Tensor")
 LARGEST = 1 << 30
 """Numbers that a head keeps for a whole context, beyond which no description is believed."""
@@ -53,6 +53,8 @@ class Attention:
     buckets: tuple[int, ...] = ()
     """The row of the table `relative_bias` for each distance: from 0, or from -n to n where attention is not causal;
     what is farther away counts as the last."""
+    qk_norm: Literal["head", "heads", "turned"] = "head"
+    """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -71,6 +73,8 @@ class Decoder:
     norm: Literal["rms", "layer"]
     epsilon: float
     activation: Activation
+    qkv_clip: float = 0.0
+    """How large queries, keys and values can be, in both directions; 0: as they are."""
     parallel: bool = False
     """Attention and feed-forward read the same residual, side by side."""
     embedding_scale: float = 1.0
@@ -193,7 +197,12 @@ class Ops(Protocol[Tensor]):
         Called only where there is an encoder.
         """
 
-    def activate(self, x: Tensor, kind: Activation) -> Tensor: ...
+    def clip(self, x: Tensor, most: float) -> Tensor:
+        """Queries, keys and values, none beyond `most` or `-most`."""
+
+    def activate(self, x: Tensor, kind: Activation) -> Tensor:
+        """Any kind but xielu."""
+
     def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
         """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F)."""
 
@@ -243,8 +252,11 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         layer = f"{part}layers.{i}."
         normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
         qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
+        if decoder.qkv_clip:
+            qkv = ops.clip(qkv, decoder.qkv_clip)
         norms = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
-        attended = ops.attention(qkv, i, *norms, weights.get(part + "relative_bias"))
+        bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
+        attended = ops.attention(qkv, i, *norms, bias)
         branch = ops.linear(attended, weights[layer + "o_proj"])  # (B, T, hidden)
         if decoder.parallel:
             if layer + "ffn_norm" in weights:
@@ -271,8 +283,20 @@ def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor
     if layer + "gate_up_proj" in weights:
         hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
     else:
-        hidden = ops.activate(ops.linear(x, weights[layer + "up_proj"]), decoder.activation)
+        hidden = ops.linear(x, weights[layer + "up_proj"])
+        learned = decoder.activation == "xielu"
+        hidden = xielu(ops, hidden, weights[layer + "xielu"]) if learned else ops.activate(hidden, decoder.activation)
     return ops.linear(hidden, weights[layer + "down_proj"])
+
+
+def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
+    """A square above 0, an exponential below it, and a straight line, each by its factor of the three.
+
+    Huang and Schlag, https://arxiv.org/abs/2411.13010.
+    """
+    square, bent, straight = np.asarray(factors.values).tolist()
+    curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
+    return ops.add(curve, ops.scale(x, straight))
 
 
 def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ PART = 1 << 24
 ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float32])(x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
@@ -67,11 +68,16 @@ class Ops:
         self, qkv: np.ndarray, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
     ) -> np.ndarray:
         a = self.decoder.layers[layer]
-        q, k, v = np.split(split_heads(qkv, a), [a.heads, a.heads + a.kv_heads], axis=1)
-        if q_norm and k_norm:
+        q, k, v = np.split(qkv, np.array([a.heads, a.heads + a.kv_heads]) * a.head_dim, axis=-1)
+        if q_norm and k_norm and a.qk_norm == "heads":
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        q, k, v = split_heads(q, a), split_heads(k, a), split_heads(v, a)
+        if q_norm and k_norm and a.qk_norm == "head":
             q, k = self.norm(q, q_norm), self.norm(k, k_norm)
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        if q_norm and k_norm and a.qk_norm == "turned":
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
         past_k, past_v = self.cache[layer]
         k, v = np.concatenate([past_k, k], axis=2), np.concatenate([past_v, v], axis=2)
         self.cache[layer] = k, v
@@ -103,6 +109,9 @@ class Ops:
         cos, sin = np.cos(angle) * amplitudes, np.sin(angle) * amplitudes
         a, b = np.split(x, 2, axis=-1)
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    def clip(self, x: np.ndarray, most: float) -> np.ndarray:
+        return np.asarray(np.clip(x, np.float32(-most), np.float32(most)))
 
     def activate(self, x: np.ndarray, kind: Activation) -> np.ndarray:
         return np.asarray(ACTIVATIONS[kind](x), np.float32)

@@ -21,8 +21,8 @@ KINDS: tuple[Kind, Kind] = ("key", "value")
 """What is cached."""
 
 EMBEDDINGS = "embedding", "position_embedding"
-BIASES = "relative_bias", "encoder.relative_bias"
-"""What the host looks up, by canonical name."""
+BIAS = "relative_bias"
+"""What the host looks up: these canonical names, and how others end."""
 
 MASKED = -1e4
 """Added to the scores of what must not be seen; infinity would make 0 * infinity possible."""
@@ -82,6 +82,12 @@ def ropes(decoder: Decoder) -> list[Rope]:
     return list(dict.fromkeys(a.rope for a in decoder.layers if a.rope))
 
 
+def bias_input(name: str) -> str:
+    """What the biases of a table are called as an input: of all layers, or of one."""
+    *_, layer = "", *(part for part in name.split(".") if part.isdecimal())
+    return f"bias_{layer}" if layer else "bias"
+
+
 def attending_layers(decoder: Decoder, count: int) -> tuple[Attention, ...]:
     """The layers that attend in a function of `count` tokens: a prefill ends with the last layer's keys and values."""
     return decoder.layers if count == 1 or not decoder.layers[0].causal else decoder.layers[:-1]
@@ -105,21 +111,26 @@ class Inputs:
     def __init__(self, lowered: Lowered, package: Package, tables: Mapping[str, np.ndarray | Quantized]):
         self.decoder, self.capacity, self.longest = lowered.decoder, lowered.capacity, lowered.prompt
         self.package, self.tables = package, tables
-        self.reading_bias: np.ndarray | None = None
-        """The bias of the encoder's scores, alike for every prompt."""
+        self.reading_biases: dict[str, np.ndarray] = {}
+        """The biases of the encoder's scores, alike for every prompt."""
 
     def prompt(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
         """Inputs of the encoder for `tokens` (n,), padded."""
         positions = np.arange(self.longest)
-        if self.reading_bias is None:
+        if not self.reading_biases:
             distance = positions[:, None] - positions
-            self.reading_bias = self.bias("encoder.relative_bias", self.decoder.encoder[0], distance)
+            self.reading_biases = self.biases("encoder.", self.decoder.encoder[0], distance)
         embedded = self.embedded("embedding", tokens, positions)
-        return {"embedding": embedded, "bias": self.reading_bias, "prompt_mask": self.prompt_mask(len(tokens))}
+        return {"embedding": embedded, **self.reading_biases, "prompt_mask": self.prompt_mask(len(tokens))}
 
     def prompt_mask(self, length: int) -> np.ndarray:
         """What hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
         return np.where(np.arange(self.longest) < length, 0, MASKED)[None, None, None].astype(np.float32)
+
+    def biases(self, part: str, a: Attention, distance: np.ndarray) -> dict[str, np.ndarray]:
+        """The biases of scores of the encoder, `encoder.`, or of the decoder, by the inputs that they are."""
+        names = [name for name in self.tables if name.endswith(BIAS) and name.startswith("encoder.") == bool(part)]
+        return {bias_input(name): self.bias(name, a, distance) for name in names}
 
     def bias(self, name: str, a: Attention, distance: np.ndarray) -> np.ndarray:
         """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table of this name."""
@@ -144,8 +155,7 @@ class Inputs:
             found[f"mask_{window}"] = np.where(visible, 0, MASKED)[None, None]
         if any(a.alibi for a in attending):
             found["distance"] = -np.maximum(distance, 0)[None, None]
-        if "relative_bias" in self.tables:
-            found["bias"] = self.bias("relative_bias", self.decoder.layers[0], distance)
+        found |= self.biases("", self.decoder.layers[0], distance)
         if self.longest:
             found["prompt_mask"] = self.prompt_mask(prompt)
         if self.package.policy == "onehot":

@@ -10,7 +10,17 @@ import numpy as np
 from backends import BackendError
 from backends.coreml import tools
 from backends.coreml.cache import CACHES, Cache, Reading, named
-from backends.coreml.inputs import KINDS, Inputs, Layout, Lowered, Package, attending_layers, ropes, stacked_shape
+from backends.coreml.inputs import (
+    KINDS,
+    Inputs,
+    Layout,
+    Lowered,
+    Package,
+    attending_layers,
+    bias_input,
+    ropes,
+    stacked_shape,
+)
 from backends.coreml.tools import Function, Program, Var, mb, types
 from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
 
@@ -158,16 +168,22 @@ class Ops:
     ) -> Value:
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
-        q, k, v = (self.layout.heads(x, count, a.head_dim) for x, count in zip(qkv, counts, strict=True))
-        if q_norm and k_norm:
-            q, k = self.norm_along(q, q_norm, 3), self.norm_along(k, k_norm, 3)
+        norms = (q_norm, k_norm) if q_norm and k_norm else None
+        q, k, v = qkv
+        if norms and a.qk_norm == "heads":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
+        q, k, v = (self.layout.heads(x, count, a.head_dim) for x, count in zip((q, k, v), counts, strict=True))
+        if norms and a.qk_norm == "head":
+            q, k = self.norm_along(q, norms[0], 3), self.norm_along(k, norms[1], 3)
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        if norms and a.qk_norm == "turned":
+            q, k = self.norm_along(q, norms[0], 3), self.norm_along(k, norms[1], 3)
         k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
         if layer >= len(attending_layers(self.decoder, self.cache.count)):
             return self.layout.joined(q)  # stands for what nobody will use
         mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
-        return self.attend(q, k, v, a, [*([self.inputs["bias"]] if bias else []), mask])
+        return self.attend(q, k, v, a, [*([self.inputs[bias_input(bias.name)]] if bias else []), mask])
 
     def cross_attention(self, q: Value, layer: int) -> Value:
         a = self.decoder.layers[layer]
@@ -209,12 +225,17 @@ class Ops:
         turned = mb.mul(x=mb.concat(values=[b, a], axis=3), y=self.inputs[f"sin_{i}"])  # whose first half is negative
         return mb.add(x=mb.mul(x=x, y=self.inputs[f"cos_{i}"]), y=turned)
 
+    def clip(self, x: Value, most: float) -> Value:
+        return [mb.clip(x=piece, alpha=np.float16(-most), beta=np.float16(most)) for piece in x]
+
     def activate(self, x: Value, kind: Activation) -> Value:
         if kind == "silu":
             return mb.silu(x=x)
         if kind in ("relu", "relu2"):
             positive = mb.relu(x=x)
             return positive if kind == "relu" else mb.mul(x=positive, y=positive)
+        if kind == "elu":
+            return mb.elu(x=x, alpha=np.float16(1))
         return mb.gelu(x=x, mode="TANH_APPROXIMATION" if kind == "gelu_tanh" else "EXACT")
 
     def gate(self, gate_up: Value, kind: Activation) -> Value:

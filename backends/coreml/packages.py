@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from backends import BackendError
-from backends.coreml.inputs import BIASES, EMBEDDINGS, Inputs, Lowered, Package
+from backends.coreml.inputs import BIAS, EMBEDDINGS, Inputs, Lowered, Package
 from backends.coreml.stored import Stored, Table, read_tables, rounded_constants, write_tables
 from backends.decoder import Decoder, Weights
 from backends.quantize import Rounded, precision
@@ -66,7 +66,7 @@ def lower(
     packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
     fixed = rounded_constants(decoder, context)
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
-    found = {name: Stored(rounded)[name].values for name in (*EMBEDDINGS, *BIASES) if name in rounded}
+    found = {name: Stored(rounded)[name].values for name in rounded if name in EMBEDDINGS or name.endswith(BIAS)}
     for package in packages:
         weights_once = Stored(rounded)  # read again for each package, which shows whoever watches that work goes on
         program = lowering.program(lowered, weights_once, Inputs(lowered, package, found))

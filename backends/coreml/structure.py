@@ -13,9 +13,9 @@ FLOAT16, INT32 = Model_pb2.ArrayFeatureType.FLOAT16, Model_pb2.ArrayFeatureType.
 FLOWING = {MIL_pb2.FLOAT16, MIL_pb2.INT32}
 """Types that may flow between operations; the Neural Engine knows no wider floats."""
 OPERATIONS = {
-    "add", "concat", "constexpr_blockwise_shift_scale", "conv", "gelu", "identity", "layer_norm", "linear", "matmul",
-    "mul", "real_div", "reduce_sum", "relu", "reshape", "silu", "slice_by_index", "slice_update", "softmax", "split",
-    "sub", "tanh", "transpose",
+    "add", "clip", "concat", "constexpr_blockwise_shift_scale", "conv", "elu", "gelu", "identity", "layer_norm",
+    "linear", "matmul", "mul", "real_div", "reduce_sum", "relu", "reshape", "silu", "slice_by_index", "slice_update",
+    "softmax", "split", "sub", "tanh", "transpose",
 }  # fmt: skip
 """The operations that are written, besides constants and states."""
 

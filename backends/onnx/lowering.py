@@ -1,6 +1,7 @@
 """Lower a decoder to ONNX with ONNX Runtime's fused operations."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,11 @@ class Ops:
         if q_norm and k_norm:
             sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
             q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-            q, k = self.norm_heads(q, q_norm, a.head_dim), self.norm_heads(k, k_norm, a.head_dim)
+            if turns_first(a):
+                q, k = self.turn(q, a, a.heads), self.turn(k, a, a.kv_heads)
+                a = replace(a, rope=None)
+            size = 0 if a.qk_norm == "heads" else a.head_dim
+            q, k = self.norm_heads(q, q_norm, size), self.norm_heads(k, k_norm, size)
         q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
@@ -115,8 +120,16 @@ class Ops:
         memory = f"memory_key_{layer}", f"memory_value_{layer}"
         return self.node("MultiHeadAttention", q, *memory, domain=FUSED, num_heads=a.heads, scale=a.scale)
 
+    def turn(self, x: str, a: Attention, heads: int) -> str:
+        """Heads turned by their position, which GroupQueryAttention else does."""
+        tables = self.rotation("cos", np.cos, a), self.rotation("sin", np.sin, a)
+        positions = "rope_positions" if a.rope and a.rope.border else self.positions
+        return self.node("RotaryEmbedding", x, positions, *tables, domain=FUSED, num_heads=heads)
+
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
-        """Each head on its own; GroupQueryAttention does this on other devices only."""
+        """Each head on its own, or all as one where they have no size; GroupQueryAttention does it elsewhere only."""
+        if not head_dim:
+            return self.norm(x, weight)
         heads = self.node("Reshape", x, self.shaped(head_dim))
         return self.node("Reshape", self.norm(heads, weight), self.shaped())
 
@@ -125,7 +138,8 @@ class Ops:
         rope, half = a.rope, a.head_dim // 2
         if rope is None:
             return ""
-        table = np.full((rope.border + self.decoder.context_length, width(a) // 2), function(np.zeros(1)), np.float32)
+        columns = half if turns_first(a) else width(a) // 2
+        table = np.full((rope.border + self.decoder.context_length, columns), function(np.zeros(1)), np.float32)
         for kind, first, end in (rope, 0, rope.border), (rope.stretched, rope.border, len(table)):
             for start in range(first, end, ROWS):  # the angles have twice the bits
                 part = table[start : min(start + ROWS, end), :half]
@@ -162,12 +176,18 @@ class Ops:
         queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
         return self.node("Sub", keys, queries)
 
+    def clip(self, x: str, most: float) -> str:
+        ends = (self.constant(f"scalar_{end}", np.array(end, np.float32)) for end in (-most, most))
+        return self.node("Clip", x, *ends)
+
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
             return self.node("QuickGelu", x, domain=FUSED, alpha=1.0)
         if kind in ("relu", "relu2"):
             positive = self.node("Relu", x)
             return positive if kind == "relu" else self.node("Mul", positive, positive)
+        if kind == "elu":
+            return self.node("Elu", x)
         return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
 
     def gate(self, gate_up: str, kind: Activation) -> str:
@@ -184,9 +204,14 @@ class Ops:
 
 
 def width(a: Attention) -> int:
-    """The size of a head that GroupQueryAttention takes: a multiple of 8, or of 16 where positions turn."""
-    step = 16 if a.rope else 8
+    """The size of a head that GroupQueryAttention takes: a multiple of 8, or of 16 where it turns positions."""
+    step = 16 if a.rope and not turns_first(a) else 8
     return -(-a.head_dim // step) * step
+
+
+def turns_first(a: Attention) -> bool:
+    """Whether something is done to heads between their turning and attention."""
+    return a.rope is not None and a.qk_norm == "turned"
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:

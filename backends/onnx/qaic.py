@@ -179,10 +179,16 @@ class Ops(lowering.Ops):
         a = self.decoder.layers[layer]
         sizes = self.constant(f"sizes_of_{a.heads}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
         q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{name}_{layer}" for name in "qkv"], axis=-1)
-        q, k = self.by_head(q, a, q_norm), self.by_head(k, a, k_norm)
-        v = v if self.flat else self.by_head(v, a, None)
+        if q_norm and k_norm and a.qk_norm == "heads":
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        q, k = self.by_head(q, a), self.by_head(k, a)
+        if q_norm and k_norm and a.qk_norm == "head":
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        v = v if self.flat else self.by_head(v, a)
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        if q_norm and k_norm and a.qk_norm == "turned":
+            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
         heads = self.constant("second_axis", np.array([1]))
         if self.flat:
             k = self.node("Squeeze", k, heads)
@@ -199,10 +205,9 @@ class Ops(lowering.Ops):
         attended = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
         return self.node("Reshape", attended, self.shaped())
 
-    def by_head(self, x: str, a: Attention, norm: Weight | None) -> str:
+    def by_head(self, x: str, a: Attention) -> str:
         """From (B, T, H head_dim) to (B, H, T, head_dim)."""
-        heads = self.node("Reshape", x, self.shaped(a.head_dim))
-        return self.node("Transpose", self.norm(heads, norm) if norm else heads, perm=[0, 2, 1, 3])
+        return self.node("Transpose", self.node("Reshape", x, self.shaped(a.head_dim)), perm=[0, 2, 1, 3])
 
     def rotate(self, x: str, rope: Rope) -> str:
         """Heads (B, H, T, head_dim), turned by their tokens' places."""
@@ -244,7 +249,7 @@ class Ops(lowering.Ops):
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
             return self.node("Mul", x, self.node("Sigmoid", x))
-        if kind in ("relu", "relu2"):
+        if kind in ("relu", "relu2", "elu"):
             return super().activate(x, kind)
         one = self.constant("one_unit", np.array(1.0))
         if kind == "gelu":

@@ -78,14 +78,20 @@ class Ops:
         a = self.decoder.layers[layer]
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
         q, k, v = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
-        if q_norm and k_norm:
-            q, k = (self.norm(heads(x, a), norm) for x, norm in ((q, q_norm), (k, k_norm)))
+        norms = (q_norm, k_norm) if q_norm and k_norm else None
+        if norms and a.qk_norm != "turned":
+            q, k = (x if a.qk_norm == "heads" else heads(x, a) for x in (q, k))
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         q, k, v = (by_head(x, a) for x in (q, k, v))
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
+        if norms and a.qk_norm == "turned":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         if a.causal:
             k, v = self.cached(k, f"key_{layer}", a), self.cached(v, f"value_{layer}", a)
-        mask = self.once(("mask", a.causal, a.window, a.alibi, a.buckets), lambda: self.mask(a, bias))
+        mask = self.once(
+            ("mask", a.causal, a.window, a.alibi, a.buckets, bias and bias.name), lambda: self.mask(a, bias)
+        )
         return self.attend(q, k, v, a, mask)
 
     def cross_attention(self, q: Node, layer: int) -> Node:
@@ -164,12 +170,17 @@ class Ops:
             self.shared[key] = build()
         return self.shared[key]
 
+    def clip(self, x: Node, most: float) -> Node:
+        return op.clamp(x, -most, most)
+
     def activate(self, x: Node, kind: Activation) -> Node:
         if kind == "silu":
             return op.swish(x)
         if kind in ("relu", "relu2"):
             positive = op.relu(x)
             return positive if kind == "relu" else op.multiply(positive, positive)
+        if kind == "elu":
+            return op.elu(x, 1.0)
         return op.gelu(x, "tanh" if kind == "gelu_tanh" else "erf")
 
     def gate(self, gate_up: Node, kind: Activation) -> Node:

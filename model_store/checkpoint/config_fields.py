@@ -68,8 +68,8 @@ NAMED: dict[str, Kind] = {
     "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
     "alibi_bias_max softmax_scale": MULTIPLIER,
     "afn attn_type": TEXT,
-    "attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
-    "attn_logit_softcapping mscale mscale_all_dim final_logit_softcapping": CAP,
+    "alpha attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
+    "attn_logit_softcapping clip_qkv mscale mscale_all_dim final_logit_softcapping": CAP,
     "alibi new_decoder_architecture parallel_attn": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
@@ -89,7 +89,7 @@ NAMED: dict[str, Kind] = {
 SIZES = {
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
     "no_rope_layer_interval": 1 << 12,
-    "num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
+    "attention_heads num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
@@ -119,7 +119,7 @@ NULL = {("mpt", "logit_scale")}
 
 SPELLINGS = (
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    ("num_attention_heads", "n_head", "n_heads", "num_heads"),
+    ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
     ("hidden_size", "n_embd", "n_embed", "d_model"),
     ("max_position_embeddings", "n_positions", "max_seq_len"),
     ("d_kv",),

@@ -30,7 +30,7 @@ TYPES = {
 """Why a model of one of these types cannot run; the types are patterns."""
 
 OTHERS = (
-    "ministral3", "mistral4", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text", "umt5", "xglm"
+    "mistral4", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text",
 )  # fmt: skip
 """Types of other models, whose names are no slips for those of ours."""
 
@@ -45,6 +45,8 @@ FIELDS = {
     "use_mrope": "rotary positions in several dimensions",
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
+ANSWERED = {("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm")}
+"""The types that have what a field asks for."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 TASK = re.compile(r"For([A-Z]\w*)$")
@@ -82,7 +84,7 @@ def refuse(config: Config) -> None:
                 f"{kind} with {shown(config[name])} experts ({name} in config.json) is not supported"
             )
     for name, meaning in FIELDS.items():
-        if config.get(name):
+        if config.get(name) and (kind, name) not in ANSWERED:
             raise UnsupportedCheckpoint(f"{kind} with {meaning} ({name} in config.json) is not supported")
     for architecture in config.get("architectures") or ():
         task = TASK.search(str(architecture))

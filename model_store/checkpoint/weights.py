@@ -13,20 +13,27 @@ from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
 Transform = Callable[[np.ndarray, Attention], np.ndarray]
-Source = str | tuple[str | Transform, ...]
+Stored = str | tuple[str | Transform, ...]
 """The checkpoint's name for a weight, and how to change its values.
 
 Several tensors that are joined, row by row, have spaces between their names. Where checkpoints keep a tensor under
 one name or another, or copies under several, the names have `=` between them.
 """
 
+Made = Callable[[tuple[int, ...]], np.ndarray]
+"""Gives the values of a weight of this shape that no checkpoint holds, such as np.ones."""
+Source = Stored | Made
+"""Where the values of a weight come from."""
+
 KINDS = (".weight", ".bias")
 """How the names of tensors end."""
+BARE = {".weight": "", ".bias": "_bias"}
+"""How they end where a tensor stands alone."""
 
 
 def transforms_of(source: Source) -> list[Transform]:
     """How the values are changed, in this order."""
-    return [part for part in source if not isinstance(part, str)]
+    return [part for part in source if not isinstance(part, str)] if isinstance(source, tuple) else []
 
 
 class Family(Protocol):
@@ -65,7 +72,7 @@ class Canonical(Lazy):
         for name, (source, layer) in table.items():
             if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
                 continue  # a gate is in its place; a tensor of its own would be nobody's
-            if self.find(source, layer, ".weight"):
+            if callable(source) or self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
             elif name == "lm_head?" or (name == "lm_head" and self.tied):
                 self.table["lm_head"] = self.table["embedding"]
@@ -78,6 +85,8 @@ class Canonical(Lazy):
         source, layer = self.table[name]
         if name == "lm_head" and self.head_is_embedding:
             name = "embedding"  # one table, stored once
+        if callable(source):
+            return Weight(name, np.asarray(source(self.shape(name)), np.float32))
         values = self.read(source, layer, ".weight")
         bias = self.read(source, layer, ".bias")
         assert values is not None  # found when the table was made
@@ -109,7 +118,7 @@ class Canonical(Lazy):
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
         found = self.find(source, layer, kind)
-        parts = [self.one_of(copies) for copies in found]
+        parts = [np.atleast_1d(self.one_of(copies)) for copies in found]
         if not parts:
             return None
         transforms = transforms_of(source)
@@ -147,13 +156,14 @@ class Canonical(Lazy):
             "cross_q_proj": (q, size),
             "cross_kv_proj": (kv, size),
             "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
-            "q_norm": (a.head_dim,),
-            "k_norm": (a.head_dim,),
+            "q_norm": (q if a.qk_norm == "heads" else a.head_dim,),
+            "k_norm": (kv // 2 if a.qk_norm == "heads" else a.head_dim,),
             "o_proj": (size, q),
             "cross_o_proj": (size, q),
             "up_proj": (inner, size),
             "gate_up_proj": (2 * inner, size),
             "down_proj": (size, inner),
+            "xielu": (3,),
         }
         return known.get(role, (size,) if role.endswith("norm") else ())
 
@@ -167,13 +177,24 @@ class Canonical(Lazy):
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
         """The names of the tensors of `source`, without the prefix."""
+        if callable(source):
+            return []
         written = source if isinstance(source, str) else str(source[0])
         return [name.replace("=", kind + "=") + kind for name in written.format(layer).split()]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
         """The tensors of `source` with their copies, all or none of them."""
         names = self.names(source, layer, kind)
-        spelled = [[prefix + copy for copy in name.split("=") for prefix in self.prefixes] for name in names]
+        ends = kind, BARE[kind]
+        spelled = [
+            [
+                prefix + copy.removesuffix(kind) + end
+                for copy in name.split("=")
+                for prefix in self.prefixes
+                for end in ends
+            ]
+            for name in names
+        ]
         found = [there for copies in spelled if (there := [name for name in copies if name in self.tensors])]
         if found and len(found) != len(names):
             there = [copy for copies in found for copy in copies]

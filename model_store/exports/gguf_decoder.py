@@ -10,7 +10,7 @@ import numpy as np
 from backends.decoder import Attention, Decoder, Rope, Weight
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.tensor import Tensor
-from model_store.checkpoint.weights import Source as Names
+from model_store.checkpoint.weights import Stored as Names
 from model_store.checkpoint.weights import transforms_of
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import Source
@@ -99,7 +99,8 @@ def names_of(source: Source) -> Iterator[tuple[str, Names]]:
         _, _, role = canonical.rpartition(".")
         if role not in rows:
             raise ValueError(f"llama.cpp's {name} has no {role}")
-        yield canonical, rows[role]
+        if not callable(names := rows[role]):  # what llama.cpp makes too
+            yield canonical, names
 
 
 def tensors_of(

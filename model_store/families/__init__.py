@@ -52,7 +52,9 @@ def find(config: Config) -> Family:
     refuse_type(config)
     near = "" if wanted in OTHERS else suggest(wanted, known, who="the publisher", near=SLIP)
     hint = f"; {near}" if near else ""
-    raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported{hint} (known: {', '.join(known)})")
+    raise UnsupportedCheckpoint(
+        f"models of type {cut(wanted)} are not supported{hint}; docs/models.md lists the {len(known)} that are"
+    )
 
 
 def activation(name: str) -> Activation:

@@ -1,11 +1,12 @@
-"""Mistral Small 3.1 and later, of which the language model runs: Mistral."""
+"""Mistral Small 3.1 and later, of which the language model runs: Mistral, or Ministral 3."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
-from model_store.families import mistral
+from model_store.families import ministral3, mistral
 from model_store.families.mistral import LAYER, MODEL, TIED
 
+TEXTS = {"mistral": mistral.decoder, "ministral3": ministral3.decoder}
 PREFIX = "language_model.model.", "model.language_model.", "language_model."
 UNUSED = ("vision_tower.*", "multi_modal_projector.*", "model.vision_tower.*", "model.multi_modal_projector.*")
 
@@ -15,6 +16,6 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json."""
     text = config["text_config"]
-    if (kind := text.get("model_type", "mistral")) != "mistral":
+    if (kind := str(text.get("model_type", "mistral"))) not in TEXTS:
         raise UnsupportedCheckpoint(f"mistral3 with a language model of type {cut(kind)} is not supported")
-    return mistral.decoder(text)
+    return TEXTS[kind](text)

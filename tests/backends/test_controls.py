@@ -19,7 +19,7 @@ from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.convert import open_checkpoint
-from model_store.families import codegen, falcon, gpt_bigcode
+from model_store.families import apertus, codegen, falcon, gpt_bigcode
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
@@ -108,7 +108,7 @@ def read(instead: dict[Transform, Transform | None], role: str) -> Change:
     """Read the checkpoint with other transforms, or none of those, for weights of one role."""
 
     def changed(source: Source) -> Source:
-        if isinstance(source, str):
+        if not isinstance(source, tuple):
             return source
         kept = (source[0], *(instead.get(each, each) for each in source[1:] if callable(each)))
         return tuple(part for part in kept if part)
@@ -141,6 +141,19 @@ def other_heads_share(model: Model) -> Model:
     return weights(reorder, "layers.*.qkv_proj")(model)
 
 
+def norms_apart(model: Model) -> Model:
+    """Queries and keys of each head normalised by itself, all with the weights of the first."""
+    size = model.decoder.layers[0].head_dim
+    cut = weights(lambda weight: replace(weight, values=np.asarray(weight.values)[:size]), "layers.*.[qk]_norm")
+    return attention(lambda each: {"qk_norm": "head"})(cut(model))
+
+
+def factor(place: int) -> Change:
+    """Apertus's activation without one of its terms."""
+    kept = np.arange(3) != place
+    return weights(lambda weight: replace(weight, values=np.asarray(weight.values) * kept), "layers.*.xielu")
+
+
 def before_instead_of_after(model: Model) -> Model:
     renamed = {name.replace("_sum_norm", "_norm"): weight for name, weight in model.weights.items()}
     return replace(model, weights=renamed)
@@ -156,16 +169,17 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "phi3",
-    "qwen2-window", "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "olmo3",
+    "phi3", "qwen2-window", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
-    1e-3: ("biogpt", "opt"),
+    1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
-        "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2", "gpt_bigcode",
-        "gpt_neo", "gpt_neox", "gptj", "nemotron", "phi", "phi3", "stablelm", "starcoder2",
+        "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2",
+        "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gptj", "hunyuan_v1_dense", "nemotron", "olmo2",
+        "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
-    1e-6: ("gemma", "granite", "granitemoehybrid", "llama", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
+    1e-6: ("gemma", "granite", "granitemoehybrid", "llama", "nanochat", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
 }  # fmt: skip
@@ -179,6 +193,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "silu": ("llama", decoder(activation="gelu")),
     "relu": ("opt", decoder(activation="gelu")),
     "squared relu": ("arcee", decoder(activation="relu")),
+    "xielu": ("apertus", decoder(activation="relu2")),
+    **{f"{what} of xielu": ("apertus", factor(place)) for place, what in enumerate(("square", "bend", "line"))},
     "exact gelu": ("gpt_neox", decoder(activation="gelu_tanh")),
     "gelu with tanh": ("gpt2", decoder(activation="gelu")),
     "gelu with tanh, gated": ("gemma", decoder(activation="gelu")),
@@ -186,8 +202,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "parallel under one norm": ("gptj", decoder(parallel=False)),
     "one after the other": ("gpt_neox-sequential_yarn", decoder(parallel=True)),
     "scaled embedding": ("gemma", decoder(embedding_scale=1.0)),
-    "scaled embedding of biogpt": ("biogpt", decoder(embedding_scale=1.0)),
-    "scaled embedding of granite": ("granite", decoder(embedding_scale=1.0)),
+    **{f"scaled embedding of {case}": (case, decoder(embedding_scale=1.0)) for case in ("biogpt", "granite", "xglm")},
     "scaled output": ("cohere", decoder(output_scale=1.0)),
     "scaled output of granite": ("granite", decoder(output_scale=1.0)),
     "parallel under one norm, of cohere": ("cohere", decoder(parallel=False)),
@@ -196,6 +211,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "parallel under two norms": ("falcon-grouped", decoder(parallel=False)),
     "one after the other in falcon": ("falcon-sequential", decoder(parallel=True)),
     "capped logits": ("gemma2", decoder(logit_softcap=0.0)),
+    "capped logits of nanochat": ("nanochat", decoder(logit_softcap=0.0)),
+    "queries, keys and values that are cut": ("olmo", decoder(qkv_clip=0.0)),
+    "layer norms of olmo": ("olmo", decoder(norm="rms")),
     # Attention.
     "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
     "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
@@ -207,7 +225,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "rotary positions on some layers": ("smollm3", rotary(500.0)),
     **{f"rotary positions on some layers of {case}": (case, rotary(500.0)) for case in ("cohere2", "exaone4-hybrid")},
     **{f"rotary positions on a part in {case}": (case, rotary(500.0)) for case in ("glm", "glm4", "stablelm")},
-    **{f"theta of {case}": (case, rotary(10_000.0)) for case in ("cohere", "ernie4_5", "falcon", "granite", "helium")},
+    **{
+        f"theta of {case}": (case, rotary(10_000.0))
+        for case in ("apertus", "cohere", "ernie4_5", "falcon", "granite", "helium", "olmo", "olmo2")
+    },
     "rotary positions, theta": ("llama", rotary(10_000.0)),
     "rotary positions on a quarter": ("gpt_neox", rotary(500.0)),
     "rotary positions on a half": ("phi", rotary(500.0)),
@@ -215,11 +236,17 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "rotary positions, linear": ("llama-linear", plain),
     "rotary positions, llama3": ("llama-tied_scaled", plain),
     "rotary positions, yarn": ("llama-yarn", plain),
+    "rotary positions, yarn of ministral3": ("ministral3", plain),
     "rotary positions, longrope": ("phi3-longrope", plain),
     "amplitude of yarn": ("llama-yarn", turned(lambda each: replace(each, amplitude=1.0))),
     "amplitude of longrope": ("phi3-longrope", turned(lambda each: replace(each, amplitude=1.0))),
     "two rotations": ("gemma3_text", rotary(500.0)),
     "two rotations, the scaled one": ("gemma3", rotary(10_000.0)),
+    "norms behind the turn": ("hunyuan_v1_dense", attention(lambda each: {"qk_norm": "head"})),
+    "stretched by alpha": ("hunyuan_v1_dense", rotary(500.0)),
+    "norms over all heads": ("olmo2", norms_apart),
+    "two rotations of olmo3": ("olmo3", rotary(500.0)),
+    "turns the other way": ("nanochat", rotary(500.0)),
     "alibi": ("bloom", attention(lambda each: {"alibi": ()})),
     "alibi for three heads": ("bloom", attention(naive_slopes)),
     "capped scores": ("gemma2", attention(lambda each: {"softcap": 0.0})),
@@ -231,7 +258,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "window on some layers": ("gemma2", attention(lambda each: {"window": 6 - each.window})),
     # Weights.
     "learned positions": ("gpt2", without("position_embedding")),
+    "waves": ("xglm", without("position_embedding")),
     "norm of the embedding": ("bloom", without("embedding_norm")),
+    "norm of the embedding of nanochat": ("nanochat", without("embedding_norm")),
     "projected embedding, out": ("opt-post_norm", negated("project_out")),
     "projected embedding, in": ("opt-post_norm", negated("project_in")),
     "norm after the sum": ("opt-post_norm", before_instead_of_after),
@@ -241,10 +270,13 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
     **{
         f"norm after {part} of {case}": (case, without(f"layers.*.post_{part}_norm"))
-        for case in ("exaone4", "glm4")
+        for case in ("exaone4", "glm4", "olmo2")
         for part in ("attention", "ffn")
     },
-    "normalised queries of exaone4": ("exaone4", without("layers.*.q_norm")),
+    **{
+        f"normalised queries of {case}": (case, without("layers.*.q_norm"))
+        for case in ("apertus", "exaone4", "hunyuan_v1_dense", "nanochat", "olmo2", "persimmon")
+    },
     "norm before feed-forward": ("llama", without("layers.*.ffn_norm")),
     "norm before feed-forward, side by side": ("gpt_neox", without("layers.*.ffn_norm")),
     "norm before attention": ("llama", without("layers.*.attention_norm")),
@@ -259,6 +291,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "ernie4_5": ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"),
             "llama": ("gate_up_proj", "o_proj", "down_proj"),
             "gptj": ("up_proj", "down_proj"),
+            "persimmon": ("qkv_proj", "q_norm", "k_norm", "o_proj"),
+            "gpt_neox_japanese": ("o_proj",),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
         }.items()
         for role in roles
@@ -273,12 +307,17 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.transpose: {"gpt2": ("o_proj", None)},
     transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None), "nemotron": ("*", None)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
-    transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox")},
+    transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
     transforms.halve_rotary: {
         "gptj": ("*", transforms.spread_rotary),
         **{case: ("*", None) for case in ("codegen", "cohere", "cohere2", "ernie4_5", "glm", "helium")},
     },
-    transforms.spread_rotary: {"stablelm": ("*", None), "gpt_neox": ("*", None), "phi": ("*", transforms.halve_rotary)},
+    transforms.spread_rotary: {
+        **{case: ("*", None) for case in ("gpt_neox", "gpt_neox_japanese", "stablelm")},
+        "persimmon": ("[qk]_norm", None),
+        "phi": ("*", transforms.halve_rotary),
+    },
+    apertus.factors: {"apertus": ("*", None)},
     falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},
@@ -320,7 +359,7 @@ def unusual_fields(*values: Any) -> set[str]:
 
 def used_transforms(family: Family) -> Iterable[Transform]:
     sources = (*family.MODEL.values(), *family.LAYER.values())
-    return (part for source in sources if not isinstance(source, str) for part in source if callable(part))
+    return (part for source in sources for part in transforms.transforms_of(source))
 
 
 def test_every_feature_of_every_golden_case_has_a_control() -> None:

@@ -187,10 +187,22 @@ def nearer(a: Attention) -> Attention:
     return replace(a, buckets=a.buckets[: -2 * near] if a.causal else a.buckets[near:-near])
 
 
+def without_biases_of(layer: int) -> Callable[[Decoder], Decoder]:
+    """A layer, by its number, that knows no distances."""
+
+    def change(decoder: Decoder) -> Decoder:
+        layers = (replace(a, buckets=(0,) * len(a.buckets)) if i == layer else a for i, a in enumerate(decoder.layers))
+        return replace(decoder, layers=tuple(layers))
+
+    return change
+
+
 WRONG: dict[str, Callable[[Decoder], Decoder]] = {
     "scores scaled": lambda d: change_layers(d, lambda a: replace(a, scale=a.head_dim**-0.5)),
     "one bucket for all": lambda d: change_layers(d, lambda a: replace(a, buckets=(0,) * len(a.buckets))),
     "sides exchanged": lambda d: change_layers(d, lambda a: replace(a, buckets=a.buckets[::-1])),
+    "one bucket for all in the first layer": without_biases_of(0),
+    "one bucket for all in the second layer": without_biases_of(1),
     "buckets end early": lambda d: change_layers(d, nearer),
     "the encoder looks back only": lambda d: replace(d, encoder=tuple(replace(a, causal=True) for a in d.encoder)),
     "another start": lambda d: replace(d, start_token=7),

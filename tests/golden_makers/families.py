@@ -153,6 +153,29 @@ CASES: dict[str, dict[str, object]] = {
         vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1)
         | dict(num_attention_heads=2, image_size=28, patch_size=14),
     ),
+    "olmo": dict(LLAMA, clip_qkv=1.5),
+    "olmo2": dict(LLAMA, pad_token_id=0),
+    "olmo3": dict(LLAMA, pad_token_id=0, num_hidden_layers=4, sliding_window=6)
+    | dict(
+        rope_parameters=dict(
+            full_attention=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16),
+            sliding_attention=dict(rope_type="default", rope_theta=500.0),
+        )
+    ),
+    "apertus": dict(LLAMA, pad_token_id=0, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
+    "persimmon": LLAMA,
+    "nanochat": dict(LLAMA, final_logit_softcapping=3.0),
+    "hunyuan_v1_dense": dict(
+        LLAMA, head_dim=20, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, alpha=10.0, factor=1.0)
+    ),
+    "gpt_neox_japanese": dict(LLAMA, intermediate_multiple_size=2, bos_token_id=0, eos_token_id=1)
+    | dict(rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)),
+    "xglm": dict(vocab_size=96, d_model=48, num_layers=2, attention_heads=3, ffn_dim=64, max_position_embeddings=64),
+    "ministral3": dict(LLAMA, head_dim=16, sliding_window=None)
+    | dict(
+        rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
+        | dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1, max_position_embeddings=64)
+    ),
     "arcee": dict(LLAMA, mlp_bias=True),
     "nemotron": dict(LLAMA, head_dim=16, norm_eps=EPSILON, hidden_act="relu2"),
     "ministral": dict(LLAMA, sliding_window=6, layer_types=["sliding_attention", "full_attention"], head_dim=16),
@@ -181,6 +204,8 @@ ENCODER_DECODERS: dict[str, dict[str, object]] = {
     | dict(decoder_start_token_id=3),
     "t5-codet5": dict(T5, d_kv=24, n_positions=40, feed_forward_proj="relu", is_gated_act=False, dense_act_fn="relu")
     | dict(relative_attention_num_buckets=8, relative_attention_max_distance=16, layer_norm_epsilon=1e-5),
+    "umt5": dict(T5, model_type="umt5", d_kv=8, n_positions=40, relative_attention_num_buckets=8)
+    | dict(feed_forward_proj="gated-gelu", relative_attention_max_distance=20, tie_word_embeddings=False),
     "mt5": dict(T5, model_type="mt5", d_kv=8, n_positions=40, relative_attention_num_buckets=8)
     | dict(feed_forward_proj="gated-gelu", relative_attention_max_distance=20, tie_word_embeddings=False),
 }
@@ -231,6 +256,7 @@ def make_answers(case: str) -> None:
     model = AutoModelForSeq2SeqLM.from_config(CONFIG_MAPPING[str(fields["model_type"])](**fields)).eval().float()
     if not fields.get("tie_word_embeddings", True):
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        model.config.tie_word_embeddings = False  # UMT5's class says otherwise, and would scale the output
     randomise(model, 0.15)  # scores are not scaled: float32 itself is 1e-4 off when they are large
     length = FAR if case == "t5" else 40
     prompts, answers = np.random.default_rng(0).integers(0, 96, (2, 3, length))

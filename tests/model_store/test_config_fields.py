@@ -43,9 +43,10 @@ def changed(config: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[
 
 def is_sound(decoder: Decoder) -> bool:
     """Whether the numbers of a decoder are numbers."""
-    numbers = [decoder.epsilon, decoder.embedding_scale, decoder.output_scale, decoder.logit_softcap]
+    numbers = [decoder.epsilon, decoder.embedding_scale, decoder.output_scale, decoder.logit_softcap, decoder.qkv_clip]
     for layer in {*decoder.layers, *decoder.encoder}:
-        numbers += [layer.scale, layer.softcap, layer.window, *(layer.rope.inverse_frequencies if layer.rope else ())]
+        numbers += [layer.scale, layer.softcap, layer.window]
+        numbers += [abs(each) for each in layer.rope.inverse_frequencies] if layer.rope else []
     return decoder.epsilon > 0 and all(math.isfinite(number) and number >= 0 for number in numbers)
 
 

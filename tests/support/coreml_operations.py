@@ -123,6 +123,8 @@ OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "real_div": lambda x, y: x / y,
     "tanh": lambda x: np.tanh(x),
     "relu": lambda x: np.maximum(x, 0),
+    "clip": lambda x, alpha, beta: np.clip(x, alpha, beta),
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     "silu": lambda x: x / (1 + np.exp(-x)),
     "transpose": lambda x, perm: x.transpose(perm),
     "concat": concat,

@@ -1,0 +1,29 @@
+"""nanochat: norms without weights, also of the embedding; a squared ReLU; positions that turn the other way."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import arcee, llama
+from model_store.families.llama import PREFIX, TIED, UNUSED
+
+MODEL = {**llama.MODEL, "embedding_norm": np.ones, "norm": np.ones}
+LAYER = arcee.LAYER | {
+    **dict.fromkeys(("attention_norm", "ffn_norm", "q_norm", "k_norm"), np.ones),
+    "up_proj": "layers.{}.mlp.fc1",
+    "down_proj": "layers.{}.mlp.fc2",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; a norm without weights is the same before a turn as after it."""
+    same = llama.decoder({"hidden_act": "relu2", **config})
+    rope = same.layers[0].rope
+    assert rope is not None
+    turned = replace(rope, inverse_frequencies=tuple(-each for each in rope.inverse_frequencies))
+    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
+    return replace(same, layers=layers, logit_softcap=config.get("final_logit_softcapping", 15.0) or 0.0)

@@ -1,0 +1,20 @@
+"""OLMo: Llama whose layer norms have no weights; some cut queries, keys and values."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import llama
+from model_store.families.llama import PREFIX, TIED, UNUSED
+
+MODEL = {**llama.MODEL, "norm": np.ones}
+LAYER = {**llama.LAYER, "attention_norm": np.ones, "ffn_norm": np.ones}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; the epsilon is always the same."""
+    return replace(llama.decoder(config), norm="layer", epsilon=1e-5, qkv_clip=config.get("clip_qkv") or 0.0)

@@ -1,0 +1,17 @@
+"""OLMo 2: Llama with norms behind the branches, and queries and keys normalised over all heads."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import llama
+from model_store.families.exaone4 import LAYER, MODEL, PREFIX, TIED, UNUSED
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same = llama.decoder(config)
+    layers = tuple(replace(attention, qk_norm="heads") for attention in same.layers)
+    return replace(same, layers=layers, epsilon=config.get("rms_norm_eps", 1e-5))
