@@ -7,7 +7,7 @@ from chatapp.workspace import Workspace
 
 DETAILS = """\
 The window shows the same screen as a terminal does, with the same conversations; both may be open at once.
-It comes by the system's web view (pip install 'chatapp[desktop]'), over a connection within this machine that takes
+It comes by the system's web view (pip install pywebview), over a connection within this machine that takes
 one client, which has a secret. A second start brings the window to the front.
 """
 

@@ -123,7 +123,7 @@ def find_command() -> str:
     beside = Path(sys.executable).parent
     found = shutil.which("chatapp", path=str(beside)) or shutil.which("chatapp")
     if not found:
-        raise InputError(f"the command chatapp is neither in {beside} nor on the PATH; install it: pip install chatapp")
+        raise InputError(f"the command chatapp is neither in {beside} nor on the PATH; put it there")
     return str(Path(found).absolute())
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from model_store.exports import Finding, Source, openvino
-from model_store.exports.openvino import SUMMARY, Options, refuse, write
+from model_store.exports.openvino import NEEDS, SUMMARY, Options, refuse, write
 
 __all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
-LEFT_OUT = "it is not installed, or openvino-tokenizers was not; run: pip install 'chatapp[ovms]'"
+LEFT_OUT = f"it is not installed, or openvino-tokenizers was not; run: {NEEDS}"
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:

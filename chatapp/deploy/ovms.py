@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from model_store.exports import ExportError, Finding, Source, openvino, ovms
+from model_store.exports import ExportError, Finding, Source, openvino
 from model_store.exports.ovms import SUMMARY, Options, refuse, write
 
 __all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
@@ -13,7 +13,7 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     from chatapp.deploy import openvino_genai
 
     if not openvino_genai.is_installed():
-        raise ExportError(f"checking this target needs openvino-genai; run: {ovms.NEEDS}")
+        raise ExportError(f"checking this target needs openvino-genai; run: {openvino.NEEDS}")
     inside = folder / source.model.name
     precision = openvino.precision_of(source, options)
     return [*openvino.check(source, inside, options), *openvino_genai.ask(source, inside, precision)]

@@ -24,7 +24,7 @@ SMALLEST = (360, 240)
 BACKGROUND = "#0f121a"
 """Until the page is there."""
 NO_VIEW = (
-    "there is no web view for a window here; install one (pip install 'chatapp[desktop]', and on Linux the packages "
+    "there is no web view for a window here; install one (pip install pywebview, and on Linux the packages "
     "python3-gi and gir1.2-webkit2-4.1), or open a browser: chatapp desktop --browser"
 )
 

@@ -30,7 +30,7 @@ MOST = 128
 """Tools of a server that are looked at."""
 PAGES = 20
 """Pages in which it may list them."""
-MISSING = "tools need the package mcp, which is not installed: pip install 'chatapp[mcp]'"
+MISSING = "tools need the package mcp, which is not installed: pip install mcp"
 Found = TypeVar("Found")
 
 

@@ -8,6 +8,7 @@ from model_store.exports import ExportError, Finding, Source, option
 from model_store.exports.decoders import compare_logits, copy_published, refuse_encoders, refuse_missing
 
 SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
+NEEDS = "pip install openvino-genai openvino-tokenizers transformers"
 PRECISIONS = ("f32", "f16", "int8", "int4")
 
 

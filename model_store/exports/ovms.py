@@ -10,7 +10,6 @@ from model_store.files import optional_json, write_json
 
 SUMMARY = "a folder that OpenVINO Model Server serves: graphs, tokenizers, its configuration and start command"
 DEVICES = ("CPU", "GPU")
-NEEDS = "pip install 'chatapp[ovms]'"
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def refuse(source: Source, options: Options) -> None:
             "lack; export it with: chatapp export triton"
         )
     if missing := tokenizers.missing():
-        raise ExportError(f"the target ovms needs {' and '.join(missing)}; run: {NEEDS}")
+        raise ExportError(f"the target ovms needs {' and '.join(missing)}; run: {openvino.NEEDS}")
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:

@@ -95,7 +95,10 @@ def test_words_that_the_servers_tokenizers_would_divide_otherwise_are_refused(go
 @pytest.mark.skipif(GENAI, reason="they are installed")
 def test_packages_that_are_missing_are_named_before_any_work(golden: Make) -> None:
     model = golden("gptj")
-    with pytest.raises(ExportError, match=r"needs openvino-tokenizers.*; run: pip install 'chatapp\[ovms\]'"):
+    with pytest.raises(
+        ExportError,
+        match=r"needs openvino-tokenizers.*; run: pip install openvino-genai openvino-tokenizers transformers",
+    ):
         ovms.refuse(Source(model, model.folder / "tokenizer.json"), ovms.Options())
 
 

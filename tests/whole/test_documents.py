@@ -44,3 +44,15 @@ def test_every_station_of_a_message_is_where_the_map_says() -> None:
     for name, file in stations:
         source = (ROOT / file).read_text("utf-8")
         assert all(re.search(rf"\b(?:class|def) {part}\b", source) for part in name.split(".")), name
+
+
+def test_nobody_is_told_to_fetch_the_package_of_this_name_which_is_somebody_elses() -> None:
+    folders = ["chatapp", "model_store", "backends", "docs", "packaging"]
+    texts = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".ts", ".sh")
+    ]
+    wrong = re.compile(r"\b(pip|pipx|uv tool) install (--?[\w-]+ )*['\"]?chatapp\b(?![-_])")
+    told = [
+        path for path in [*PAGES, *texts] if "node_modules" not in path.parts and wrong.search(path.read_text("utf-8"))
+    ]
+    assert not told

@@ -61,8 +61,8 @@ def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what the target cannot have, or where the modules that it needs are not at hand."""
     if getattr(sys, "frozen", False):
         raise ExportError(
-            "this build of chatapp has no Python modules to put beside the server's; export with one of: "
-            "pip install chatapp"
+            "this build of chatapp has no Python modules to put beside the server's; export with one that is "
+            "installed in a Python: docs/install.md"
         )
     repository.refuse(source, options)
 

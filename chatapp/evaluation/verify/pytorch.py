@@ -27,7 +27,8 @@ def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, l
         import transformers
     except ImportError as error:
         raise VerifyError(
-            f"--against torch needs PyTorch and transformers ({error}); install them: pip install 'chatapp[verify]'"
+            f"--against torch needs PyTorch and transformers ({error}); install them: "
+            "pip install torch transformers sentencepiece protobuf"
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -94,7 +94,7 @@ function tryCommand(path: string): Promise<string | undefined> {
       if (!error) resolve(undefined);
       else if (error.code === "ENOENT" || error.code === "EACCES")
         resolve(
-          `The command ${path} was not found. Install it (pip install chatapp), ` +
+          `The command ${path} was not found. Install chatapp (its docs/install.md tells how), ` +
             "or put its whole path into the setting chatapp.path; `which chatapp` in a terminal tells it.",
         );
       else resolve(`${path} lsp does not start: ${stderr.trim().split("\n").at(-1) || error.message}`);
