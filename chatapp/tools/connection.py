@@ -219,6 +219,8 @@ def import_client() -> type[Client]:
 
 def is_refusal(error: BaseException) -> bool:
     """Whether a server has answered with an error, and goes on."""
+    if isinstance(error, ToolError):  # of ours: perhaps that the package is missing
+        return False
     from mcp.shared.exceptions import MCPError
     from mcp_types import REQUEST_TIMEOUT
 
