@@ -13,6 +13,8 @@ from chatapp.generation.memory import available_memory
 
 BUDGET = 2 << 30
 """Bytes of memory that texts may take that are not in the session's cache, at most."""
+MOST = 100
+"""Texts that are kept, at most: every one is looked at for every prompt."""
 SHARE = 8
 """They take at most one part in so many of the memory that is free."""
 WORTH = 64
@@ -97,7 +99,7 @@ class PromptCache:
         free = available_memory()
         held = sum(one.size for one in self.prefixes)
         most = min(BUDGET, BUDGET if free is None else (free + held) // SHARE) if self.budget is None else self.budget
-        while self.prefixes and held + prefix.size > most:
+        while self.prefixes and (held + prefix.size > most or len(self.prefixes) >= MOST):
             held -= self.prefixes.pop(0).size
         if prefix.size <= most:
             self.prefixes.append(prefix)

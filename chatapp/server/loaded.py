@@ -66,6 +66,14 @@ class LoadedModel:
         return datetime.now(UTC).astimezone() + timedelta(seconds=min(self.seconds_left, 10 * 365 * 86400))
 
 
+def date(stored: StoredModel) -> datetime:
+    """When the checkpoint of a model was written; the beginning of 1970, where it is gone."""
+    try:
+        return datetime.fromtimestamp((stored.folder / "config.json").stat().st_mtime, UTC)
+    except OSError:
+        return datetime.fromtimestamp(0, UTC)
+
+
 class LoadedModels:
     """The open models by name, the one that was asked last at the end."""
 

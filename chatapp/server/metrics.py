@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from chatapp.generation import Usage
@@ -18,6 +18,7 @@ class Metrics:
     """The counters of one server."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # or each counter would have a second line, with the time at which it was made
         self.registry = CollectorRegistry()
         to = self.registry
         route, model = ("method", "route", "status"), ("model",)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from chatapp.generation.text.chat_template import mentions_tools
 from chatapp.generation.text.thinking import find_switch
 from chatapp.server.bodies import Body
 from chatapp.server.drawing import Drawing
+from chatapp.server.loaded import date
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, line
 from chatapp.server.refusals import Refusal
 from model_store import StoredModel, StoreError
@@ -70,14 +70,10 @@ async def list_tags(call: Call, body: None) -> None:
 
 def describe(stored: StoredModel) -> dict[str, Any]:
     """A model in a list."""
-    try:
-        modified = datetime.fromtimestamp((stored.folder / "config.json").stat().st_mtime, UTC)
-    except OSError:
-        modified = datetime.fromtimestamp(0, UTC)
     return {
         "name": stored.name,
         "model": stored.name,
-        "modified_at": modified.isoformat().replace("+00:00", "Z"),
+        "modified_at": date(stored).isoformat().replace("+00:00", "Z"),
         "size": stored.size,
         "digest": hashlib.sha256(stored.name.encode()).hexdigest(),
         "details": describe_details(stored),

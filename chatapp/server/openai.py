@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chatapp.server.bodies import Body
+from chatapp.server.loaded import date
 from chatapp.server.openai_chat import ChatRequest, chat
 from chatapp.server.openai_completions import CompletionRequest, complete
 from chatapp.server.openai_shapes import form_error, form_late_error
@@ -39,14 +40,14 @@ async def show_model(call: Call, body: None) -> None:
 
 def describe_model(stored: StoredModel) -> Json:
     """A model as clients look at it: some take the length of its context from here."""
-    length = stored.context_length
+    length, written = stored.context_length, date(stored)
     return {
         "id": stored.name,
         "object": "model",
         "type": "model",
         "display_name": stored.name,
-        "created": 0,
-        "created_at": "1970-01-01T00:00:00Z",
+        "created": int(written.timestamp()),
+        "created_at": f"{written:%Y-%m-%dT%H:%M:%SZ}",
         "owned_by": "chatapp",
         "capabilities": ["completion", *["chat"] * stored.chats],
         "context_length": length,

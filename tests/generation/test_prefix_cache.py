@@ -7,6 +7,7 @@ import pytest
 
 from backends.rereading import PART
 from chatapp.generation import GenerationError, Options
+from chatapp.generation.prompt_cache import MOST
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
 
@@ -146,3 +147,10 @@ def test_going_back_to_another_text_reads_only_what_is_new_and_the_budget_holds(
     assert len(engine._cache.prefixes) == 1
     again = [usage_of(list(engine.complete(text, GREEDY))).cached_tokens for text in (texts[2], texts[0])]
     assert again[0] and not again[1]
+
+
+def test_of_many_texts_the_last_hundred_are_kept(tokenizer: Tokenizer) -> None:
+    engine, _ = make_engine(tokenizer)
+    for token in range(MOST + 10):
+        engine._cache.store([token], {"k": np.zeros((1, 1, 1, 1), np.float32)}, 1)
+    assert [prefix.tokens for prefix in engine._cache.prefixes] == [[token] for token in range(10, MOST + 10)]

@@ -131,7 +131,7 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
         ("cannot read /home/me/models/tiny/config.json: gone", "cannot read config.json: gone"),
         (r"cannot read C:\Users\me\tiny.onnx", "cannot read tiny.onnx"),
         ("see ~/models/x or a/b and 1/2", "see x or a/b and 1/2"),
-        ("GET /v1/models lists them", "GET models lists them"),
+        ("GET /v1/models lists them", "GET /v1/models lists them"),
     ],
 )
 def test_a_refusal_names_no_folder(text: str, told: str) -> None:

@@ -1,10 +1,13 @@
 """OpenAI's protocol, against a real port."""
 
 import math
+import os
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
+from model_store.store import BUILTIN_FOLDER
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
@@ -28,6 +31,8 @@ def test_models_are_listed_with_the_length_of_their_context(served: Served) -> N
     (model,) = served.get("/v1/models").json()["data"]
     assert model["id"] == "builtin" and model["object"] == "model"
     assert model["meta"]["n_ctx_train"] == model["context_length"] == model["max_model_len"] == 1024
+    written = os.path.getmtime(BUILTIN_FOLDER / "config.json")
+    assert model["created"] == int(written) == datetime.fromisoformat(model["created_at"]).timestamp()
     assert served.get("/v1/models/builtin").json() == model
 
 

@@ -223,7 +223,7 @@ def test_figures_for_prometheus(served: Served) -> None:
     assert 'chatapp_requests_total{method="POST",route="/v1/chat/completions",status="200"}' in text
     assert 'chatapp_time_to_first_token_seconds_count{model="builtin"}' in text
     assert 'chatapp_token_seconds_bucket{le="0.02",model="builtin"}' in text
-    assert "chatapp_requests_waiting 0.0" in text and "chatapp_model_memory_bytes{" in text
+    assert "_created" not in text and "chatapp_requests_waiting 0.0" in text and "chatapp_model_memory_bytes{" in text
 
 
 def test_every_endpoint_is_described(served: Served) -> None:
