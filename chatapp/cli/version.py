@@ -3,18 +3,23 @@
 import importlib.metadata
 import json
 import platform
+import shlex
 from argparse import Namespace
 
 from chatapp import __version__
 from chatapp.cli.arguments import Parser
+from chatapp.settings import offline
 
 RUNTIMES = ("onnxruntime", "openvino", "coremltools")
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("--licences", action="store_true", help="tell every part of chatapp, its version and licence")
-    parser.add_argument("--bill", action="store_true", help="the same for programs: a CycloneDX bill of materials")
+    parser.usage = "chatapp version [--licences | --bill | --check ADDRESS]"
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--check", metavar="ADDRESS", help="ask the release page there whether there is a newer one")
+    ways.add_argument("--licences", action="store_true", help="tell every part of chatapp, its version and licence")
+    ways.add_argument("--bill", action="store_true", help="the same for programs: a CycloneDX bill of materials")
 
 
 def run(given: Namespace) -> int:
@@ -27,6 +32,9 @@ def run(given: Namespace) -> int:
     if given.licences:
         print(about.tell(__version__))
         return 0
+    if given.check is not None:
+        print(check(given.check))
+        return 0
     print(f"chatapp {__version__}")
     print(f"python {platform.python_version()}")
     for name in RUNTIMES:
@@ -35,3 +43,17 @@ def run(given: Namespace) -> int:
         except importlib.metadata.PackageNotFoundError:
             print(f"{name} is not installed")
     return 0
+
+
+def check(address: str) -> str:
+    """What to do about the newest release at an address."""
+    from chatapp.remote import releases
+
+    offline.require_network("version --check")
+    newest = releases.find_newest(address)
+    if releases.numbers(newest) <= releases.numbers(__version__):
+        return f"chatapp {__version__} is the newest there is at {address}"
+    return (
+        f"chatapp {newest} is there, and this is {__version__}; to verify and install it:\n"
+        f"KEY=(the public key on the release page) sh install.sh {shlex.quote(address)}"
+    )

@@ -1,0 +1,42 @@
+"""The releases of chatapp at an address that its user names: which is the newest."""
+
+import re
+from urllib.parse import urlsplit
+
+from chatapp.text.errors import UserError
+from chatapp.text.printable import printable
+from model_store.hub import web
+
+PATIENCE = 20.0
+"""Seconds without a byte, after which it is given up."""
+MOST = 100_000
+"""Bytes of a list of checksums."""
+VERSION = re.compile(r"^[0-9a-f]{64} [ *]chatapp[-_](\d+\.\d+\.\d+)[-_]", re.MULTILINE)
+
+
+class NoReleases(UserError):
+    """There is nothing to be learned of releases at an address."""
+
+
+def find_newest(address: str) -> str:
+    """The newest version that SHA256SUMS names there; raises NoReleases where none is to be had."""
+    there = urlsplit(address)
+    if there.scheme != "https" and not (there.scheme == "http" and web.is_loopback(there.hostname or "")):
+        raise NoReleases(f"releases are asked for over https, and {printable(address)!r} is no such address")
+    try:
+        answer = web.get(f"{address.rstrip('/')}/SHA256SUMS", web.Site(address), stall=PATIENCE)
+        try:
+            content = answer.whole(MOST) if answer.status == 200 else None
+        finally:
+            answer.close()
+    except web.TryAgain as error:
+        raise NoReleases(f"{error}; try again later") from error
+    versions: list[str] = VERSION.findall((content or b"").decode("ascii", "replace"))
+    if not versions:
+        raise NoReleases(f"there is no SHA256SUMS of chatapp's releases at {printable(address)}; look at the address")
+    return max(versions, key=numbers)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers, which compare as versions do."""
+    return tuple(int(part) for part in version.split("."))
