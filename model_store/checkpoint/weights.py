@@ -61,7 +61,8 @@ class Canonical(Lazy):
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
         self.tensors, self.decoder, self.layers = checkpoint.tensors, decoder, decoder.layers
-        self.tied = checkpoint.config.get("tie_word_embeddings", family.TIED)
+        text = checkpoint.config.get("text_config") or {}
+        self.tied = {**text, **checkpoint.config}.get("tie_word_embeddings", family.TIED)
         self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
         table = {name: (source, 0) for name, source in family.MODEL.items()}
         for name, source in family.LAYER.items():

@@ -4,10 +4,11 @@ from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import ministral3, mistral
-from model_store.families.mistral import LAYER, MODEL, TIED
+from model_store.families.mistral import LAYER, MODEL
 
 TEXTS = {"mistral": mistral.decoder, "ministral3": ministral3.decoder}
 PREFIX = "language_model.model.", "model.language_model.", "language_model."
+TIED = True
 UNUSED = ("vision_tower.*", "multi_modal_projector.*", "model.vision_tower.*", "model.multi_modal_projector.*")
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

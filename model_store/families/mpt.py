@@ -18,7 +18,7 @@ LAYER = {
     "up_proj": "blocks.{}.ffn.up_proj",
     "down_proj": "blocks.{}.ffn.down_proj",
 }
-USUAL = {"attn_type": "multihead_attention", "alibi": True, "clip_qkv": None, "qk_ln": False, "prefix_lm": False}
+USUAL = {"attn_type": "multihead_attention", "alibi": True, "qk_ln": False, "prefix_lm": False}
 """What `attn_config` has to say, or nothing, of models that transformers runs."""
 
 
@@ -43,6 +43,7 @@ def decoder(config: Config) -> Decoder:
         norm="layer",
         epsilon=config.get("layer_norm_epsilon", 1e-5),
         activation="gelu",
+        qkv_clip=own.get("clip_qkv") or 0.0,
     )
 
 

@@ -16,9 +16,16 @@ import torch
 import transformers
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+)
 
 from support.published_models import (
+    ENCODER_DECODERS,
     GOLDEN,
     PUBLISHED,
     SHORT,
@@ -50,7 +57,10 @@ def original(config: Config) -> Config:
 
 def automodel(config: Config) -> Any:  # Any: transformers' classes are not typed
     """The class that loads such a model."""
-    return AutoModelForSeq2SeqLM if config["model_type"] == "t5" else AutoModelForCausalLM
+    if config["model_type"] in ENCODER_DECODERS:
+        return AutoModelForSeq2SeqLM
+    pictures = "vision_config" in config and config["model_type"] != "gemma3"
+    return AutoModelForImageTextToText if pictures else AutoModelForCausalLM
 
 
 def shapes_of(config: Config) -> dict[str, tuple[int, ...]]:
@@ -96,7 +106,7 @@ def load(config: Config, tensors: dict[str, np.ndarray]) -> PreTrainedModel:
         folder = Path(name)
         (folder / "config.json").write_text(json.dumps(config))
         save_file(
-            {n: np.ascontiguousarray(v, np.float32) for n, v in tensors.items()},
+            {n: np.array(v, np.float32, order="C") for n, v in tensors.items()},
             folder / "model.safetensors",
             {"format": "pt"},
         )
@@ -104,6 +114,13 @@ def load(config: Config, tensors: dict[str, np.ndarray]) -> PreTrainedModel:
         model, found = automodel(config).from_pretrained(folder, **loading)
     wrong = {kind: names for kind, names in found.items() if names and "vision" not in str(names)}
     assert not wrong, wrong
+    return settled(model, config)
+
+
+def settled(model: PreTrainedModel, config: Config) -> PreTrainedModel:
+    """The model as its config.json says; the class of UMT5 ties what that does not, and scales its output."""
+    if config["model_type"] == "umt5":
+        model.config.tie_word_embeddings = config["tie_word_embeddings"]
     return model.eval()
 
 
@@ -115,7 +132,7 @@ def varied(model: PreTrainedModel, config: Config) -> PreTrainedModel:
             AutoConfig.from_pretrained(name), attn_implementation="eager", dtype=torch.float32
         )
     other.load_state_dict(model.state_dict())
-    return other.eval()
+    return settled(other, config)
 
 
 def logits_of(model: PreTrainedModel, tokens: np.ndarray) -> np.ndarray:
@@ -156,7 +173,8 @@ def make(name: str) -> dict[str, np.ndarray]:
     model = load(original(config), tensors)
     short, long = logits_of(model, tokens[:, :SHORT]), logits_of(model, tokens)
     scaling = config.get("rope_scaling") or {}
-    if "long_factor" not in scaling and not model.config.is_encoder_decoder:
+    cached = not model.config.is_encoder_decoder and config["model_type"] != "openai-gpt"
+    if "long_factor" not in scaling and cached:
         check_cache(model, tokens, long)
     labels, rows = [], []
     for label, other in altered(config) if is_first_of_its_kind(name) and not split else ():

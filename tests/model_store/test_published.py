@@ -68,6 +68,24 @@ SIZES = {
     "Nemotron-Mini-4B-Instruct": (32, 24, 8, 128, 3072, 256000, 4096, {0}),
     "vaultgemma-1b": (26, 4, 4, 256, 1152, 256000, 1024, {0, 512}),
     "cwm": (64, 48, 8, 128, 6144, 128256, 131072, {0, 8192}),
+    "mpt-7b": (32, 32, 32, 128, 4096, 50432, 2048, {0}),
+    "mt5-small": (8, 6, 6, 64, 512, 250112, 1024, {0}),
+    "umt5-small": (8, 6, 6, 64, 512, 256384, 1024, {0}),
+    "openai-gpt": (12, 12, 12, 64, 768, 40478, 512, {0}),
+    "Qwen2-VL-2B-Instruct": (28, 12, 2, 128, 1536, 151936, 32768, {0}),
+    "Qwen2.5-VL-3B-Instruct": (36, 16, 2, 128, 2048, 151936, 128000, {0}),
+    "Mistral-Small-3.1-24B-Instruct-2503": (40, 32, 8, 128, 5120, 131072, 131072, {0}),
+    "Ministral-3-8B-Instruct-2512-BF16": (34, 32, 8, 128, 4096, 131072, 16384, {0}),
+    "OLMo-1B-hf": (16, 16, 16, 128, 2048, 50304, 2048, {0}),
+    "OLMo-1.7-7B-hf": (32, 32, 32, 128, 4096, 50304, 4096, {0}),
+    "OLMo-2-0425-1B-Instruct": (16, 16, 16, 128, 2048, 100352, 4096, {0}),
+    "Olmo-3-7B-Instruct": (32, 32, 32, 128, 4096, 100278, 65536, {0, 4096}),
+    "Apertus-8B-Instruct-2509": (32, 32, 8, 128, 4096, 131072, 65536, {0}),
+    "persimmon-8b-chat": (36, 64, 64, 64, 4096, 262144, 16384, {0}),
+    "nanochat-d32": (32, 16, 16, 128, 2048, 65536, 2048, {0}),
+    "Hunyuan-0.5B-Instruct": (24, 16, 8, 128, 1024, 120818, 262144, {0}),
+    "gpt-neox-japanese-2.7b": (32, 32, 32, 80, 2560, 32000, 2048, {0}),
+    "xglm-564M": (24, 16, 16, 64, 1024, 256008, 2048, {0}),
 }
 
 
@@ -88,8 +106,11 @@ def test_a_published_config_becomes_a_decoder_of_its_sizes(name: str) -> None:
     assert (len(decoder.layers), *heads, *sizes, windows) == SIZES[name]
 
 
-ACTIVATION = "activation_function", "hidden_activation", "hidden_act", "activation"
-SILENT = "bloom-560m", "falcon-40b", "falcon-7b", "gemma-3-4b"
+ACTIVATION = "activation_function", "hidden_activation", "hidden_act", "activation", "afn", "feed_forward_proj"
+SILENT = (
+    "Apertus-8B-Instruct-2509", "Ministral-3-8B-Instruct-2512-BF16", "Mistral-Small-3.1-24B-Instruct-2503",
+    "bloom-560m", "falcon-40b", "falcon-7b", "gemma-3-4b", "mpt-7b", "umt5-small",
+)  # fmt: skip
 """What does not say its activation, or not there."""
 
 
@@ -111,8 +132,8 @@ def test_rotary_positions_are_the_same_in_the_spelling_of_today(name: str) -> No
     new: dict[str, Any] = {"rope_theta": theta, "rope_type": scaling.get("type", "default"), **scaling}
     for field in "partial_rotary_factor", "rotary_pct":
         new |= {"partial_rotary_factor": old[field]} if field in old else {}
-    if old["model_type"] == "gemma3_text":
-        local = {"rope_type": "default", "rope_theta": old["rope_local_base_freq"]}
+    if old["model_type"] in ("gemma3_text", "olmo3"):
+        local = {"rope_type": "default", "rope_theta": old.get("rope_local_base_freq", theta)}
         new = {"full_attention": new, "sliding_attention": local}
     kept = {field: value for field, value in old.items() if field not in (*SPELLINGS, "rope_local_base_freq")}
     assert described({**kept, "rope_parameters": new}) == described(old)

@@ -109,6 +109,7 @@ def read_all(session: Session, tokens: np.ndarray) -> np.ndarray:
 CONTRADICTIONS = {
     "codet5p-220m": ('feed_forward_proj="silu"', 'dense_act_fn="silu"'),
     "gpt-neo-125m": ("attention_types shifted",),
+    "umt5-small": ('feed_forward_proj="relu"',),
 }
 """Models that say a thing twice, and what altered says another thing each time: refused."""
 SEEN = [
@@ -141,6 +142,22 @@ SEEN = [
     ("Phi-4-mini", "original_max_position_embeddings+1"),
     ("starcoder2-3b", "norm_epsilon=0.2"),
     ("t5-v1_1-small", "relative_attention_max_distance*2"),
+    ("umt5-small", "relative_attention_max_distance*2"),
+    ("mpt-7b", "attn_config.clip_qkv=0.5"),
+    ("openai-gpt", "layer_norm_epsilon=0.2"),
+    ("Qwen2-VL-2B-Instruct", "rope_theta*2"),
+    ("Mistral-Small-3.1-24B-Instruct-2503", "rope_theta*2"),
+    ("Ministral-3-8B-Instruct-2512-BF16", "rope_parameters.factor*2"),
+    ("OLMo-1.7-7B-hf", "clip_qkv=0.5"),
+    ("Olmo-3-7B-Instruct", "sliding_window+1"),
+    ("Olmo-3-7B-Instruct", "layer_types shifted"),
+    ("Olmo-3-7B-Instruct", "rope_scaling.factor*2"),
+    ("Apertus-8B-Instruct-2509", "rope_scaling.factor*2"),
+    ("persimmon-8b-chat", "partial_rotary_factor-1/8"),
+    ("nanochat-d32", "final_logit_softcapping*2"),
+    ("Hunyuan-0.5B-Instruct", "rope_scaling.alpha*2"),
+    ("gpt-neox-japanese-2.7b", "rotary_pct-1/8"),
+    ("xglm-564M", "scale_embedding=false"),
 ]
 """What must be seen, of which fields altered in which models."""
 ALTERED = [name for name in PUBLISHED if is_first_of_its_kind(name)]
@@ -163,8 +180,8 @@ def test_each_field_altered_changes_what_it_changes_in_transformers(name: str, t
         decoder, logits = families.find(other).decoder(other), unchanged
         if decoder != plain:
             weights = dict(Canonical(checkpoint, family, decoder))
-            logits = sample(read_all(ReferenceSession(decoder, weights), tokens))
-        if not near(logits, rows[label]):
+            logits = sample(read_all(ReferenceSession(decoder, weights), tokens[:, : decoder.context_length]))
+        if not near(logits, rows[label][: len(logits)]):
             wrong.append(label)
     assert not wrong
 

@@ -26,11 +26,11 @@ LONG = 36
 GAIN = 1.4
 """Makes attention sharp enough that every position counts."""
 
-HEADS = "num_attention_heads", "n_head", "num_heads"
+HEADS = "num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"
 HIDDEN = "hidden_size", "n_embd", "n_embed", "d_model"
 HEAD_DIM = "head_dim", "d_kv"
-LAYERS = "num_hidden_layers", "n_layer", "num_layers"
-CONTEXT = "max_position_embeddings", "n_positions"
+LAYERS = "num_hidden_layers", "n_layer", "n_layers", "num_layers"
+CONTEXT = "max_position_embeddings", "n_positions", "max_seq_len"
 LENGTHS = (
     *CONTEXT,
     "n_ctx",
@@ -47,13 +47,23 @@ DEFAULTS = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=256, max_
 """Sizes that `text_config` of Gemma 3 leaves out."""
 VISION = dict(
     hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
-)
-PERIODS = {"cohere2": 4, "cwm": 4, "exaone4": 4, "gemma2": 2, "gemma3_text": 6, "gpt_neo": 2, "smollm3": 4} | {
-    "vaultgemma": 2
-}
+) | dict(head_dim=8, depth=1, embed_dim=16, num_heads=2)
+PERIODS = {
+    "cohere2": 4,
+    "cwm": 4,
+    "exaone4": 4,
+    "gemma2": 2,
+    "gemma3_text": 6,
+    "gpt_neo": 2,
+    "olmo3": 4,
+    "smollm3": 4,
+} | {"vaultgemma": 2}
 """Layers after which their kinds begin again, for those that have kinds."""
 T5 = dict(relative_attention_num_buckets=8, relative_attention_max_distance=32, num_decoder_layers=3, n_positions=LONG)
 """Distances have buckets up to the largest; 36 tokens go beyond it."""
+
+ENCODER_DECODERS = "t5", "mt5", "umt5"
+"""Types that read all of a prompt before they write."""
 
 Config = dict[str, Any]
 """The JSON of config.json."""
@@ -62,13 +72,9 @@ Config = dict[str, Any]
 def shrunken(config: Config) -> Config:
     """A published config.json with small sizes, its proportions and all else as they are."""
     if "text_config" in config:
-        text = shrunken({**DEFAULTS, **config["text_config"]})
-        return {
-            **config,
-            "text_config": text,
-            "vision_config": {**config["vision_config"], **VISION},
-            "mm_tokens_per_image": 4,
-        }
+        text = shrunken({**(DEFAULTS if config["model_type"] == "gemma3" else {}), **config["text_config"]})
+        vision = shrunken_vision(config["vision_config"], 0)
+        return {**config, "text_config": text, "vision_config": vision, "mm_tokens_per_image": 4}
     small = dict(config)
     heads, kv_heads = shrunken_heads(config)
     head_dim = shrunken_head(size_of_head(config))
@@ -95,14 +101,17 @@ def shrunken(config: Config) -> Config:
             "attention_layers": config["attention_layers"][:2],
             "attention_types": [[["global", "local"], 1]],
         }
-    if config["model_type"] == "t5":
+    if "vision_config" in config:
+        small["vision_config"] = shrunken_vision(config["vision_config"], hidden)
+    if config["model_type"] in ENCODER_DECODERS:
         return small | {field: value for field, value in T5.items() if field in config}
     return shrink_lengths(small, head_dim)
 
 
 def shrink_lengths(config: Config, head_dim: int) -> Config:
     """The same with the smallest of its lengths at SHORT; factors for as many elements as a head has now."""
-    scaling = config.get("rope_scaling")
+    spelling = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    scaling = config.get(spelling)
     lengths = [where[name] for where in (config, scaling or {}) for name in LENGTHS if where.get(name)]
     unit = min(lengths, default=SHORT) / SHORT
 
@@ -111,12 +120,22 @@ def shrink_lengths(config: Config, head_dim: int) -> Config:
 
     config = shrink(config)
     if scaling:
-        config["rope_scaling"] = scaling = shrink(scaling)
+        config[spelling] = scaling = shrink(scaling)
+        if "mrope_section" in scaling:
+            scaling["mrope_section"] = [2, 3, 3]
         turning = int(head_dim * config.get("partial_rotary_factor", 1.0)) // 2
         for name in FACTORS:
             if name in scaling:
                 scaling[name] = scaling[name][:: len(scaling[name]) // turning][:turning]
     return config
+
+
+def shrunken_vision(config: Config, hidden: int) -> Config:
+    """What config.json says of the image encoder, which is not computed; Qwen's knows the language model's width."""
+    small = {field: VISION.get(field, value) for field, value in config.items()}
+    if hidden:
+        small["out_hidden_size" if "out_hidden_size" in config else "hidden_size"] = hidden
+    return small
 
 
 def one_of(config: Config, names: tuple[str, ...]) -> str:
@@ -163,7 +182,9 @@ def shrunken_token(token: Any) -> Any:  # Any: a number, several, or null
 def context_of(config: Config) -> int:
     """The context of a shrunken model, as long as is needed."""
     text = config.get("text_config", config)
-    return int(min([LONG, *(text[name] for name in CONTEXT if name in text)]))
+    scaling = text.get("rope_parameters") or {}
+    ends = [scaling["original_max_position_embeddings"]] if "llama_4_scaling_beta" in scaling else []
+    return int(min([LONG, *ends, *(text[name] for name in CONTEXT if name in text)]))
 
 
 def tokens_of(config: Config) -> np.ndarray:
@@ -181,18 +202,23 @@ def random_tensors(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarra
     """Values for tensors, the same whenever their names and shapes are, and with every release of NumPy."""
     tensors = {}
     for name, shape in shapes.items():
-        values = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
+        random = np.random.RandomState(zlib.crc32(name.encode()))
+        values = np.asarray(random.standard_normal(shape), np.float32)
         deviation = GAIN / math.sqrt(shape[-1]) if len(shape) == 2 else 0.1
         if "Attention.q." in name:
             deviation /= 4  # T5 does not scale its scores
         is_scale = len(shape) == 1 and name.endswith("weight")
-        tensors[name] = values * np.float32(deviation) + np.float32(is_scale)
+        tensors[name] = np.asarray(values * np.float32(deviation) + np.float32(is_scale))
+        if name.endswith("act_fn.eps"):
+            tensors[name] = np.float32(-1e-6) * np.ones(shape, np.float32)
     return tensors
 
 
+NESTED = "rope_scaling", "rope_parameters", "attn_config"
+"""Fields of which each field is altered."""
 ARITHMETIC = {
-    "activation", "activation_function", "attention_multiplier", "attention_types", "attn_factor",
-    "attn_logit_softcapping", "dense_act_fn", "embedding_multiplier", "factor", "feed_forward_proj",
+    "activation", "activation_function", "afn", "alpha", "attention_multiplier", "attention_types", "attn_factor",
+    "attn_logit_softcapping", "clip_qkv", "dense_act_fn", "embedding_multiplier", "factor", "feed_forward_proj",
     "final_logit_softcapping", "hidden_act", "hidden_activation", "high_freq_factor", "layer_norm_eps",
     "layer_norm_epsilon", "layer_types", "logit_scale", "logits_scaling", "long_factor", "low_freq_factor",
     "max_window_layers", "no_rope_layer_interval", "no_rope_layers", "norm_eps", "norm_epsilon",
@@ -200,7 +226,7 @@ ARITHMETIC = {
     "relative_attention_max_distance", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq",
     "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx",
     "scale_attn_weights", "scale_embedding", "short_factor", "sliding_window", "sliding_window_pattern",
-    "use_parallel_residual", "use_sliding_window", "window_size",
+    "softmax_scale", "use_parallel_residual", "use_sliding_window", "window_size",
 }  # fmt: skip
 """Fields that change the arithmetic and no shape, in some family or other."""
 EXTRA: Config = {
@@ -223,17 +249,20 @@ def altered(config: Config) -> Iterator[tuple[str, Config]]:
     for field, value in {**{field: None for field in EXTRA}, **config}.items():
         for label, change in changes(field, value):
             yield label, {**config, field: change}
-    scaling = config.get("rope_scaling") or {}
-    for field, value in scaling.items():
-        for label, change in changes(field, value):
-            yield "rope_scaling." + label, {**config, "rope_scaling": {**scaling, field: change}}
+    for within in NESTED:
+        fields = config.get(within) or {}
+        for field, value in fields.items():
+            for label, change in changes(field, value):
+                yield f"{within}.{label}", {**config, within: {**fields, field: change}}
 
 
 def changes(field: str, value: Any) -> Iterator[tuple[str, Any]]:  # Any: config.json's
     """Other values for a field."""
     if field not in ARITHMETIC or isinstance(value, dict):
         return
-    if value is None or isinstance(value, str):
+    if field == "clip_qkv":
+        yield "clip_qkv=0.5", 0.5
+    elif value is None or isinstance(value, str):
         other = "silu" if value == "relu" else EXTRA.get(field)
         if other is not None:
             yield f"{field}={json.dumps(other)}", other
