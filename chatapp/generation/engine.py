@@ -25,9 +25,10 @@ from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
+from chatapp.generation.prompts import Prompts
 from chatapp.generation.text import infill
-from chatapp.generation.text.chat_template import ChatTemplate, count_beyond
-from chatapp.generation.text.infill import Gap, Infill
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.infill import Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import MARKS, Channels, split
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
 """Options that only say how a text goes on."""
-BEYOND = 4
-"""Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
 
 
 class Engine:
@@ -74,7 +73,7 @@ class Engine:
         self.load_seconds, self.lowering_seconds, self.hold = load_seconds, lowering_seconds, hold
         self.context_length = session.context_length
         self._origin = origin
-        self._infill = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
+        self._prompts = Prompts(session, tokenizer, chat_template)
         self._cache = PromptCache(session)
         self.draft: Engine | None = None
         """The smaller model that guesses how an answer goes on, if one does."""
@@ -116,12 +115,12 @@ class Engine:
     @property
     def can_infill(self) -> bool:
         """Whether the model sees what stands behind a gap."""
-        return self._infill is not None and self._infill.sees_suffix
+        return (gap := self._prompts.gap) is not None and gap.sees_suffix
 
     @property
     def sees_files(self) -> bool:
         """Whether the model was taught to look at other files of a repository."""
-        return isinstance(self._infill, Infill) and bool(self._infill.form.placed)
+        return isinstance(gap := self._prompts.gap, Infill) and bool(gap.form.placed)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text is."""
@@ -130,7 +129,7 @@ class Engine:
     def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
         """How many tokens the prompt of a conversation is; one of many times the context is not counted to its end."""
         try:
-            return len(self._conversation(messages)) + len(begun)
+            return len(self._prompts.of_chat(messages)) + len(begun)
         except PromptTooLong as error:
             return error.tokens
 
@@ -143,9 +142,7 @@ class Engine:
 
     def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
         """The prompt of a conversation as its template writes it."""
-        if self.chat_template is None:
-            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
-        return self.chat_template.render(messages, think=think)[0]
+        return self._prompts.check_template().render(messages, think=think)[0]
 
     def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
@@ -177,7 +174,7 @@ class Engine:
             raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
         if options.tools and not self.knows_tools:
             raise OptionError("tools are for models whose chat template knows them, and this one's does not")
-        prompt = self._conversation(messages, options.think, options.tools)
+        prompt = self._prompts.of_chat(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # then a space counts, also the first one
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, told=told)
         turn.channels = [Channels() for _ in turn.rows]
@@ -218,22 +215,13 @@ class Engine:
 
         return Grammar(self._vocabulary, write_grammar(options, name), name)
 
-    def _conversation(
-        self, messages: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()
-    ) -> list[int]:
-        if self.chat_template is None:
-            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
-        if found := count_beyond(messages, self.tokenizer, BEYOND * self.context_length):
-            raise PromptTooLong(found, self.context_length, and_more=True)
-        return self.chat_template.encode(messages, self.tokenizer, think=think, tools=tools)
-
     def complete(
         self, text: str | Sequence[int], options: Options, told: Told = NOTHING
     ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
         if isinstance(text, str):
-            prompt = self._text(text, file_start=bool(options.file_start))
+            prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
         else:
             prompt, text = list(text), self.tokenizer.decode(text)
         context = () if self.session.whole_prompts else prompt
@@ -247,20 +235,6 @@ class Engine:
             if options.stop_at_dedent:
                 row.stops = Dedent(options.stop, text)
         return self._stream(turn)
-
-    def _text(self, text: str, *, file_start: bool = False) -> list[int]:
-        """The prompt that a text is, with the mark of a file's start before it where that is wanted."""
-        if not text:
-            raise GenerationError("the prompt is empty; write something for the model to continue")
-        if self.session.whole_prompts:
-            return self.tokenizer.encode_whole(text)
-        if not file_start:
-            return self.tokenizer.encode_prompt(text)
-        if (mark := infill.find_file_start(self.tokenizer)) is None:
-            raise GenerationError(
-                "this model has no token for the start of a file, such as <file_sep>: leave file_start off"
-            )
-        return [*self.tokenizer.start, mark, *self.tokenizer.encode(text)]
 
     @cached_property
     def _breaks(self) -> LineBreaks:
@@ -284,10 +258,10 @@ class Engine:
             raise GenerationError(
                 f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
             )
-        gap = self._check_infill()
+        gap = self._prompts.check_gap()
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
-        prompt, taken = self._gap_prompt(prefix, suffix, around, options.max_tokens or 0)
+        prompt, taken = self._prompts.of_gap(prefix, suffix, around, options.max_tokens or 0)
         context = () if self.session.whole_prompts else prompt
         turn = self._turn(prompt, options, gap.end, started, context=context, taken=taken, at_once=True, told=told)
         return self._stream(turn)
@@ -307,7 +281,7 @@ class Engine:
         With a width of 1 it is the greedy one. Between two steps `wanted` is asked; None, where it says no. The cache
         keeps the prompt.
         """
-        prompt, taken = self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
+        prompt, taken = self._prompts.of_gap(prefix, suffix, around, infill.MAX_TOKENS)
         limit = min(infill.MAX_TOKENS, self.context_length - len(prompt))
         search = LineSearch(self._line_ends, self._typed(taken), width=width, count=count, limit=limit)
         with self.turns.alone(), self._cache.branching(prompt) as unread:
@@ -331,7 +305,8 @@ class Engine:
         the context has no room for it. Between two batches `wanted` is asked; None, where it says no. The cache keeps
         the prompt.
         """
-        gap, (prompt, taken) = self._check_infill(), self._gap_prompt(prefix, suffix, around, infill.MAX_TOKENS)
+        gap = self._prompts.check_gap()
+        prompt, taken = self._prompts.of_gap(prefix, suffix, around, infill.MAX_TOKENS)
         typed, ends, room = self._typed(taken), self._line_ends, self.context_length - len(prompt)
         spellings = {
             text: [found for each in spell(self.tokenizer, taken, text) if len(found := (*gap.opening, *each)) <= room]
@@ -349,29 +324,12 @@ class Engine:
                 scores[spelling] = score(spelling, [first, *after], ends, typed)
         return [add_logprobs(np.array([scores[each] for each in spellings[text]])) for text in texts]
 
-    def _check_infill(self) -> Infill | Gap:
-        """How the model infills; refuse one that cannot."""
-        if self._infill is None:
-            raise GenerationError(
-                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <extra_id_0>"
-            )
-        return self._infill
-
-    def _gap_prompt(
-        self, prefix: str, suffix: str, around: Surroundings | None, max_tokens: int
-    ) -> tuple[list[int], list[int]]:
-        """The prompt for a gap to be filled by so many tokens, and the tokens taken from its end."""
-        gap, reserved = self._check_infill(), min(max_tokens, self.context_length // 2)
-        prompt = gap.prompt(self.tokenizer, prefix, suffix, self.context_length - reserved, around)
-        self._check_prompt(prompt)
-        return gap.heal(self.tokenizer, prompt, prefix)
-
     def _typed(self, taken: Sequence[int]) -> Typed | None:
         return Typed(self.tokenizer, taken) if taken else None
 
     @cached_property
     def _line_ends(self) -> LineEnds:
-        return LineEnds(self.tokenizer, self._check_infill().end)
+        return LineEnds(self.tokenizer, self._prompts.check_gap().end)
 
     def next_token(
         self,
@@ -385,7 +343,10 @@ class Engine:
         The prompt is read as for a turn, and what was read serves the next one; the last answer is remembered. Before
         each part of the prompt `wanted` is asked; None, where it says no.
         """
-        tokens = self._text(prompt, file_start=file_start) if isinstance(prompt, str) else self._conversation(prompt)
+        if isinstance(prompt, str):
+            tokens = self._prompts.of_text(prompt, file_start=file_start)
+        else:
+            tokens = self._prompts.of_chat(prompt)
         context = tokens if isinstance(prompt, str) and not self.session.whole_prompts else ()
         turn = self._turn(tokens, Options(), frozenset(), perf_counter(), context=context)
         if (known := self._next) and known[0] == tokens:
@@ -420,11 +381,9 @@ class Engine:
         empty lines, which are no stop strings.
         """
         check_together(options)
-        if not prompt:
-            raise GenerationError("the prompt is empty: the tokenizer made no token of it")
         written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
         prompt = [*prompt, *begun]
-        self._check_prompt(prompt)
+        self._prompts.check(prompt)
         length = min(len(prompt) + (options.max_tokens or USUAL), self.context_length)
         check_beams(options.num_beams, length, self.session.token_bytes)
         typed = self._typed(taken)
@@ -467,17 +426,6 @@ class Engine:
             self.lowering_seconds,
             lasting=not at_once and options.seed is None,
         )
-
-    def _check_prompt(self, prompt: list[int]) -> None:
-        """Refuse a prompt that cannot be this model's, or that its context does not hold."""
-        if max(prompt) >= self.session.vocab_size:
-            raise GenerationError(
-                f"the tokenizer makes token {max(prompt):,} of this prompt and "
-                f"the model knows {self.session.vocab_size:,}: they do not belong together; "
-                "fetch the model's own tokenizer.json"
-            )
-        if len(prompt) > self.context_length:
-            raise PromptTooLong(len(prompt), self.context_length)
 
     def speculate_with(self, draft: "Engine") -> None:
         """Let a smaller model guess from now on; refuse one of another vocabulary."""

@@ -49,7 +49,7 @@ class ResumingEngine(Engine):
             name, messages = self._retained.popitem()
             # A disk that is full, or a template that refuses a reply at the end: then it is read again, and no more.
             with suppress(OSError, UserError), self.turns.alone():
-                found = self._cache.extract(self._conversation(messages)) if wanted(name) else None
+                found = self._cache.extract(self._prompts.of_chat(messages)) if wanted(name) else None
                 if found and len(found.tokens) > self._recalled.get(name, 0):
                     self.states.write(name, found, facts)
                     self._recalled[name] = len(found.tokens)

@@ -18,7 +18,7 @@ class Metrics:
     """The counters of one server."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # or each counter would have a second line, with the time at which it was made
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # or each counter would have a second line, with the time at which it was made
         self.registry = CollectorRegistry()
         to = self.registry
         route, model = ("method", "route", "status"), ("model",)

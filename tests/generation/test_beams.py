@@ -137,7 +137,7 @@ def test_stop_strings_end_a_beam_and_are_not_told(tokenizer: Tokenizer) -> None:
 
 def test_what_is_typed_of_a_word_holds_in_every_beam(tokenizer: Tokenizer) -> None:
     engine, _ = make_engine(tokenizer)
-    prompt, taken = engine._gap_prompt("x = retu", "\n", None, 64)
+    prompt, taken = engine._prompts.of_gap("x = retu", "\n", None, 64)
     replies = replies_of(list(engine.infill("x = retu", "\n", Options(num_beams=3, n=3, max_tokens=6))), 3)
     for reply in replies:
         text = b"".join(tokenizer.content(token.id) for token in reply.tokens)

@@ -49,7 +49,7 @@ def chances(session: ScriptedSession, tokens: Sequence[int], allowed: Sequence[i
 
 def healed(engine: Engine, prefix: str) -> tuple[list[int], bytes]:
     """The prompt that the engine reads, and what it has to spell first."""
-    prompt, taken = engine._gap_prompt(prefix, SUFFIX, None, 64)
+    prompt, taken = engine._prompts.of_gap(prefix, SUFFIX, None, 64)
     return prompt, b"".join(map(engine.tokenizer.content, taken))
 
 
@@ -113,7 +113,7 @@ def test_one_beam_goes_the_greedy_way(tokenizer: Tokenizer) -> None:
 
 def plain_score(engine: Engine, session: ScriptedSession, prefix: str, text: str) -> float:
     prompt, typed = healed(engine, prefix)
-    taken = engine._gap_prompt(prefix, SUFFIX, None, 64)[1]
+    taken = engine._prompts.of_gap(prefix, SUFFIX, None, 64)[1]
     encode = engine.tokenizer.encode
     total = 0.0
     for spelling in {(*taken, *encode(text)), tuple(encode(typed.decode() + text))}:
@@ -212,7 +212,7 @@ def test_an_encoder_decoder_s_lines_begin_with_the_mark_of_the_gap(tokenizer: To
     session = Encoding(hashed, vocab_size=SIZE)
     engine = Engine(session, tokenizer)
     gap = Gap(sentinel=5, end=frozenset([0]))
-    engine._infill = gap
+    engine._prompts.gap = gap
     texts = ["a", "first"]
     prompt = gap.prompt(tokenizer, "x = ", SUFFIX, SIZE)
     expected = []

@@ -72,7 +72,7 @@ def test_only_what_was_said_in_the_conversation_is_written(model: Path, tmp_path
     engine.write_states(lambda name: True)
     [file] = (tmp_path / "states").iterdir()
     kept = json.loads(json.loads(file.read_bytes().split(b"\n")[0])[1])["tokens"]
-    assert kept == engine._conversation(LONG)[: len(kept)] and len(kept) >= 64
+    assert kept == engine._prompts.of_chat(LONG)[: len(kept)] and len(kept) >= 64
     engine.retain("8", LONG)
     engine.write_states(lambda name: False)  # it was deleted meanwhile
     assert len(list((tmp_path / "states").iterdir())) == 1

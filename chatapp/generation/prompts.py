@@ -1,0 +1,81 @@
+"""What a model reads: the tokens of a conversation, a text, or the texts around a gap, checked beforehand."""
+
+from collections.abc import Sequence
+
+from backends import Session
+from chatapp.generation.errors import GenerationError, PromptTooLong
+from chatapp.generation.text import infill
+from chatapp.generation.text.chat_template import ChatTemplate, count_beyond
+from chatapp.generation.text.infill import Gap, Infill
+from chatapp.generation.text.message import Message
+from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.tokenizer import Tokenizer
+
+BEYOND = 4
+"""Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
+
+
+class Prompts:
+    """The prompts of one model."""
+
+    def __init__(self, session: Session, tokenizer: Tokenizer, chat_template: ChatTemplate | None):
+        self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
+        self.gap: Infill | Gap | None = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
+        """How the model infills, if it can."""
+
+    def of_chat(self, messages: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()) -> list[int]:
+        """The prompt of a conversation; one of many times the context is refused before it is rendered."""
+        template = self.check_template()
+        if found := count_beyond(messages, self.tokenizer, BEYOND * self.session.context_length):
+            raise PromptTooLong(found, self.session.context_length, and_more=True)
+        return template.encode(messages, self.tokenizer, think=think, tools=tools)
+
+    def of_text(self, text: str, *, file_start: bool = False) -> list[int]:
+        """The prompt that a text is, with the mark of a file's start before it where that is wanted."""
+        if not text:
+            raise GenerationError("the prompt is empty; write something for the model to continue")
+        if self.session.whole_prompts:
+            return self.tokenizer.encode_whole(text)
+        if not file_start:
+            return self.tokenizer.encode_prompt(text)
+        if (mark := infill.find_file_start(self.tokenizer)) is None:
+            raise GenerationError(
+                "this model has no token for the start of a file, such as <file_sep>: leave file_start off"
+            )
+        return [*self.tokenizer.start, mark, *self.tokenizer.encode(text)]
+
+    def of_gap(
+        self, prefix: str, suffix: str, around: Surroundings | None, max_tokens: int
+    ) -> tuple[list[int], list[int]]:
+        """The prompt for a gap to be filled by so many tokens, and the tokens taken from its end."""
+        gap, length = self.check_gap(), self.session.context_length
+        prompt = gap.prompt(self.tokenizer, prefix, suffix, length - min(max_tokens, length // 2), around)
+        self.check(prompt)
+        return gap.heal(self.tokenizer, prompt, prefix)
+
+    def check_template(self) -> ChatTemplate:
+        """The chat template; refuse a model that has none."""
+        if self.chat_template is None:
+            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
+        return self.chat_template
+
+    def check_gap(self) -> Infill | Gap:
+        """How the model infills; refuse one that cannot."""
+        if self.gap is None:
+            raise GenerationError(
+                "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <extra_id_0>"
+            )
+        return self.gap
+
+    def check(self, prompt: Sequence[int]) -> None:
+        """Refuse a prompt that cannot be this model's, or that its context does not hold."""
+        if not prompt:
+            raise GenerationError("the prompt is empty: the tokenizer made no token of it")
+        if max(prompt) >= self.session.vocab_size:
+            raise GenerationError(
+                f"the tokenizer makes token {max(prompt):,} of this prompt and "
+                f"the model knows {self.session.vocab_size:,}: they do not belong together; "
+                "fetch the model's own tokenizer.json"
+            )
+        if len(prompt) > self.session.context_length:
+            raise PromptTooLong(len(prompt), self.session.context_length)
