@@ -34,10 +34,17 @@ def cores() -> int:
 
 def overflows() -> bool:
     """Whether products of bytes may overflow here: on x86 without VNNI, and where the system does not tell."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
-        return False
-    flags = {flag for processor in cpuinfo()[:1] for flag in processor.get("flags", "").split()}
-    return not flags & {"avx_vnni", "avx512_vnni"}
+    return platform.machine().lower() in ("x86_64", "amd64") and not flags() & {"avx_vnni", "avx512_vnni"}
+
+
+def dots_bytes() -> bool:
+    """Whether bytes are multiplied here at their quickest by AVX-512 VNNI: it is there, and AMX is not."""
+    return "avx512_vnni" in flags() and "amx_int8" not in flags()
+
+
+def flags() -> set[str]:
+    """What the first processor can do, on Linux on x86."""
+    return {flag for processor in cpuinfo()[:1] for flag in processor.get("flags", "").split()}
 
 
 @cache

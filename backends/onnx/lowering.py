@@ -12,6 +12,7 @@ from backends.decoder import Activation, Attention, Decoder, Weight, Weights, en
 from backends.onnx import matrices
 from backends.onnx.graph import FUSED, Graph, read_by
 from backends.onnx.rows import Rows
+from backends.processor import dots_bytes
 
 TOP = 64
 """How many of the largest logits the graph picks out: enough for the usual top_k, and free beside the step."""
@@ -29,12 +30,15 @@ class Ops:
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
+        self.blocks = dots_bytes()
+        """Whether bytes are multiplied block by block: one and a half times as quick for a token, three quarters for
+        a prompt, measured with AVX-512 VNNI; where AMX multiplies tiles, prompts gain more without."""
 
     def embed(self, table: Weight, index: str) -> str:
-        return matrices.embed(self.graph, table, index)
+        return matrices.embed(self.graph, table, index, blocks=self.blocks)
 
     def linear(self, x: str, weight: Weight) -> str:
-        return matrices.linear(self.graph, x, weight)
+        return matrices.linear(self.graph, x, weight, blocks=self.blocks)
 
     def scale(self, x: str, factor: float) -> str:
         return self.node("Mul", x, self.constant(f"scalar_{factor}", np.array(factor, np.float32)))

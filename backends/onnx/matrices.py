@@ -11,11 +11,13 @@ from backends.quantize import block_for, nibbles
 
 BLOCK = 128
 """Neighbours for which a scale is repeated, where a whole row shares it; the kernels take 16 to 256."""
+WIDEST = 256
+"""The same for bytes: of the blocks that the kernels take the quickest."""
 LAST = np.array([-1])
 
 
-def linear(graph: Graph, x: str, weight: Weight) -> str:
-    """Append `x` times the transposed matrix, plus its bias."""
+def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str:
+    """Append `x` times the transposed matrix, plus its bias; with `blocks` bytes are multiplied block by block."""
     name, values = weight.name, weight.values
     bias = "" if weight.bias is None else graph.constant(name + ".bias", weight.bias)
     if not isinstance(values, Quantized):
@@ -24,16 +26,16 @@ def linear(graph: Graph, x: str, weight: Weight) -> str:
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", linear(graph, x, replace(high, bias=weight.bias)), linear(graph, x, low))
-    if is_whole(values):
+    if is_whole(values) and not blocks:
         product = product_by_token(graph, x, name, values)
         return graph.node("Add", product, bias) if bias else product
     matrix, *rest = packed(graph, name, values)
-    rows, blocks, block = in_blocks(values)
-    how = dict(N=rows, K=blocks * block, bits=values.bits, block_size=block, accuracy_level=4)
+    rows, count, block = in_blocks(values)
+    how = dict(N=rows, K=count * block, bits=values.bits, block_size=block, accuracy_level=4)
     return graph.node("MatMulNBits", x, matrix, *rest, "", bias, domain=FUSED, **how)
 
 
-def embed(graph: Graph, table: Weight, index: str) -> str:
+def embed(graph: Graph, table: Weight, index: str, *, blocks: bool = False) -> str:
     """Append the rows of the table that `index` chooses; what `linear` multiplies by is stored once for both."""
     name, values = table.name, table.values
     if not isinstance(values, Quantized):
@@ -41,7 +43,7 @@ def embed(graph: Graph, table: Weight, index: str) -> str:
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", embed(graph, high, index), embed(graph, low, index))
-    if is_whole(values):
+    if is_whole(values) and not blocks:
         return embed_columns(graph, name, values, index)
     matrix, *rest = packed(graph, name, values)
     rows = graph.view(matrix, name + ".rows", values.values.shape)
@@ -65,21 +67,26 @@ def embed_columns(graph: Graph, name: str, values: Quantized, index: str) -> str
 
 
 def is_whole(values: Quantized) -> bool:
-    """Whether the quicker kernel can multiply, which knows no blocks."""
+    """Whether the kernel can multiply that knows no blocks."""
     return values.bits == 8 and values.block == values.values.shape[1]
 
 
 def product_by_token(graph: Graph, x: str, name: str, values: Quantized) -> str:
-    """Append a product whose activations are rounded to eight bits between the extremes of all tokens.
+    """Append a product whose activations are rounded to eight bits, from a token's extreme to what is opposite.
 
-    Every token is brought to an extreme of 1 before, and back after: else one token of outliers would leave the
-    others few bits.
+    Between the extremes of all tokens of a call a token would be rounded otherwise beside others than alone, and one
+    of outliers would leave the others few bits.
     """
     least, last = graph.constant("least_extreme", np.array(1e-20, np.float32)), graph.constant("last_axis", LAST)
     extreme = graph.node("Max", graph.node("ReduceMax", graph.node("Abs", x), last, keepdims=1), least)  # (B, T, 1)
+    step, middle = (
+        graph.constant("step", np.array(1 / 127, np.float32)),
+        graph.constant("middle", np.array(128, np.uint8)),
+    )
+    even = graph.node("QuantizeLinear", graph.node("Div", x, extreme), step, middle)
     matrix, (scales, zeros) = transposed(graph, name, values), per_row(graph, name, values)
-    even = graph.node("Div", x, extreme)
-    return graph.node("Mul", graph.node("DynamicQuantizeMatMul", even, matrix, scales, zeros, domain=FUSED), extreme)
+    product = graph.node("MatMulIntegerToFloat", even, matrix, step, scales, middle, zeros, domain=FUSED)
+    return graph.node("Mul", product, extreme)
 
 
 def transposed(graph: Graph, name: str, values: Quantized) -> str:
@@ -114,7 +121,7 @@ def in_blocks(values: Quantized) -> tuple[int, int, int]:
     """Rows, blocks in a row, and values in a block that the kernels take."""
     rows, blocks = values.scales.shape
     size = blocks * values.block
-    block = values.block if blocks > 1 else block_for(size, BLOCK)
+    block = values.block if blocks > 1 else block_for(size, WIDEST if values.bits == 8 else BLOCK)
     return rows, size // block, block
 
 

@@ -165,7 +165,7 @@ def test_with_a_seed_tokens_are_read_one_by_one_unless_asked_for(tokenizer: Toke
         assert (max(count for _, count in session.calls[1:]) > 1) == guesses
 
 
-@pytest.mark.parametrize(("place", "alike"), [("onnx f32", True), ("onnx int4", True), ("onnx int8", False)])
+@pytest.mark.parametrize(("place", "alike"), [("onnx f32", True), ("onnx int4", False), ("onnx int8", False)])
 def test_text_is_guessed_by_itself_only_where_it_stays_the_same(
     tokenizer: Tokenizer, eager: None, place: str, alike: bool
 ) -> None:

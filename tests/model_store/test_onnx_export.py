@@ -68,7 +68,7 @@ def test_caches_can_be_shared_by_past_and_present(golden: Make, tmp_path: Path) 
         np.testing.assert_allclose(found, logits[:1, start:end], atol=golden_logits.TOLERANCE)
 
 
-@pytest.mark.parametrize(("precision", "kinds"), [("int8", {"DynamicQuantizeMatMul"}), ("int4", {"MatMulNBits"})])
+@pytest.mark.parametrize(("precision", "kinds"), [("int8", {"MatMulIntegerToFloat"}), ("int4", {"MatMulNBits"})])
 def test_matrices_are_rounded(golden: Make, tmp_path: Path, precision: str, kinds: set[str]) -> None:
     model = golden("llama")
     folder = write(model, tmp_path / "out", precision)
