@@ -82,15 +82,23 @@ class Workspace:
         """Keep a theme for the next start; SettingsError tells why it cannot be kept."""
         settings.choose_theme(self.home / "settings.toml", name)
 
-    def read_setup(self, preset: str | None, system: str | None, think: bool | None = None) -> Setup:
-        """How answers are to be: the options of a preset, and a system prompt, which may be given by its name."""
+    def read_setup(
+        self,
+        preset: str | None,
+        system: str | None,
+        think: bool | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> Setup:
+        """How answers are to be: options of a preset, a system prompt, perhaps by its name, and servers of tools."""
         from chatapp.conversation import Setup
         from chatapp.settings import presets, system_prompts
 
         options = dict(presets.find(self.home / "presets.toml", preset).over({})) if preset is not None else {}
         if think is not None:
             options["think"] = think
-        return Setup(options=options, system=system_prompts.resolve(self.home / "prompts", system) if system else "")
+        used = tuple(one.name for one in self.open_tools(print).find_servers(tools)) if tools else ()
+        prompt = system_prompts.resolve(self.home / "prompts", system) if system else ""
+        return Setup(options=options, system=prompt, tools=used)
 
     # Models
 

@@ -277,6 +277,7 @@ def add_setup(parser: argparse.ArgumentParser) -> None:
     think = group.add_mutually_exclusive_group()
     think.add_argument("--think", action="store_true", default=None, help="let the model think first, if it can")
     think.add_argument("--no-think", dest="think", action="store_false", help="let it answer at once")
+    group.add_argument("--tools", metavar="SERVER", action="append", help="let it call tools of a server; repeatable")
     group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
 
 

@@ -34,7 +34,7 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Open the screen, or talk line by line, with this model or the one in the settings."""
-    workspace, asked = Workspace(shares=True), (given.preset, given.system, given.think)
+    workspace, asked = Workspace(shares=True), (given.preset, given.system, given.think, given.tools)
     setup = workspace.read_setup(*asked) if any(one is not None for one in asked) else None
     if not given.command:
         given.remote, given.remote_model = given.screen_remote, given.screen_model if given.screen_remote else None
@@ -52,7 +52,7 @@ def run(given: Namespace) -> int:
     with typed_ahead() as ahead:
         from chatapp.tui import app
 
-        chosen = setup if setup and (setup.options or setup.system) else None
+        chosen = setup if setup and (setup.options or setup.system or setup.tools) else None
         app.run(app.ChatApp(workspace, model=model, setup=chosen, driver=driver(ahead) if ahead else None))
     return 0
 
@@ -60,14 +60,15 @@ def run(given: Namespace) -> int:
 def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
     """Talk in plain lines."""
     from chatapp.cli.repl import PLAIN, LineView
-    from chatapp.cli.run import answer, check_system, open_history
+    from chatapp.cli.run import answer, check_system, check_tools, open_history
     from chatapp.conversation import Setup
     from chatapp.conversation.setup import check_thinking
 
     setup, model = setup or Setup(), model or workspace.read_settings().model
     opened = open_model(workspace, model)
     check_thinking(opened.engine, model, setup.options)
-    setup = Setup(opened.name, setup.options, check_system(opened.engine, model, setup.system))
+    check_tools(opened.engine, model, setup.tools)
+    setup = Setup(opened.name, setup.options, check_system(opened.engine, model, setup.system), tools=setup.tools)
     history = open_history(workspace)
     open_one = partial(open_model, workspace)
     return answer(LineView(opened.engine, setup, workspace, open_one, history=history, style=PLAIN))

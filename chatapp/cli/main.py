@@ -131,7 +131,7 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     parser.add_argument(
         "--remote", dest="screen_remote", metavar="SERVER", help="let it answer instead: an address, or a name"
     )
-    parser.set_defaults(plain=False, system=None, preset=None, think=None, words=[], name_words=None)
+    parser.set_defaults(plain=False, system=None, preset=None, think=None, tools=None, words=[], name_words=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, summary in COMMANDS.items():
         names = [name, *(alias for alias, meant in ALIASES.items() if meant == name)]

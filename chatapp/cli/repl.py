@@ -23,6 +23,7 @@ from chatapp.text.units import milliseconds
 if TYPE_CHECKING:
     from chatapp.history import History, Kind
     from chatapp.placement.selection import PlacementOptions
+    from chatapp.tools.toolset import Toolset
     from chatapp.workspace import Opened, Workspace
 
 MORE = "... "
@@ -78,7 +79,8 @@ class LineView:
         """Another conversation; the one before stays in the history."""
         kind: Kind = "chat" if self.engine.can_chat else "completion"
         logprobs = 0 if self.kept_in else None  # for `chatapp replay`
-        return Dialogue(self.kept_in, kind=kind, setup=setup, warn=warn, logprobs=logprobs)
+        toolset = self.workspace.open_tools(warn)
+        return Dialogue(self.kept_in, kind=kind, setup=setup, warn=warn, logprobs=logprobs, toolset=toolset)
 
     def begin_anew(self) -> None:
         """Begin another conversation, which is answered like the one before."""
@@ -116,6 +118,18 @@ class LineView:
             note(in_words(self.engine.last_usage, self.engine.context_length))
 
     def print(self, turn: Turn) -> Printout:
+        """Print the replies of a turn as they come, and those to what tools gave that they call."""
+        printout = self.print_turn(turn)
+        while turn.calls and not printout.interrupted:
+            from chatapp.cli.tool_calls import answer_in_lines
+
+            if not answer_in_lines(self.dialogue):
+                break
+            turn = self.dialogue.go_on_with_results(self.engine)
+            printout = self.print_turn(turn)
+        return printout
+
+    def print_turn(self, turn: Turn) -> Printout:
         """Print the replies of a turn as they come, and what was asked for besides."""
         with Printout(len(turn.replies), self.form) as printout, closing(turn.deltas) as deltas:
             for delta in deltas:
@@ -188,6 +202,10 @@ class LineView:
 
     def copy(self, text: Callable[[], str]) -> None:
         raise InputError(NEEDS_SCREEN)
+
+    def find_tools(self) -> Toolset:
+        assert self.dialogue.toolset
+        return self.dialogue.toolset
 
     def choose_theme(self, name: str) -> None:
         raise InputError(NEEDS_SCREEN)

@@ -90,7 +90,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 def run(given: Namespace) -> int:
     """Open the model, and answer or talk."""
     workspace = Workspace(shares=True)
-    wanted = workspace.read_setup(given.preset, given.system)
+    wanted = workspace.read_setup(given.preset, given.system, tools=given.tools)
     chosen = {**wanted.options, **read_options(given)}
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
@@ -109,7 +109,9 @@ def run(given: Namespace) -> int:
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
     system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
-    setup = Setup(opened.name, chosen, check_system(engine, model, system))
+    check_tools(engine, model, wanted.tools)
+    tools = wanted.tools or (Setup.of_json(before.conversation.setup).tools if before else ())
+    setup = Setup(opened.name, chosen, check_system(engine, model, system), tools=tools)
     # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
     view = LineView(
@@ -177,6 +179,12 @@ def check_system(engine: "Engine", model: str, system: str) -> str:
     return system
 
 
+def check_tools(engine: "Engine", model: str, tools: Sequence[str]) -> None:
+    """Refuse tools for a model that cannot call them."""
+    if tools and not engine.knows_tools:
+        raise GenerationError(f"{model} cannot call tools: its chat template does not know them")
+
+
 def answer(view: LineView, prompt: str | None = None, past: Past | None = None, *, compared: bool = False) -> int:
     """Answer one prompt, or line by line, where that was left; return the exit code."""
     try:
@@ -209,7 +217,8 @@ def go_on(view: LineView, past: Past) -> None:
 
         history = History(None)
         conversation = history.restore(conversation, past.messages)
-    view.dialogue = Dialogue(history, conversation, kind="chat", setup=view.dialogue.setup, warn=warn)
+    setup, toolset = view.dialogue.setup, view.dialogue.toolset
+    view.dialogue = Dialogue(history, conversation, kind="chat", setup=setup, warn=warn, toolset=toolset)
 
 
 def open_history(workspace: Workspace) -> "History | None":

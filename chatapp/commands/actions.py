@@ -20,6 +20,7 @@ from chatapp.commands.parse import (
     read_topic,
     wanted,
 )
+from chatapp.commands.tools import read_tools
 
 
 def parse(line: str) -> Command | None:
@@ -91,6 +92,7 @@ SET = """\
 parameters:"""
 DETAILS = {
     "/show": "WHAT is info, parameters, system, template, license or modelfile",
+    "/tools": "on and off take names of servers, allow the name of a tool that runs unasked then; ask takes that back",
     "/export": "FORMAT is markdown, html or json; FILE is made of the title where it is not said",
 }
 """More about some commands."""
@@ -174,6 +176,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("Presets", "sampling options saved by name", place_at(PRESETS), "sampling.presets", "p", "chat.sampling",
            slash=Slash("/preset", maybe(run.choose_preset), "[NAME]", "take the options of a preset"),
            place="presets.save presets.rename presets.delete presets.leave"),
+    Action("Tools", "of servers, which the model may call when it is allowed",
+           slash=Slash("/tools", read_tools, "[on|off|allow|ask] [NAME]", "show the tools, let the model use some"),
+           names="mcp, functions, servers, allow, permission"),
     Action("Tokens", "how sure the model was of each", "screen.heat", "chat.heat", "ctrl+t", foot="Tokens",
            names="heat, probabilities, logprobs, confidence, perplexity, alternatives",
            place="message.heat heat.unlikely heat.unlikely_before heat.alternatives heat.leave heat.stop"),

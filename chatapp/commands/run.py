@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chatapp.conversation.files import ExportForm
     from chatapp.generation import Engine
     from chatapp.history import History, Message, Role
+    from chatapp.tools.toolset import Toolset
     from chatapp.workspace import Workspace
 
 Topic = Literal["info", "parameters", "system", "template", "license", "modelfile"]
@@ -73,6 +74,9 @@ class View(Protocol):
 
     def choose_theme(self, name: str) -> None:
         """Change the colours; without a name, let the user choose."""
+
+    def find_tools(self) -> Toolset:
+        """The tools that this conversation may have."""
 
     def leave(self) -> None:
         """Leave chatapp."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chatapp.generation import Engine, GenerationError, Message, Options
+from chatapp.generation.text.tools import strip_calls
 from chatapp.history import Message as Kept
 
 PROBE = "You are a probe. " * 30
@@ -50,7 +51,7 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
 
     A template that knows no system prompt gets it as the beginning of the first user's message.
     """
-    messages = [Message(one.role, one.text) for one in said]
+    messages = tell(said, knows_tools=engine.knows_tools)
     if summary:
         system = f"{system}\n\n{SUMMARY}\n{summary}".strip()
     if not system:
@@ -61,6 +62,29 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
     if place is not None:
         messages[place] = Message("user", f"{system}\n\n{messages[place].text}")
     return messages
+
+
+def tell(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
+    """Messages as the model is told them; one whose template knows no tools is told results as a user's words."""
+    told = list[Message]()
+    for place, one in enumerate(said):
+        if not one.calls or not knows_tools:
+            role, text = ("user", describe_result(one)) if one.role == "tool" else (one.role, one.text)
+            if role == "user" and place and said[place - 1].role == "tool" and told[-1].role == "user":
+                text = f"{told.pop().text}\n\n{text}"  # roles have to alternate
+            told.append(Message(role, text))
+        elif one.role == "tool":
+            told.append(Message("tool", one.text, answers=one.calls[0]))
+        else:
+            answered = {call.id for other in said[place + 1 :] if other.role == "tool" for call in other.calls}
+            calls = tuple(call for call in one.calls if call.id in answered)
+            told.append(Message(one.role, strip_calls(one.text, [call.name for call in one.calls]), calls))
+    return told
+
+
+def describe_result(message: Kept) -> str:
+    """What a tool gave, in words."""
+    return f"[{message.calls[0].name if message.calls else 'a tool'} gave]\n{message.text}"
 
 
 def takes_system(engine: Engine) -> bool:

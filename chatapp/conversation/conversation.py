@@ -8,14 +8,14 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chatapp.conversation import context_window, receipt, summarising
+from chatapp.conversation import context_window, receipt, summarising, tool_calls
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
 from chatapp.conversation.states import resuming
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import NO_TIME, Turn, go_on_from, is_cut_off, is_unanswered, take_beams
-from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Token, Usage
+from chatapp.conversation.turn import NO_TIME, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
+from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Token, ToolCall, Usage
 from chatapp.generation.options import without_free_text
 from chatapp.generation.text.message import Message as Said
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
@@ -24,6 +24,8 @@ from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.history import History
+    from chatapp.tools.result import Result
+    from chatapp.tools.toolset import Toolset
 
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
@@ -46,9 +48,10 @@ class Dialogue:
         setup: Setup,
         warn: Callable[[str], object],
         logprobs: int | None = None,
+        toolset: "Toolset | None" = None,
     ) -> None:
         """Begin a conversation, or open one of the history; `logprobs` are asked for where the options do not say."""
-        self._history = history
+        self._history, self.toolset = history, toolset
         self.kind: Kind = conversation.kind if conversation else kind
         self.logprobs = logprobs
         stored = history.tree(conversation.id) if history and conversation else ()
@@ -214,6 +217,21 @@ class Dialogue:
         turn.tokens, turn.resumed = known if whole else engine.tokens_of(found.text, think), found
         return self._begin(engine, turn)
 
+    def open_calls(self) -> Sequence[ToolCall]:
+        """The calls of the last reply that nothing has answered yet."""
+        return tool_calls.find_open(self.branch())
+
+    def answer_call(self, call: ToolCall, result: "Result", **about: str | float) -> None:
+        """Add what came of a call."""
+        usage = {"outcome": result.outcome, **about}
+        leaf, text = self._tree.leaf, clean(result.text)
+        self._add(Message(0, 0, leaf, "tool", text, time.time(), calls=(call,), usage=usage))
+        self._saving.save_if_well()
+
+    def go_on_with_results(self, engine: Engine) -> Turn:
+        """Let the model go on, once its calls are answered."""
+        return self._begin(engine, self._turn(engine, self._tree.leaf))
+
     def write(self, text: Text) -> None:
         """Make a text this one: what its user changed becomes a branch."""
         parts = parts_of(text)
@@ -303,7 +321,7 @@ class Dialogue:
                         turn.beams.add(delta.beams, spent.prefill + spent.decode + spent.sampling)
                     number = self._tree.grow(turn.replies[delta.index].id, clean(delta.text))
                     self._saving.grow(number)
-                    yield delta
+                    yield hold_back(turn, delta)
             failed = False
         except GeneratorExit:
             failed = False
@@ -318,9 +336,11 @@ class Dialogue:
             if any(reply.is_heard for reply in replies):
                 usage = usage or engine.last_usage
                 for index, (message, reply) in enumerate(zip(turn.replies, replies, strict=True)):
-                    n, again = turn.options.n, turn.options if turn.resumed else None
+                    n, again = turn.options.n, turn.options if turn.resumed or turn.listener else None
                     how = receipt.write(engine, turn.asked, index=index, n=n, begun=reply.begun, again=again)
                     self._end(message.id, reply, usage, how, failed=failed)
+                if turn.calls:
+                    self._change(turn.replies[0].id, calls=turn.calls)
             else:
                 self._withdraw(turn)
             self._saving.save()
@@ -328,6 +348,9 @@ class Dialogue:
     def _answer(self, engine: Engine, turn: Turn) -> Generator[Delta, None, None]:
         """Ask the model for a reply to the conversation, of which the beginning may have to be left out."""
         begun, when_full = [token.id for token in turn.tokens], self.setup.when_full
+        if self.toolset and self.setup.tools:
+            for _ in tool_calls.offer(self.toolset, self.setup.tools, engine, turn):
+                yield BEGINNING
         before = self._tree.branch(turn.parent)
         said, system = receipt.without_system(before), self.setup.system or receipt.find_system(before)
         first, summary = 0, ""
@@ -335,12 +358,13 @@ class Dialogue:
             if when_full == "summarise" and self._window.first is None and (known := summarising.count(said[:-1])):
                 self._window.first = said[known].id
             reserved = summarising.length(engine) if when_full == "summarise" else 0
+            offered = sum(map(engine.count_tokens, turn.options.tools))
             places = {said[place].id: place for place in context_window.turns(said)}
 
             def count(message: int) -> int:
                 place = places[message]
                 prompt = context_window.prompt(engine, said[place:], system=system)
-                return engine.count_chat(prompt, begun) + (reserved if place else 0)
+                return engine.count_chat(prompt, begun) + offered + (reserved if place else 0)
 
             first = places[self._window.choose(engine, turn.options, list(places), count)]
         turn.left_out = first

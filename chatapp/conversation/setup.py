@@ -27,6 +27,8 @@ class Setup:
     system: str = ""
     """The system prompt."""
     when_full: WhenFull = "stop"
+    tools: tuple[str, ...] = ()
+    """The servers of tools that it uses, by name."""
 
     def taken(self, defaults: Options) -> Options:
         """The options, where `defaults` are the model's; OptionError tells what cannot be."""
@@ -38,19 +40,21 @@ class Setup:
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON
         """The same, as JSON can hold it."""
-        return {**asdict(self), "options": facts(self.options)}
+        told = {**asdict(self), "options": facts(self.options), "tools": list(self.tools)}
+        return told if self.tools else {name: fact for name, fact in told.items() if name != "tools"}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Setup":
         """What was stored, perhaps by another version or by hand; what cannot be is left out."""
         model, system = (text if isinstance(text := stored.get(name), str) else "" for name in ("model", "system"))
         when_full: Any = stored.get("when_full")
-        options = stored.get("options")
+        options, tools = stored.get("options"), stored.get("tools")
         return cls(
             model=one_line(model),
             system=clean(system),
             options=understood(options) if isinstance(options, Mapping) else {},
             when_full=when_full if when_full in get_args(WhenFull) else "stop",
+            tools=tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else (),
         )
 
 

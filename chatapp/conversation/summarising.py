@@ -51,7 +51,7 @@ def _fits(engine: Engine, said: Sequence[tuple[str, str]], before: str) -> bool:
 
 def _request(engine: Engine, said: Sequence[tuple[str, str]], before: str) -> list[Message]:
     earlier = f"What was said before, in brief:\n{before}\n\n" if before else ""
-    names = {"user": "User", "assistant": "Assistant", "system": "Instructions"}
+    names = {"user": "User", "assistant": "Assistant", "system": "Instructions", "tool": "Tool"}
     lines = "\n\n".join(f"{names[role]}: {text}" for role, text in said)
     return [Message("user", f"{TASK.format(words=length(engine) // 2)}\n\n{earlier}{lines}")]
 

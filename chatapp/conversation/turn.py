@@ -1,11 +1,12 @@
 """The turns of a conversation: one question and its replies."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chatapp.conversation.receipt import Asked
-from chatapp.generation import Delta, FinishReason, Options, Reply, Timings, Token
+from chatapp.generation import Delta, FinishReason, Options, Reply, Timings, Token, ToolCall
 from chatapp.generation.beam_tree import Beam, BeamTree
+from chatapp.generation.text.tools import Listener
 from chatapp.history import Message
 
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
@@ -37,6 +38,10 @@ class Turn:
     """The begun replies: empty, or with the text they go on from."""
     deltas: Generator[Delta, None, None] = field(init=False)
     """What the model says, saved as it passes; one without tokens only tells that the model is at work."""
+    listener: Listener | None = None
+    """What finds calls of tools in the reply, where the model is offered some."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tools that the reply calls; known when it has ended."""
     asked: Asked | None = None
     """What the model was asked; known once the first delta came."""
     left_out: int = 0
@@ -71,6 +76,17 @@ def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
     tokens, seconds = cut.usage.get("thinking_tokens"), cut.usage.get("thinking_seconds")
     if isinstance(tokens, int) and isinstance(seconds, int | float):
         reply.thinking_tokens, reply.thinking_seconds = tokens, float(seconds)
+
+
+def hold_back(turn: Turn, delta: Delta) -> Delta:
+    """A delta as its reader is told it: what becomes a call of a tool is none of the text."""
+    if not turn.listener or delta.channel != "text" and not delta.finish_reason:
+        return delta
+    told = turn.listener.add(delta.text) if delta.channel == "text" else ""
+    if delta.finish_reason:
+        rest, calls = turn.listener.end()
+        told, turn.calls = told + rest, tuple(calls)
+    return replace(delta, text=told)
 
 
 def is_cut_off(message: Message) -> bool:

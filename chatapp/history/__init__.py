@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from backends.errors import UserError
+from chatapp.generation.text.message import ToolCall
 
 if TYPE_CHECKING:
     from chatapp.history.history import History as History
 
 Kind = Literal["chat", "completion"]
 """A conversation, or a text that its user and a base model write together."""
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Message:
     """The messages with the same parent, this one included, oldest first."""
     summary: str = ""
     """A summary of all up to this message, where the model had to be told so."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tools that a reply calls; of a tool's message, the call that it answers."""
     damaged: tuple[str, ...] = ()
     """The columns that hold no such thing, as of a conversation."""
 

@@ -72,6 +72,44 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             DELETE FROM tokens WHERE message = old.id;
         END""",
     ),
+    (  # 4: calls of tools, and what they gave: another role, for which the table is made anew
+        """CREATE TABLE made_anew (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            conversation INTEGER NOT NULL REFERENCES conversations (id),
+            parent INTEGER,
+            role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+            text TEXT NOT NULL,
+            created REAL NOT NULL,
+            finished INTEGER NOT NULL,
+            finish_reason TEXT,
+            model TEXT NOT NULL,
+            options TEXT NOT NULL,
+            usage TEXT NOT NULL,
+            latencies TEXT NOT NULL,
+            summary TEXT NOT NULL DEFAULT '',
+            calls TEXT NOT NULL DEFAULT '[]'
+        )""",
+        """INSERT INTO made_anew SELECT id, conversation, parent, role, text, created, finished, finish_reason, model,
+            options, usage, latencies, summary, '[]' FROM messages""",
+        "DELETE FROM sqlite_sequence WHERE name = 'made_anew'",
+        "INSERT INTO sqlite_sequence (name, seq) SELECT 'made_anew', seq FROM sqlite_sequence WHERE name = 'messages'",
+        "DROP TABLE messages",
+        "ALTER TABLE made_anew RENAME TO messages",
+        "CREATE INDEX messages_by_parent ON messages (conversation, parent)",
+        """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
+            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+        END""",
+        """CREATE TRIGGER words_removed AFTER DELETE ON messages BEGIN
+            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+        END""",
+        """CREATE TRIGGER words_changed AFTER UPDATE OF text ON messages WHEN old.text <> new.text BEGIN
+            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+        END""",
+        """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
+            DELETE FROM tokens WHERE message = old.id;
+        END""",
+    ),
 )
 
 

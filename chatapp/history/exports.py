@@ -3,14 +3,16 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from chatapp.generation import Token
+from chatapp.generation.text import tools
 from chatapp.generation.text.thinking import Parts, split
 from chatapp.history import Conversation, Message
 from chatapp.history.inert import disarm, disarm_line
-from chatapp.history.rows import as_lists
+from chatapp.history.rows import as_lists, calls_as_lists
 from chatapp.text.printable import printable
 
 FORMAT = "chatapp-conversations"
@@ -36,7 +38,8 @@ def _facts(
 ) -> dict[str, Any]:  # Any: JSON
     def tell(message: Message) -> dict[str, Any]:
         told = {name: getattr(message, name) for name in ABOUT_MESSAGE} | split_thinking(message)
-        return told | _some(summary=message.summary, tokens=as_lists(tokens(message.id)))
+        calls = calls_as_lists(message.calls)
+        return told | _some(summary=message.summary, tokens=as_lists(tokens(message.id)), calls=calls)
 
     told = {name: getattr(conversation, name) for name in ABOUT_CONVERSATION} | _some(setup=conversation.setup)
     return told | {"messages": [tell(message) for message in messages]}
@@ -49,12 +52,21 @@ def split_thinking(message: Message) -> dict[str, str]:
 
 
 def write_message(message: Message) -> str:
-    """Write the text of a message below a quotation of what the model thought."""
-    parts = split_thinking(message)
+    """Write the text of a message below a quotation of what was thought; of a tool, what it was asked and gave."""
+    if message.role == "tool":
+        return "\n\n".join(_fenced(part) for part in (*(call.arguments for call in message.calls), message.text))
+    parts = split_thinking(replace(message, text=strip_calls(message)))
     if "thinking" not in parts:
-        return message.text
+        return parts["text"]
     quoted = "\n".join(f"> {line}".rstrip() for line in ["*Thinking*", "", *parts["thinking"].split("\n")])
     return f"{quoted}\n\n{parts['text']}"
+
+
+def strip_calls(message: Message) -> str:
+    """The text of a message without the calls that it spells."""
+    if message.role == "tool" or not message.calls:
+        return message.text
+    return tools.strip_calls(message.text, [call.name for call in message.calls])
 
 
 def _some(**facts: object) -> dict[str, object]:
@@ -87,7 +99,10 @@ def _fenced(text: str) -> str:
 
 def describe_message(message: Message) -> str:
     """Describe a message in a line: who said it, and how it ended where that is not the usual way."""
-    name = {"user": "You", "assistant": "Model", "system": "System prompt"}[message.role]
+    name = {"user": "You", "assistant": "Model", "system": "System prompt", "tool": "Tool"}[message.role]
+    if message.role == "tool":
+        outcome = str(message.usage.get("outcome", ""))
+        return ", ".join([f"{name} {message.calls[0].name if message.calls else ''}".strip(), *filter(None, [outcome])])
     model = f" ({message.model})" if message.model else ""
     end = "" if message.finished else ", unfinished"
     if message.finish_reason in ("length", "cancelled"):

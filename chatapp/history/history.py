@@ -279,10 +279,10 @@ class History:
         usage, seconds = json.dumps(dict(message.usage)), rows.write_latencies(latencies)
         with self._writing():
             self.connection.execute(
-                "UPDATE messages SET text = ?, finished = ?, finish_reason = ?, usage = ?, summary = ?, "
+                "UPDATE messages SET text = ?, finished = ?, finish_reason = ?, usage = ?, summary = ?, calls = ?, "
                 "latencies = iif(? = '[]', latencies, ?) WHERE id = ?",
                 (clean(message.text), message.finished, message.finish_reason, usage, clean(message.summary))
-                + (seconds, seconds, message.id),
+                + (rows.write_calls(message.calls), seconds, seconds, message.id),
             )
             rows.keep_tokens(self.connection, message.id, tokens)
 

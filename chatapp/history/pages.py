@@ -2,11 +2,12 @@
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from chatapp.history import Conversation, Message
-from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking
+from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking, strip_calls
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -103,7 +104,10 @@ def write_time(message: Message) -> str:
 
 def write_message(message: Message) -> str:
     """Write a message below what the model thought, which is folded."""
-    parts = split_thinking(message)
+    if message.role == "tool":
+        asked = "".join(write_plain(call.arguments) for call in message.calls)
+        return f"<details><summary>What it was asked and gave</summary>\n{asked}{write_plain(message.text)}</details>"
+    parts = split_thinking(replace(message, text=strip_calls(message)))
     thinking = render(parts["thinking"]) if "thinking" in parts else ""
     folded = f"<details><summary>Thinking</summary>\n{thinking}</details>\n" if thinking else ""
     return folded + render(parts["text"])

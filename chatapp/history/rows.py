@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from chatapp.generation import Alternative, Token
+from chatapp.generation import Alternative, Token, ToolCall
 from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.text import clean, one_line
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CONVERSATION = "id, title, kind, model, created, updated, messages, leaf, deleted, setup"
 MESSAGE = (
     "m.id, m.conversation, m.parent, m.role, m.text, m.created, m.finished, m.finish_reason, m.model"
-    ", m.options, m.usage, m.summary"
+    ", m.options, m.usage, m.summary, m.calls"
 )
 DECIMALS = 5
 """Of the log-probabilities that are kept."""
@@ -73,6 +73,16 @@ class Columns:
         self.damaged.append(name)
         return {}
 
+    def calls(self, name: str, value: object) -> tuple[ToolCall, ...]:
+        """Calls of tools in JSON."""
+        if value == "[]":
+            return ()
+        try:
+            return calls_of_lists(json.loads(value), "the database")  # type: ignore[arg-type]  # TypeError is caught
+        except (TypeError, ValueError, RecursionError, NotUnderstood):
+            self.damaged.append(name)
+            return ()
+
 
 def refuse_constant(constant: str) -> None:
     """Refuse NaN and the infinities, which no JSON has."""
@@ -116,6 +126,7 @@ def read_message(row: Sequence[Any], parent: int | None, versions: tuple[int, ..
         of.facts("usage", row[10]),
         versions,
         of.text("summary", row[11]),
+        of.calls("calls", row[12]),
         tuple(of.damaged),
     )
 
@@ -129,12 +140,34 @@ def insert_message(connection: "sqlite3.Connection", new: Message, latencies: Se
     """Add a message, and give its number."""
     place = (new.conversation, new.parent, new.role, clean(new.text), new.created, new.finished, new.finish_reason)
     how = (one_line(new.model), write_facts(new.options), write_facts(new.usage))
+    said = (write_latencies(latencies), clean(new.summary), write_calls(new.calls))
     cursor = connection.execute(
         "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
-        "usage, latencies, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*place, *how, write_latencies(latencies), clean(new.summary)),
+        "usage, latencies, summary, calls) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*place, *how, *said),
     )
     return int(cursor.lastrowid or 0)
+
+
+def write_calls(calls: Sequence[ToolCall]) -> str:
+    """Write calls as JSON; most messages have none."""
+    return json.dumps(calls_as_lists(calls)) if calls else "[]"
+
+
+def calls_as_lists(calls: Sequence[ToolCall]) -> list[list[str]]:
+    """Calls as lists: name, arguments, id."""
+    return [[clean(call.name), clean(call.arguments), clean(call.id)] for call in calls]
+
+
+def calls_of_lists(lists: Any, where: str) -> tuple[ToolCall, ...]:  # Any: JSON, checked here
+    """Read the calls of such lists."""
+    try:
+        calls = tuple(ToolCall(*(_checked(part, str) for part in one)) for one in _checked(lists, list))
+        if all(isinstance(json.loads(call.arguments), dict) for call in calls):
+            return calls
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotUnderstood(f"{where} has calls that are not what we write") from error
+    raise NotUnderstood(f"{where} has a call whose arguments are no JSON object")
 
 
 def keep_tokens(connection: "sqlite3.Connection", number: int, tokens: Sequence[Token]) -> None:

@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from chatapp.generation import ToolCall
 from chatapp.generation.text.tools import Function
@@ -20,6 +21,7 @@ from chatapp.text.printable import clean_paste
 from chatapp.text.suggest import suggest
 from chatapp.tools.connection import CONNECTIONS, MOST, Connections, shorten
 from chatapp.tools.errors import ToolError
+from chatapp.tools.result import Result
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -31,7 +33,8 @@ DESCRIPTION, SCHEMA = 2_000, 16_000
 """Characters of a description that a model is told, and of a schema that it can be."""
 RESULT = 30_000
 """Characters of a result that a model is told."""
-Outcome = Literal["done", "failed", "refused"]
+REST = 60.0
+"""Seconds after which a server that has failed is asked again."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,6 @@ class Tool:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode(errors="replace")).hexdigest()
 
 
-@dataclass(frozen=True)
-class Result:
-    """What came of a call."""
-
-    text: str
-    """As the model is told it."""
-    outcome: Outcome = "done"
-
-
 class Toolset:
     """The tools that one conversation has; nothing is started before they are looked at."""
 
@@ -84,6 +78,9 @@ class Toolset:
         self._known: dict[tuple[str, str], str] = {}
         """The fingerprints of those that were ever allowed, by server and name."""
         self._told: set[str] = set()
+        """What was told already."""
+        self._resting: dict[str, tuple[float, str]] = {}
+        """Servers that have failed: until when they are not asked, and why."""
         self._lock = threading.Lock()
 
     def find_servers(self, names: Sequence[str]) -> list[ToolServer]:
@@ -99,23 +96,36 @@ class Toolset:
         """The servers of the settings."""
         return self._servers()
 
+    def warn_once(self, text: str) -> None:
+        """Tell something, unless it was told before."""
+        if text not in self._told:
+            self._told.add(text)
+            self._warn(text)
+
     def look(self, names: Sequence[str]) -> Sequence[Tool]:
         """What these servers offer now; those that fail are left out, which is told once each time it changes."""
+        looking = self.looking(names)
+        while True:
+            try:
+                next(looking)
+            except StopIteration as end:
+                found: Sequence[Tool] = end.value
+                return found
+
+    def looking(self, names: Sequence[str], beat: float | None = None) -> Generator[None, None, Sequence[Tool]]:
+        """The same, where something else can be done in each beat of so many seconds."""
         with self._lock:
-            servers, troubles = list[ToolServer](), list[str]()
-            for name in names:
+            found, troubles = list[Tool](), list[str]()
+            listings = [(name, self._ask(name)) for name in names]
+            for name, (server, listing) in listings:
                 try:
-                    servers += self.find_servers([name])
-                except ToolError as error:
-                    troubles.append(str(error))
-            asked = [(one, self._connections[one].list_tools()) for one in servers]
-            found = list[Tool]()
-            for server, listing in asked:
-                try:
+                    while not wait([listing], beat).done:
+                        yield
                     found += read_tools(server, listing.result(), troubles.append)
                 except Exception as error:
                     if not (told := one_line(error)):
                         raise
+                    self._resting.setdefault(name, (time.monotonic() + REST, told))
                     troubles.append(f"{told}; the conversation goes on without its tools")
             for trouble in dict.fromkeys(troubles):
                 if trouble not in self._told:
@@ -123,6 +133,25 @@ class Toolset:
             self._told = set(troubles)
             self.offered = name_apart(found)
             return self.offered
+
+    def _ask(self, name: str) -> tuple[ToolServer, Future[Sequence[Listed]]]:
+        """A server, and what it will list; one that has failed just now is not asked."""
+        until, trouble = self._resting.get(name, (0.0, ""))
+        server, failed = ToolServer(name), Future[Any]()
+        try:
+            (server,) = self.find_servers([name])
+            if time.monotonic() < until:
+                raise ToolError(trouble)
+        except ToolError as error:
+            failed.set_exception(error)
+            return server, failed
+        self._resting.pop(name, None)
+        return server, self._connections[server].list_tools()
+
+    def rouse(self) -> None:
+        """Ask all servers again, also those that have failed just now."""
+        self._resting.clear()
+        self._told.clear()
 
     # What is called
 

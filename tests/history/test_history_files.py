@@ -322,7 +322,10 @@ FIRST = "conversations.0.messages.0"
         (changed("conversations.0.kind", "x"), "conversation 1 of a file has 'kind': 'x'; known are chat, completion"),
         (changed("conversations.0.leaf", 7), "ends with message 7, which it does not have"),
         (changed("conversations.0.created", 1e300), "which is no time"),
-        (changed(f"{FIRST}.role", "tool"), "message 1 of .* 'role': 'tool'; known are system, user, assistant"),
+        (
+            changed(f"{FIRST}.role", "critic"),
+            "message 1 of .* 'role': 'critic'; known are system, user, assistant, tool",
+        ),
         (changed(f"{FIRST}.text", None), "message 1 of conversation 1 of a file has 'text': None"),
         (changed(f"{FIRST}.text", ...), "has no 'text'"),
         (changed(f"{FIRST}.parent", 1), "a parent that is not before it"),

@@ -15,7 +15,8 @@ from chatapp.settings.tool_servers import ToolServer
 from chatapp.tools import connection
 from chatapp.tools.connection import Connections
 from chatapp.tools.errors import ToolError
-from chatapp.tools.toolset import Result, Tool, Toolset
+from chatapp.tools.result import Result
+from chatapp.tools.toolset import Tool, Toolset
 
 pytest.importorskip("mcp")
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile_tool_server.py"
@@ -146,11 +147,11 @@ def test_a_server_that_is_none_is_told_of(told: list[str]) -> None:
 
     toolset = Toolset(lambda: servers, told.append, connections=Quick())
     assert not toolset.look([*servers, "none"])
-    assert told[0].startswith("there is no server of tools 'none' in settings.toml")
-    assert "prints listed no tools within 1 seconds, and was ended; it wrote 'Welcome to my server!'" in told[1]
-    assert told[2].startswith("gone does not start: no-such-program: no such file or directory")
-    assert told[3].startswith("ends ended (exit code 1): nothing here")
-    assert "NO_SUCH_VARIABLE, which is not set" in told[4]
+    assert "prints listed no tools within 1 seconds, and was ended; it wrote 'Welcome to my server!'" in told[0]
+    assert told[1].startswith("gone does not start: no-such-program: no such file or directory")
+    assert told[2].startswith("ends ended (exit code 1): nothing here")
+    assert "NO_SUCH_VARIABLE, which is not set" in told[3]
+    assert told[4].startswith("there is no server of tools 'none' in settings.toml")
     before = len(told)
     toolset.look([*servers, "none"])
     assert len(told) == before, "the same is not told again"
@@ -194,8 +195,10 @@ def test_offline_refuses_another_machine_and_keys_are_not_sent_in_the_clear(
     toolset = Toolset(lambda: servers, told.append)
     toolset.look(["far"])
     monkeypatch.setenv("TOOL_KEY", "secret")
+    toolset.rouse()
     toolset.look(["far", "odd"])
     monkeypatch.setenv(VARIABLE, "1")
+    toolset.rouse()
     toolset.look(["far"])
     assert "TOOL_KEY, which is not set" in told[0] and "is not encrypted" in told[1] and "no web address" in told[2]
     assert "192.0.2.1 is another machine" in told[3] and "secret" not in "".join(told)

@@ -14,8 +14,9 @@ from chatapp.generation import ToolCall
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.tools.connection import Connections
 from chatapp.tools.http import leaves
+from chatapp.tools.result import Result
 from chatapp.tools.stdio import USUAL
-from chatapp.tools.toolset import Result, Toolset
+from chatapp.tools.toolset import Toolset
 
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).parents[1] / "support" / "tool_server.py")

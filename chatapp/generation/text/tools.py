@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from chatapp.generation.text.message import ToolCall
+from chatapp.generation.text.thinking import split
 
 OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
 """Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form."""
@@ -162,3 +163,11 @@ def read_values(text: str) -> Iterator[Any]:  # Any: parsed JSON
             value, place = decoder.raw_decode(text, place)
             yield from value if isinstance(value, list) else [value]
             place = next((at for at in range(place, len(text)) if text[at] not in " \t\r\n;,"), len(text))
+
+
+def strip_calls(reply: str, names: Sequence[str]) -> str:
+    """A reply without the calls of functions with these names that it spells; what was thought before it stays."""
+    answer = split(reply).answer
+    listener = Listener(names)
+    told = listener.add(answer)
+    return reply[: len(reply) - len(answer)] + (told + listener.end()[0]).rstrip()

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from chatapp.generation import Token
 from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.exports import FORMAT, VERSION
-from chatapp.history.rows import of_lists
+from chatapp.history.rows import calls_of_lists, of_lists
 
 KNOWN = "our own export, ChatGPT's conversations.json, and Ollama's messages or Modelfile"
 
@@ -134,6 +134,7 @@ def _message(facts: Any, where: str) -> Message:
         _json(facts, "options", where),
         _json(facts, "usage", where),
         summary=take(facts, "summary", str, where) if "summary" in facts else "",
+        calls=calls_of_lists(facts["calls"], where) if "calls" in facts else (),
     )
 
 

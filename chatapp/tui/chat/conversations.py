@@ -151,7 +151,12 @@ class Conversations(Screen[None]):
             setup=replace(setup, model=setup.model or choice.model),
             warn=partial(self.call_later, self.tell_unsaved),
             logprobs=ALTERNATIVES,
+            toolset=self.workspace.open_tools(partial(self.call_later, self.tell)),
         )
+
+    def tell(self, text: str) -> None:
+        """Something does not go as it should."""
+        self.notify(text, severity="warning", timeout=10, markup=False)
 
     def tell_unsaved(self, text: str) -> None:
         """A conversation has something to say about its being saved."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from chatapp.generation import Engine, Options
     from chatapp.generation.decoding.preview import Preview
     from chatapp.history import Conversation, Found, History, Message
+    from chatapp.tools.toolset import Toolset
     from chatapp.tui.chat.conversations import Conversations
     from chatapp.tui.chat.pane import Pane
     from chatapp.workspace import Opened
@@ -115,6 +116,11 @@ class ScreenView:
 
     def choose_theme(self, name: str) -> None:
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
+
+    def find_tools(self) -> Toolset:
+        toolset = self.dialogue.toolset
+        assert toolset
+        return toolset
 
     def leave(self) -> None:
         self.screen.app.exit()

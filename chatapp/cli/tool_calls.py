@@ -1,0 +1,77 @@
+"""Calls of tools in lines of text: asked about in the terminal, refused where there is none."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import wait
+
+from chatapp.cli.printing import note, stoppable
+from chatapp.conversation import Dialogue
+from chatapp.conversation.rounds import LATE, ROUNDS, STOPPED, Decision, Question, Running, answer_calls, describe_call
+from chatapp.conversation.tool_calls import BEAT
+from chatapp.text.units import milliseconds
+from chatapp.tools.result import Result
+
+ANSWERS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse", "s": "stop"}
+ASKING = "Allow it? [o]nce, for this [c]onversation, [r]efuse, [s]top: "
+SHOWN = 10
+"""Lines of a result that are shown; the rest is counted."""
+
+
+def answer_in_lines(dialogue: Dialogue) -> bool:
+    """Have the calls of the last answer done, those that are allowed; whether the model is to go on."""
+    steps = answer_calls(dialogue)
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(ask(step) if isinstance(step, Question) else run(step))
+    except StopIteration as end:
+        if not end.value and not dialogue.open_calls() and dialogue.branch()[-1].usage.get("outcome") != "refused":
+            note(LATE.format(ROUNDS))
+        return bool(end.value)
+
+
+def ask(question: Question) -> Decision:
+    """Ask whether a call may run; without a terminal nothing does."""
+    note(describe_call(question.call, question.tool))
+    if question.changed:
+        note("This tool is no longer what it was when you allowed it.")
+    if not is_terminal():
+        note("Refused: there is no terminal to ask at.")
+        return "refuse"
+    while True:
+        try:
+            sys.stderr.write(ASKING)
+            sys.stderr.flush()
+            typed = input().strip().lower()
+        except (EOFError, KeyboardInterrupt):
+            note("")
+            return "stop"
+        if typed[:1] in ANSWERS:
+            return ANSWERS[typed[:1]]
+        note("Type o, c, r or s.")
+
+
+def is_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def run(running: Running) -> Result:
+    """Wait for a call, unless Ctrl+C stops it, and show what it gave."""
+    name, seconds = running.tool.name, 0.0
+    if running.unasked:
+        note(describe_call(running.call, running.tool))
+    with stoppable() as stop:
+        while not wait([running.result], BEAT).done:
+            seconds += BEAT
+            if stop.is_set():
+                running.result.cancel()
+                note("Stopped.")
+                return STOPPED
+    result = running.result.result()
+    lines = result.text.split("\n")
+    more = f"\n… {len(lines) - SHOWN:,} more lines" if len(lines) > SHOWN else ""
+    shown = "\n".join(line[:200] for line in lines[:SHOWN])
+    note(f"{name} {'failed' if result.outcome == 'failed' else 'gave'}, after {milliseconds(seconds)}:\n{shown}{more}")
+    return result

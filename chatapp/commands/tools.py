@@ -1,0 +1,108 @@
+"""What /tools does: which servers of tools a conversation uses, what they offer, and what may run unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chatapp.commands.commands import Act, Command, SlashError
+from chatapp.text.errors import InputError
+from chatapp.text.suggest import suggest
+
+if TYPE_CHECKING:
+    from chatapp.commands.run import View
+    from chatapp.tools.toolset import Tool
+
+NONE = "No server of tools is named in settings.toml: chatapp mcp add NAME COMMAND... names one."
+USAGE = "write /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOOL or /tools ask"
+
+
+def read_tools(rest: str) -> Command:
+    """Read what follows /tools."""
+    what, *names = rest.split()[:1] or ["list"], *rest.split()[1:]
+    (word,) = what
+    acts: dict[str, Act] = {"list": show, "on": begin, "off": end, "allow": allow, "ask": ask}
+    if word.lower() not in acts:
+        raise SlashError(f"there is no /tools {word}; {suggest(word.lower(), acts, USAGE)}")
+    if (word == "allow") != bool(names) and word in ("allow", "ask", "list"):
+        raise SlashError(USAGE)
+    return Command(acts[word.lower()], (names,) if word in ("on", "off", "allow") else ())
+
+
+def show(view: View) -> None:
+    """Show the servers, and the tools of those that this conversation uses."""
+    view.show_text("Tools", describe(view))
+
+
+def describe(view: View) -> str:
+    """The servers of the settings, and the tools of those that the conversation uses, as far as they were looked at."""
+    from chatapp.tools.http import leaves
+
+    toolset, used = view.find_tools(), view.dialogue.setup.tools
+    lines = list[str]()
+    for server in toolset.list_servers().values():
+        away = leaves(server)
+        state = ("on" if server.name in used else "off") + (f"; text goes to {away}" if away else "")
+        lines.append(f"{server.name}  {state}  {server.place}")
+        if server.name in used:
+            tools = [one for one in toolset.offered if one.server == server]
+            lines += [f"  {one.name}: {tell(one, allowed=toolset.is_allowed(one))}" for one in tools]
+    return "\n".join(lines) or NONE
+
+
+def tell(tool: Tool, *, allowed: bool) -> str:
+    """What a tool does, and whether it runs unasked."""
+    does = " ".join((tool.function.description or "").split())
+    return f"{'runs unasked' if allowed else 'asks before each call'}{'; ' + does[:100] if does else ''}"
+
+
+def begin(view: View, names: Sequence[str]) -> None:
+    """Let the conversation use servers, or all of them; they are started, and what they offer is told."""
+    if not view.engine.knows_tools:
+        raise InputError(f"{view.model} cannot call tools: its chat template does not know them; choose another model")
+    toolset = view.find_tools()
+    wanted = [one.name for one in toolset.find_servers(names or list(toolset.list_servers()))]
+    if not wanted:
+        raise InputError(NONE)
+    dialogue = view.dialogue
+    dialogue.change(replace(dialogue.setup, tools=tuple(dict.fromkeys([*dialogue.setup.tools, *wanted]))))
+    toolset.rouse()
+
+    def look() -> str:
+        from chatapp.tools.http import leaves
+
+        offered = toolset.look(dialogue.setup.tools)
+        away = [leaves(one) for one in toolset.find_servers(wanted)]
+        told = f"{len(offered)} tools: {', '.join(one.name for one in offered)}." if offered else "There are no tools."
+        return " ".join([told, *(f"Text goes to {one} with each call." for one in away if one)])
+
+    view.work(look)
+
+
+def end(view: View, names: Sequence[str]) -> None:
+    """Let the conversation use these servers no more, or none."""
+    used = view.dialogue.setup.tools
+    if unknown := [name for name in names if name not in used]:
+        raise InputError(f"this conversation does not use {unknown[0]!r}; {suggest(unknown[0], used, 'see /tools')}")
+    gone = names or used
+    view.dialogue.change(replace(view.dialogue.setup, tools=tuple(name for name in used if name not in gone)))
+    view.find_tools().close(gone)
+    view.say(f"{', '.join(gone)}: off." if gone else "This conversation uses no tools.")
+
+
+def allow(view: View, names: Sequence[str]) -> None:
+    """Let tools run unasked in this conversation."""
+    toolset = view.find_tools()
+    for name in names:
+        if (tool := toolset.find(name)) is None:
+            known = [one.name for one in toolset.offered]
+            raise InputError(f"there is no tool {name!r} here; {suggest(name, known, '/tools on looks at them')}")
+        toolset.allow(tool)
+    view.say(f"{', '.join(names)}: runs unasked in this conversation.")
+
+
+def ask(view: View) -> None:
+    """Ask again before anything runs."""
+    view.find_tools().forget()
+    view.say("Each call is asked about again.")

@@ -1,0 +1,103 @@
+"""The calls of a reply, asked about, done and answered one by one.
+
+Both fronts, the screen and the loop in lines, draw `answer_calls` and tell it what its user decided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from chatapp.generation import ToolCall
+from chatapp.history import Message
+from chatapp.tools.result import Result
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from chatapp.conversation.conversation import Dialogue
+    from chatapp.tools.toolset import Tool
+
+ROUNDS = 8
+"""Replies in a row that may call tools; then it is the user's turn."""
+SHOWN = 2_000
+"""Characters of the arguments of a call that its user is asked about."""
+REFUSED = Result("The user has refused this call. Do not repeat it; say what you can without it.", "refused")
+STOPPED = Result("The user has stopped this call.", "refused")
+LATE = "{} replies in a row have called tools; it is your turn. Any message lets the model go on."
+Decision = Literal["once", "conversation", "refuse", "stop"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A call that its user is asked about."""
+
+    call: ToolCall
+    tool: Tool
+    changed: bool
+    """Whether the tool was allowed before, and is another by now."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A call that is being done."""
+
+    call: ToolCall
+    tool: Tool
+    result: Future[Result]
+    unasked: bool
+    """Whether its user had allowed it before."""
+
+
+Step = Question | Running
+"""What a front answers to `answer_calls`: to a question with a Decision, to a running call with its Result."""
+
+
+def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]:
+    """Have the calls of the last reply answered, one after the other; whether the model is to go on."""
+    toolset = dialogue.toolset
+    for call in dialogue.open_calls():
+        tool = toolset.find(call.name) if toolset else None
+        if toolset is None or tool is None:
+            dialogue.answer_call(call, Result(f"There is no tool {call.name} any more.", "failed"))
+            continue
+        decision: object = "once"
+        if not (unasked := toolset.is_allowed(tool)):
+            decision = yield Question(call, tool, toolset.has_changed(tool))
+        if decision == "conversation":
+            toolset.allow(tool)
+        if decision not in ("once", "conversation"):
+            dialogue.answer_call(call, REFUSED, server=tool.server.name)
+            if decision == "stop":
+                return False
+            continue
+        began = time.monotonic()
+        result = yield Running(call, tool, toolset.call(tool, call), unasked)
+        assert isinstance(result, Result)
+        dialogue.answer_call(call, result, server=tool.server.name, seconds=time.monotonic() - began)
+        if result is STOPPED:
+            return False
+    return count_rounds(dialogue.branch()) < ROUNDS
+
+
+def describe_call(call: ToolCall, tool: Tool) -> str:
+    """A call, in a line for its user: what is asked of whom, and where that is elsewhere."""
+    from chatapp.tools.http import leaves
+
+    away = leaves(tool.server)
+    more = len(call.arguments) - SHOWN
+    arguments = call.arguments if more <= 0 else f"{call.arguments[:SHOWN]} … and {more:,} characters more"
+    where = f"{tool.server.name}, text goes to {away}" if away else tool.server.name
+    return f"The model calls {tool.name} of {where}: {arguments}"
+
+
+def count_rounds(branch: Sequence[Message]) -> int:
+    """How many replies in a row, at the end of a branch, have called tools."""
+    rounds = 0
+    for one in reversed(branch):
+        if one.role == "user":
+            break
+        rounds += one.role == "assistant" and bool(one.calls)
+    return rounds

@@ -1,0 +1,42 @@
+"""Tools in a conversation: what the model is offered, and which of its calls nothing has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chatapp.conversation.turn import Turn
+from chatapp.generation import Engine, ToolCall
+from chatapp.generation.text.tools import Toolbox
+from chatapp.history import Message
+
+if TYPE_CHECKING:
+    from chatapp.tools.toolset import Toolset
+
+BEAT = 0.1
+"""Seconds between two looks at whether anybody still waits for a server."""
+UNKNOWING = "{} cannot call tools: its chat template does not know them; the conversation goes on without"
+
+
+def offer(toolset: Toolset, names: Sequence[str], engine: Engine, turn: Turn) -> Generator[None, None, None]:
+    """Offer the model of a turn the tools of these servers; what is yielded only lets it be cancelled."""
+    if turn.options.n > 1 or turn.options.num_beams > 1 or turn.options.constraint:
+        return
+    if not engine.knows_tools:
+        toolset.warn_once(UNKNOWING.format(turn.replies[0].model or "this model"))
+        return
+    tools = yield from toolset.looking(names, BEAT)
+    box = Toolbox([one.function for one in tools])
+    turn.options, turn.listener = replace(turn.options, **box.options), box.listen()
+
+
+def find_open(branch: Sequence[Message]) -> list[ToolCall]:
+    """The calls of the last reply that nothing has answered yet."""
+    answered = set[str]()
+    for one in reversed(branch):
+        if one.role == "tool":
+            answered |= {call.id for call in one.calls}
+        else:
+            return [call for call in one.calls if call.id not in answered] if one.role == "assistant" else []
+    return []
