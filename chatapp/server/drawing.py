@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import closing, suppress
 from threading import Thread
@@ -18,7 +19,10 @@ class Drawing(Generic[Item]):
     def __init__(self, begin: Callable[[], Generator[Item, None, None]]):
         """`begin` makes the generator, in the thread; what it raises is raised where the items are awaited."""
         self._begin, self._loop = begin, asyncio.get_running_loop()
-        self._items: asyncio.Queue[Item | BaseException | None] = asyncio.Queue()
+        self._items: deque[Item | BaseException | None] = deque()
+        self._arrived = asyncio.Event()
+        self._told = False
+        """Whether the loop is going to hear of what has arrived."""
         self._wanted = True
         self.ended = asyncio.Event()
         """Set when the thread needs the engine no more."""
@@ -29,24 +33,40 @@ class Drawing(Generic[Item]):
         self._wanted = False
 
     async def __aiter__(self) -> AsyncIterator[Item]:
-        while (item := await self._items.get()) is not None:
+        while True:
+            while not self._items:
+                self._arrived.clear()
+                await self._arrived.wait()
+            item = self._items.popleft()
             if isinstance(item, BaseException):
                 raise item
+            if item is None:
+                return
             yield item
 
     def _draw(self) -> None:
         try:
             with closing(self._begin()) as items:
                 while self._wanted and (item := next(items, None)) is not None:
-                    self._tell(self._items.put_nowait, item)
+                    self._bring(item)
         except BaseException as error:  # whoever waits is told
-            self._tell(self._items.put_nowait, error)
-        self._tell(self._items.put_nowait, None)
+            self._bring(error)
+        self._bring(None)
         self._tell(self.ended.set)
 
-    def _tell(self, act: Callable[..., object], *values: object) -> None:
+    def _bring(self, item: Item | BaseException | None) -> None:
+        self._items.append(item)
+        if not self._told:
+            self._told = True
+            self._tell(self._wake)
+
+    def _wake(self) -> None:
+        self._told = False
+        self._arrived.set()
+
+    def _tell(self, act: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            self._loop.call_soon_threadsafe(act, *values)
+            self._loop.call_soon_threadsafe(act)
 
 
 def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from chatapp.server.asks import Ask
 from chatapp.server.bodies import Body
 from chatapp.server.refusals import Refusal
@@ -25,7 +27,10 @@ Headers = list[tuple[bytes, bytes]]
 
 def compact(value: object) -> bytes:
     """JSON in one line without spaces: llama.vim takes no other."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    try:
+        return to_json(value)
+    except PydanticSerializationError:  # half a character of UTF-16, which a request may spell
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def event(value: object, name: str = "") -> bytes:

@@ -40,14 +40,16 @@ class Stream:
         self.thinking_tokens = 0
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
-        delta: Delta | None = self._first
-        while delta is not None:
-            if delta.usage:
-                self.usages.append(delta.usage)
-            if delta.channel == "thinking":
-                self.thinking_tokens += len(delta.tokens)
-            yield delta
-            delta = await anext(self._deltas, None)
+        yield self._count(self._first)
+        async for delta in self._deltas:
+            yield self._count(delta)
+
+    def _count(self, delta: Delta) -> Delta:
+        if delta.usage:
+            self.usages.append(delta.usage)
+        if delta.channel == "thinking":
+            self.thinking_tokens += len(delta.tokens)
+        return delta
 
     @property
     def model(self) -> str:

@@ -1,8 +1,7 @@
-"""Wear the server: python -m drills.serving soak|flood|overhead|together [--minutes M] [--model NAME] ...
+"""Wear the server: python -m drills.serving soak|flood [--minutes M] [--model NAME] [--seed S] [--count N]
 
 `soak` lets eight clients stream, and leave at random; memory, shares and what is left over are told.
-`flood` opens thousands of connections that say nothing, or one byte a second, beside a client that asks.
-`overhead` compares what a client waits with what the engine spends; `together` eight clients with one.
+`flood` opens thousands of connections that say nothing, or half a head, beside a client that asks.
 """
 
 import argparse
@@ -97,39 +96,16 @@ def soak(model: str, minutes: float, seed: int) -> None:
         time.sleep(1)
         figures = httpx2.get(f"{url}/metrics", trust_env=False).text
         stuck = [line for line in figures.splitlines() if line.startswith("chatapp_requests_answering ")]
-        settled = [memory / 1e6 for memory in memories[len(memories) // 5 :]]
+        settled = [memory / 1e6 for memory in memories[len(memories) // 5 :]]  # what was kept of texts is as much now
+        first, last = statistics.median(settled[:12]), statistics.median(settled[-12:])  # of a minute
         impatient = f"{sum(left)} of impatient clients"
         print(f"{minutes:g} minutes, {sum(asked)} requests, {impatient}, {len(faults)} faults {faults[:3]}")
         print(f"Jain's index of requests {jain(asked):.4f}, of parts {jain(parts):.4f}; {stuck}")
         print(
-            f"memory {settled[0]:.1f} MB, from {min(settled):.1f} to {max(settled):.1f}; {settled[-1]:.1f} at the end"
+            f"memory in the first minute {first:.1f} MB, in the last {last:.1f}: {100 * (last / first - 1):+.1f} %",
+            end="",
         )
-
-
-def together(model: str, tokens: int, rounds: int) -> None:
-    """The tokens per second of eight clients beside those of one, in turns."""
-    body = {"model": model, "prompt": PROMPT, "max_tokens": tokens, "temperature": 1.0, "logit_bias": {"0": -100}}
-
-    def ask() -> int:
-        answer = httpx2.post(f"{url}/v1/completions", json=body, trust_env=False, timeout=300).json()
-        return int(answer["usage"]["completion_tokens"])
-
-    def measure(clients: int) -> float:
-        start, written = time.perf_counter(), list[int]()
-        threads = [threading.Thread(target=lambda: written.append(ask())) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return sum(written) / (time.perf_counter() - start)
-
-    with serving(model) as (url, _):
-        measure(CLIENTS)
-        pairs = [(measure(1), measure(CLIENTS)) for _ in range(rounds)]
-    ratios = [many / one for one, many in pairs]
-    one, many = (statistics.median(pair[place] for pair in pairs) for place in (0, 1))
-    print(f"one client {one:.0f} tokens/s, eight {many:.0f}; the median ratio of {rounds} pairs is", end=" ")
-    print(f"{statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}")
+        print(f" ({min(settled):.1f} to {max(settled):.1f})")
 
 
 def jain(shares: list[int]) -> float:
@@ -181,39 +157,15 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def overhead(model: str, tokens: int, rounds: int) -> None:
-    """The time that a client waits beside the time that the engine itself spent on the same tokens."""
-    body = {"model": model, "prompt": PROMPT, "max_tokens": tokens, "temperature": 0, "stream": True}
-    ratios, each = list[float](), list[float]()
-    with serving(model) as (url, _), httpx2.Client(trust_env=False, timeout=120) as client:
-        for number in range(rounds + 1):
-            start = time.perf_counter()
-            answer = client.post(f"{url}/v1/completions", json={**body, "stream_options": {"include_usage": True}})
-            waited = 1000 * (time.perf_counter() - start)
-            timings = json.loads(answer.text.split("data: ")[-2])["timings"]
-            if number:
-                each.append(timings["predicted_per_token_ms"])
-                ratios.append(waited / (timings["prompt_ms"] + timings["predicted_ms"]))
-    ratio, token = statistics.median(ratios), statistics.median(each)
-    print(f"{tokens} tokens of {token:.2f} ms, {rounds} times: a client waits {ratio:.4f} times as long")
-    print(f"from {min(ratios):.4f} to {max(ratios):.4f}")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("soak", "flood", "overhead", "together"))
+    parser.add_argument("what", choices=("soak", "flood"))
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--model", default="builtin")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=5000)
-    parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=10)
     given = parser.parse_args()
     if given.what == "soak":
         soak(given.model, given.minutes, given.seed)
-    elif given.what == "flood":
-        flood(given.model, given.count)
-    elif given.what == "together":
-        together(given.model, given.tokens, given.rounds)
     else:
-        overhead(given.model, given.tokens, given.rounds)
+        flood(given.model, given.count)

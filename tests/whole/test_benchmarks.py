@@ -104,6 +104,14 @@ def test_several_requests_are_measured_together(folder: Path) -> None:
     assert len(figures) == 11 and min(figures.values()) > 0
 
 
+def test_a_server_is_measured(folder: Path) -> None:
+    options = "--tokens", "8", "--turns", "1", "--precision", "f32"
+    lines = run("serving.py", folder / "tiny-llama", *options, home=folder).splitlines()
+    figures = {line[:34].strip(): float(line[34:].split()[0]) for line in lines}
+    assert figures["times as many"] == pytest.approx(figures["tokens/s of 8"] / figures["tokens/s of 1"], abs=0.02)
+    assert len(figures) == (7 if sys.platform == "linux" else 3)
+
+
 def test_the_choice_is_held_against_the_fastest(folder: Path) -> None:
     lines = run("choice.py", folder, "--models", "tiny-llama", "--rounds", "1", home=folder).splitlines()
     assert [line.split(":")[0] for line in lines] == ["tiny-llama chat", "tiny-llama completion"]
