@@ -63,6 +63,42 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """How each token chooses a few of many feed-forwards, and what share each of these has in the sum of them."""
+
+    layers: tuple[int, ...]
+    """The layers that choose; the others have one feed-forward."""
+    count: int
+    chosen: int
+    size: int
+    """Hidden elements of each."""
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    """What becomes of the router's logits."""
+    normalised: bool = True
+    """Whether the scores of the chosen ones are divided by their sum."""
+    scale: float = 1.0
+    """What the shares are multiplied by."""
+    groups: int = 1
+    """Groups of neighbours, of which the `chosen_groups` with the largest sums of two scores may be chosen from."""
+    chosen_groups: int = 1
+    shared: bool = False
+    """Whether these layers have, beside the experts, a feed-forward for all tokens."""
+
+    def __post_init__(self) -> None:
+        sizes = dict(experts=self.count, experts_of_a_token=self.chosen, expert_size=self.size)
+        require_sizes(**sizes, groups=self.groups, chosen_groups=self.chosen_groups)
+        if self.chosen * self.groups > self.count * self.chosen_groups:
+            raise ValueError(f"a token cannot choose {self.chosen} of {self.count} experts")
+        if self.count % self.groups or (self.groups > 1 and self.count < 2 * self.groups):
+            raise ValueError(f"{self.count} experts cannot be in {self.groups} groups")
+
+    @property
+    def plain(self) -> bool:
+        """Whether shares are the softmax of the logits of the chosen ones."""
+        return self.scores == "softmax" and self.normalised and self.scale == 1 and self.groups == 1
+
+
+@dataclass(frozen=True)
 class Decoder:
     """A causal language model, as numbers; its optional parts are the weights that are present."""
 
@@ -85,6 +121,8 @@ class Decoder:
     """Layers that read the prompt as a whole; the decoder attends to what they make of it, and writes the answer."""
     start_token: int = 0
     """With an encoder: what stands before the answer's first token."""
+    experts: Experts | None = None
+    """What layers choose from, where they have more than one feed-forward."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
@@ -164,6 +202,27 @@ class Lazy(Mapping[str, Weight]):
         return name in self.table
 
 
+@dataclass(frozen=True)
+class ExpertMatrices:
+    """The matrices that all experts of a layer have in one role, each read when it is asked for."""
+
+    weights: Weights
+    layer: str
+    role: str
+    count: int
+
+    @property
+    def name(self) -> str:
+        """What names all of them."""
+        return f"{self.layer}experts.{self.role}"
+
+    def __getitem__(self, expert: int) -> Weight:
+        return self.weights[f"{self.layer}experts.{expert}.{self.role}"]
+
+    def __iter__(self) -> Iterator[Weight]:
+        return (self[expert] for expert in range(self.count))
+
+
 class Ops(Protocol[Tensor]):
     """The operations a backend supplies; each is as large as the largest kernel found for it."""
 
@@ -205,6 +264,17 @@ class Ops(Protocol[Tensor]):
 
     def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
         """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F)."""
+
+    def experts(
+        self, x: Tensor, logits: Tensor, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
+    ) -> Tensor:
+        """The sum of what the experts that each token chooses make of it, by their shares: (B, T, H) -> (B, T, H).
+
+        `logits` (B, T, count) are the router's; `bias` (count,) is added to the scores only while choosing.
+        """
+
+    def open(self, x: Tensor, logit: Tensor) -> Tensor:
+        """Each token times the sigmoid of its logit (B, T, 1)."""
 
     def last(self, x: Tensor) -> Tensor:
         """Keep the tokens whose logits are wanted."""
@@ -279,7 +349,23 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
 
 
 def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """Compute one layer's feed-forward, gated where it has a gate."""
+    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are."""
+    if layer + "router" not in weights:
+        return shared_forward(decoder, weights, ops, x, layer)
+    assert decoder.experts  # which say that there is a router
+    logits = ops.linear(x, weights[layer + "router"])
+    roles = (ExpertMatrices(weights, layer, role, decoder.experts.count) for role in ("gate_up_proj", "down_proj"))
+    mixed = ops.experts(x, logits, weights.get(layer + "choice_bias"), *roles)
+    if not decoder.experts.shared:
+        return mixed
+    shared = shared_forward(decoder, weights, ops, x, layer)
+    if layer + "shared_gate" in weights:
+        shared = ops.open(shared, ops.linear(x, weights[layer + "shared_gate"]))
+    return ops.add(mixed, shared)
+
+
+def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Compute the feed-forward that all tokens go through, gated where it has a gate."""
     if layer + "gate_up_proj" in weights:
         hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
     else:

@@ -6,7 +6,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from backends import Batch, KeyValues, Placement, check_batch, check_call, check_parents, check_rewind
-from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Experts,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+    encode,
+    forward,
+)
 from backends.quantize import dequantize
 from backends.rereading import RereadingSession
 
@@ -121,11 +133,49 @@ class Ops:
         gated: np.ndarray = self.activate(gate, kind) * up
         return gated
 
+    def experts(
+        self, x: np.ndarray, logits: np.ndarray, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
+    ) -> np.ndarray:
+        assert self.decoder.experts
+        chosen, shares = choose(logits.reshape(-1, gate_up.count), bias, self.decoder.experts)
+        tokens = x.reshape(-1, x.shape[-1])
+        total = np.zeros_like(tokens)
+        for expert in np.unique(chosen):  # the others are not read
+            rows, place = np.nonzero(chosen == expert)
+            hidden = self.gate(self.linear(tokens[rows], gate_up[expert]), self.decoder.activation)
+            total[rows] += self.linear(hidden, down[expert]) * shares[rows, place, None]
+        return total.reshape(x.shape)
+
+    def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
+        opened: np.ndarray = x * sigmoid(logit)
+        return opened
+
     def last(self, x: np.ndarray) -> np.ndarray:
         return x[:, -self.wanted :]
 
     def softcap(self, x: np.ndarray, cap: float) -> np.ndarray:
         return np.float32(cap) * np.tanh(x / np.float32(cap))
+
+
+def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
+    """The experts that tokens choose by logits (N, count), and their shares: (N, chosen) each."""
+    scores = softmax(logits) if experts.scores == "softmax" else sigmoid(logits)
+    choice = scores if bias is None else scores + bias.values
+    if experts.groups > 1:
+        grouped = choice.reshape(len(choice), experts.groups, -1)
+        sums = np.sort(grouped, axis=2)[:, :, -2:].sum(2)
+        best = np.argsort(-sums, axis=1, kind="stable")[:, : experts.chosen_groups]
+        allowed = (best[:, :, None] == np.arange(experts.groups)).any(1)
+        choice = np.where(allowed[:, :, None], grouped, np.float32(-np.inf)).reshape(choice.shape)
+    chosen = np.argsort(-choice, axis=1, kind="stable")[:, : experts.chosen]
+    shares = np.take_along_axis(scores, chosen, axis=1)
+    if experts.normalised:
+        shares = shares / shares.sum(1, keepdims=True)
+    return chosen, shares * np.float32(experts.scale)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-x)), np.float32)
 
 
 def split_heads(x: np.ndarray, a: Attention) -> np.ndarray:

@@ -22,7 +22,18 @@ from backends.coreml.inputs import (
     stacked_shape,
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+    encode,
+    forward,
+)
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
@@ -241,6 +252,17 @@ class Ops:
     def gate(self, gate_up: Value, kind: Activation) -> Value:
         gate, up = gate_up
         return mb.mul(x=self.activate(gate, kind), y=up)
+
+    def experts(
+        self, x: Value, logits: Value, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
+    ) -> Value:
+        raise BackendError(
+            "coreml cannot run mixtures of experts: MIL has no product that reads only the experts that were chosen;"
+            " run this model with --backend onnx"
+        )
+
+    def open(self, x: Value, logit: Value) -> Value:
+        return mb.mul(x=x, y=mb.sigmoid(x=logit))
 
     def last(self, x: Value) -> Value:
         return x  # a decoding step has one token, and a prefill no logits

@@ -1,6 +1,7 @@
 """ONNX graphs as they grow: nodes, and constants written to the data file as they come."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -89,10 +90,22 @@ class Graph:
         else:
             offset = self.data.seek(-(-self.data.tell() // PAGE) * PAGE)  # whole pages can be mapped
             self.data.write(values.data)
-            tensor.data_location = TensorProto.EXTERNAL
-            for key, value in ("location", "model.data"), ("offset", offset), ("length", values.nbytes):
-                tensor.external_data.add(key=key, value=str(value))
+            placed(tensor, offset, values.nbytes)
         self.constants[name] = tensor
+        return name
+
+    def stack(self, name: str, parts: Iterable[np.ndarray], count: int) -> str:
+        """Add a constant of `count` parts of one shape, of which only one need be in memory."""
+        each = (np.asarray(part, part.dtype if part.dtype in TYPES else np.float32, order="C") for part in parts)
+        first = next(each)
+        if first.nbytes * count <= SMALL:
+            return self.constant(name, np.stack([first, *each]))
+        offset = self.data.seek(-(-self.data.tell() // PAGE) * PAGE)
+        for part in chain([first], each):
+            assert part.shape == first.shape
+            self.data.write(part.data)
+        tensor = TensorProto(name=name, data_type=TYPES[first.dtype], dims=(count, *first.shape))
+        self.constants[name] = placed(tensor, offset, first.nbytes * count)
         return name
 
     def view(self, name: str, alias: str, shape: tuple[int, ...]) -> str:
@@ -126,6 +139,14 @@ class Graph:
         self.data.flush()
         onnx.save(model, self.folder / f"{name}.onnx")
         self.nodes = []
+
+
+def placed(tensor: onnx.TensorProto, offset: int, length: int) -> onnx.TensorProto:
+    """A constant whose numbers are in the data file."""
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in ("location", "model.data"), ("offset", offset), ("length", length):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
 
 
 def read_by(nodes: Iterable[onnx.NodeProto]) -> set[str]:

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from backends.decoder import Activation, Attention, Decoder, Weight, Weights, encode, forward
-from backends.onnx import matrices
+from backends import BackendError
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Weight, Weights, encode, forward
+from backends.onnx import experts, matrices
 from backends.onnx.graph import FUSED, Graph, read_by
 from backends.onnx.rows import Rows
 from backends.processor import dots_bytes
@@ -198,6 +199,15 @@ class Ops:
         outputs = [f"{half}_{self.graph.made}" for half in ("gate", "up")]
         gate, up = self.graph.node_with("Split", [gate_up], outputs, axis=-1, num_outputs=2)
         return self.node("Mul", self.activate(gate, kind), up)
+
+    def experts(self, x: str, logits: str, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices) -> str:
+        assert self.decoder.experts
+        if self.decoder.activation != "silu":
+            raise BackendError(f"onnx mixes only experts that silu activates, not {self.decoder.activation}")
+        return experts.mix(self.graph, self.decoder.experts, x, logits, bias, (gate_up, down))
+
+    def open(self, x: str, logit: str) -> str:
+        return self.node("Mul", x, self.node("Sigmoid", logit))
 
     def last(self, x: str) -> str:
         end, axis = self.constant("end", np.array([2**62])), self.constant("token_axis", np.array([1]))

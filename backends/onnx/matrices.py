@@ -104,25 +104,35 @@ def per_row(graph: Graph, name: str, values: Quantized) -> tuple[str, str]:
 def packed(graph: Graph, name: str, values: Quantized) -> tuple[str, str, str]:
     """The matrix (out, blocks, bytes), scales and zero points (out, blocks), as unsigned integers."""
     rows, blocks, block = in_blocks(values)
-    repeats = blocks // values.scales.shape[1]
-    matrix, zeros = unsigned(values.values, values.bits).reshape(rows, blocks, -1), values.zero_points
-    scales = graph.constant(name + ".scales", values.scales.repeat(repeats, axis=1))
-    matrix_name = graph.constant(name, matrix)
-    if zeros is None:  # 8 or 128
-        return matrix_name, scales, ""
-    zeros = unsigned(zeros, values.bits).repeat(repeats, axis=1)
-    if values.bits == 4:
-        even = np.pad(zeros, ((0, 0), (0, blocks % 2)))
-        zeros = even[:, ::2] | even[:, 1::2] << 4
-    return matrix_name, scales, graph.constant(name + ".zeros", zeros)
+    matrix, scales, zeros = unsigned_parts(values, block)
+    matrix_name = graph.constant(name, matrix.reshape(rows, blocks, -1))
+    scales_name = graph.constant(name + ".scales", scales)
+    return matrix_name, scales_name, "" if zeros is None else graph.constant(name + ".zeros", zeros)
+
+
+def unsigned_parts(values: Quantized, block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """A matrix (out, bytes), scales and zero points for each `block` as unsigned integers; no zeros are 8 or 128."""
+    repeats = values.block // block
+    scales, zeros = values.scales.repeat(repeats, axis=1), values.zero_points
+    if zeros is not None:
+        zeros = unsigned(zeros, values.bits).repeat(repeats, axis=1)
+        if values.bits == 4:
+            even = np.pad(zeros, ((0, 0), (0, zeros.shape[1] % 2)))
+            zeros = even[:, ::2] | even[:, 1::2] << 4
+    return unsigned(values.values, values.bits), scales, zeros
+
+
+def block_of(values: Quantized) -> int:
+    """Neighbours that share a scale, as many as the kernels take; 0 where these are none."""
+    widest = WIDEST if values.bits == 8 else BLOCK
+    return values.block if values.scales.shape[1] > 1 else block_for(values.block, widest)
 
 
 def in_blocks(values: Quantized) -> tuple[int, int, int]:
     """Rows, blocks in a row, and values in a block that the kernels take."""
     rows, blocks = values.scales.shape
-    size = blocks * values.block
-    block = values.block if blocks > 1 else block_for(size, WIDEST if values.bits == 8 else BLOCK)
-    return rows, size // block, block
+    block = block_of(values)
+    return rows, blocks * values.block // block, block
 
 
 def unsigned(values: np.ndarray, bits: int) -> np.ndarray:

@@ -10,7 +10,19 @@ import openvino
 from openvino import PartialShape, Type
 from openvino import opset15 as op
 
-from backends.decoder import Activation, Attention, Decoder, Quantized, Rope, Weight, Weights, encode, forward
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+    encode,
+    forward,
+)
+from backends.openvino.experts import Mixture
 from backends.openvino.matrix import matrix, rows
 from backends.openvino.runtime import UNSEEN, Facts
 from backends.openvino.weights_file import Node, WeightsFile
@@ -186,6 +198,17 @@ class Ops:
     def gate(self, gate_up: Node, kind: Activation) -> Node:
         gate, up = gate_up
         return op.multiply(self.activate(gate, kind), up)
+
+    def experts(
+        self, x: Node, logits: Node, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
+    ) -> Node:
+        assert self.decoder.experts
+        return Mixture(self.decoder.experts, self.decoder.hidden_size, self.matrices.file).mix(
+            x, logits, bias, lambda gated: self.gate(gated, self.decoder.activation), (gate_up, down)
+        )
+
+    def open(self, x: Node, logit: Node) -> Node:
+        return op.multiply(x, op.sigmoid(logit))
 
     def last(self, x: Node) -> Node:
         return op.gather(x, self.inputs["wanted"], op.constant(np.int32(1)))

@@ -1,5 +1,6 @@
 """Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino._offline_transformations import compress_model_transformation
 
-from backends.decoder import Quantized
+from backends.decoder import ExpertMatrices, Quantized
 from backends.openvino.weights_file import Node, WeightsFile
 from backends.quantize import dequantize
 
@@ -57,19 +58,58 @@ def integers(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
     scales = file.constant(np.asarray(values.scales, np.float32), Type.f32, each)
     zero_points = values.zero_points
     if values.bits == 8:
-        # Unsigned bytes are multiplied faster than signed ones: what was 0 is 128.
         zeros = np.full(1, 0, np.int8) if zero_points is None else zero_points.reshape(each)
-        numbers, zeros = (x.view(np.uint8) ^ 0x80 for x in (values.values.reshape(shape), zeros))
+        numbers, zeros = (unsigned(x) for x in (values.values.reshape(shape), zeros))
         found = file.constant(numbers, Type.u8, shape), file.constant(zeros, Type.u8, zeros.shape)
         return op.subtract(*(op.convert(x, "f32") for x in found)), scales
     if zero_points is None:  # offset 8 to two's complement
         return op.convert(file.constant(values.values ^ 0x88, Type.i4, shape), "f32"), scales
-    pairs = np.pad(zero_points.ravel(), (0, zero_points.size % 2))
-    found = (
-        file.constant(values.values, Type.u4, shape),
-        file.constant(pairs[::2] | pairs[1::2] << 4, Type.u4, each),
-    )
+    found = file.constant(values.values, Type.u4, shape), file.constant(paired(zero_points), Type.u4, each)
     return op.subtract(*(op.convert(x, "f32") for x in found)), scales
+
+
+def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
+    """A constant (experts, out, in) with the matrices of all experts, of which one at a time is in memory."""
+    first = part[0].values
+    if not isinstance(first, Quantized) or first.bits == 16:
+        matrices = (np.asarray(dequantize(weight.values), np.float32) for weight in part)
+        rows, columns = (first.values if isinstance(first, Quantized) else first).shape
+        return file.stack(matrices, Type.f32, (part.count, rows, columns))
+    shape, each = shapes(first)
+    rest: list[Quantized] = []
+
+    def numbers() -> Iterator[np.ndarray]:
+        for weight in part:
+            values = weight.values
+            assert isinstance(values, Quantized)  # as the first one is
+            rest.append(replace(values, values=values.values[:0]))
+            yield values.values if zeroed else values.values ^ np.uint8(0x88) if nibbles else unsigned(values.values)
+
+    zeroed, nibbles = first.bits == 4 and first.zero_points is not None, first.bits == 4
+    kind = Type.u8 if not nibbles else Type.u4 if zeroed else Type.i4
+    product = op.convert(file.stack(numbers(), kind, (part.count, *shape)), "f32")
+    if not nibbles and first.zero_points is None:
+        product = op.subtract(product, op.convert(op.constant(np.full(1, 128, np.uint8)), "f32"))
+    elif first.zero_points is not None:
+        zeros = (paired(one.zero_points) if nibbles else unsigned(one.zero_points) for one in rest)
+        product = op.subtract(product, op.convert(file.stack(zeros, kind, (part.count, *each)), "f32"))
+    scales = file.stack((one.scales for one in rest), Type.f32, (part.count, *each))
+    product, blocks = op.multiply(product, scales), first.scales.shape[1]
+    whole = op.constant(np.array([part.count, shape[0], blocks * first.block]))
+    return product if blocks == 1 else op.reshape(product, whole, False)
+
+
+def unsigned(values: np.ndarray | None) -> np.ndarray:
+    """Bytes whose 0 is 128, which are multiplied faster than signed ones."""
+    assert values is not None
+    return values.view(np.uint8) ^ np.uint8(0x80)
+
+
+def paired(zero_points: np.ndarray | None) -> np.ndarray:
+    """Nibbles in pairs, the low one first."""
+    assert zero_points is not None
+    pairs = np.pad(zero_points.ravel(), (0, zero_points.size % 2))
+    return np.asarray(pairs[::2] | pairs[1::2] << 4)
 
 
 def float4(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:

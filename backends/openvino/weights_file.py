@@ -1,6 +1,8 @@
 """Write a graph whose large constants go to the disk one by one, and are never in memory together."""
 
 import hashlib
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -37,12 +39,7 @@ class WeightsFile:
             tensor = Tensor(kind, Shape(shape))
             tensor.data[:] = data.reshape(tensor.data.shape)
             return Constant(tensor)
-        if data.nbytes > len(self.zeros):
-            self.zeros = np.zeros(data.nbytes, np.uint8)
-        node = Constant(Tensor(self.zeros[: data.nbytes], Shape(shape), kind))
-        assert node.get_byte_size() == data.nbytes
-        name = f"large_{len(self.places)}"
-        node.set_friendly_name(name)
+        node, name = self.placeholder(data.nbytes, kind, shape)
         content = np.ascontiguousarray(data).data
         digest = hashlib.sha256(content).digest()
         if digest not in self.written:
@@ -50,6 +47,29 @@ class WeightsFile:
             self.file.write(content)
         self.places[name] = self.written[digest]
         return node
+
+    def stack(self, parts: Iterable[np.ndarray], kind: Type, shape: tuple[int, ...]) -> Node:
+        """A constant whose first dimension counts `parts`, of which only one need be in memory."""
+        each = iter(parts)
+        first = np.ascontiguousarray(next(each))
+        if first.nbytes * shape[0] < LEAST:
+            return self.constant(np.stack([first, *each]), kind, shape)
+        node, name = self.placeholder(first.nbytes * shape[0], kind, shape)
+        self.places[name] = self.align()
+        for part in chain([first], each):
+            assert part.nbytes == first.nbytes
+            self.file.write(np.ascontiguousarray(part).data)
+        return node
+
+    def placeholder(self, size: int, kind: Type, shape: tuple[int, ...]) -> tuple[Node, str]:
+        """A constant of so many bytes, all zero, and its name."""
+        if size > len(self.zeros):
+            self.zeros = np.zeros(size, np.uint8)
+        node = Constant(Tensor(self.zeros[:size], Shape(shape), kind))
+        assert node.get_byte_size() == size
+        name = f"large_{len(self.places)}"
+        node.set_friendly_name(name)
+        return node, name
 
     def align(self) -> int:
         """Where the next constant begins."""

@@ -60,6 +60,8 @@ PERIOD = Kind(
     ),
 )
 SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
+LAST = Kind("the number of a layer, or -1", lambda value: is_whole(value) and value >= -1)
+NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
     "activation activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
@@ -77,7 +79,11 @@ NAMED: dict[str, Kind] = {
     "scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual use_sliding_window": FLAG,
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
+    "mlp_only_layers": NUMBERS,
+    "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
+    "norm_topk_prob": FLAG,
+    "routed_scaling_factor": MULTIPLIER,
     "sliding_window_pattern": PERIOD,
     "partial_rotary_factor rotary_pct": SHARE,
     "query_pre_attn_scalar": POSITIVE,
@@ -93,12 +99,19 @@ SIZES = {
     "head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
+    "moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
+    "decoder_sparse_step moe_layer_interval": 1 << 12,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
     "vocab_size": 1 << 24,
 }
 """The largest that is believed, several times what any published model has, by names of fields."""
-SIZES_OR_NONE = {"max_window_layers rotary_dim": 1 << 12, "sliding_window window_size": 1 << 30}
+SIZES_OR_NONE = {
+    "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
+    "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
+    "max_window_layers rotary_dim": 1 << 12,
+    "sliding_window window_size": 1 << 30,
+}
 """The largest that is believed of sizes that may be 0, which means none, by names of fields."""
 
 NESTED = {"attn_config", "full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}

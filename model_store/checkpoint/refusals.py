@@ -8,8 +8,8 @@ from model_store.checkpoint.config_fields import check_fields, refuse_sizes
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 
 TYPES = {
-    "mixes experts": (
-        "*moe*", "mixtral", "dbrx", "deepseek_v*", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "kimi_k2*", "llama4*",
+    "mixes experts in a way of its own": (
+        "*moe*", "dbrx", "deepseek_v*", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "kimi_k2*", "llama4*",
         "longcat_flash", "mimo_v2_flash", "minimax*", "switch_transformers",
     ),
     "keeps a recurrent state": (
@@ -45,10 +45,12 @@ FIELDS = {
     "use_mrope": "rotary positions in several dimensions",
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
-ANSWERED = {("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm")}
+ANSWERED = {("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm")}
 """The types that have what a field asks for."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
+MIXTURES = "ernie4_5_moe", "glm4_moe", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"
+"""Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
 """What a model that writes text is for, as the name of its class says."""
@@ -79,7 +81,7 @@ def refuse(config: Config) -> None:
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
         )
     for name in EXPERTS:
-        if isinstance(config.get(name), int) and config[name] > 1:
+        if kind not in MIXTURES and isinstance(config.get(name), int) and config[name] > 1:
             raise UnsupportedCheckpoint(
                 f"{kind} with {shown(config[name])} experts ({name} in config.json) is not supported"
             )

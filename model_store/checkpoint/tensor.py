@@ -1,7 +1,7 @@
 """A tensor in a file, whose numbers are read when they are asked for."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -33,6 +33,19 @@ class Tensor:
     def nbytes(self) -> int:
         """Bytes of its numbers."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def parts(self) -> "list[Tensor]":
+        """The tensors of which this one is a list: one for each index of its first dimension."""
+        count, *shape = self.shape
+        stride = self.strides[0] if self.strides else prod(shape)
+        strides = self.strides[1:] if self.strides else None
+        starts = (self.start + i * self.stored_size(stride) for i in range(count))
+        return [replace(self, start=start, shape=tuple(shape), strides=strides) for start in starts]
+
+    def stored_size(self, count: int) -> int:
+        """Bytes that so many numbers take in the file."""
+        return count * self.dtype.itemsize
 
     def read(self) -> np.ndarray:
         """The numbers, in memory of their own."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import product
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +18,8 @@ Stored = str | tuple[str | Transform, ...]
 """The checkpoint's name for a weight, and how to change its values.
 
 Several tensors that are joined, row by row, have spaces between their names. Where checkpoints keep a tensor under
-one name or another, or copies under several, the names have `=` between them.
+one name or another, or copies under several, the names have `=` between them. Of a tensor that is a list, `[{1}]` is
+the part of an expert.
 """
 
 Made = Callable[[tuple[int, ...]], np.ndarray]
@@ -29,6 +31,12 @@ KINDS = (".weight", ".bias")
 """How the names of tensors end."""
 BARE = {".weight": "", ".bias": "_bias"}
 """How they end where a tensor stands alone."""
+PART = "[{1}]"
+"""What says that a tensor is a list, of which this is the part of an expert."""
+OF_EXPERTS = "experts.", "router", "choice_bias", "shared_gate"
+"""How names of weights begin that only layers with experts have."""
+OF_ALL = "gate_up_proj", "up_proj", "down_proj"
+"""Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
 
 
 def transforms_of(source: Source) -> list[Transform]:
@@ -47,7 +55,8 @@ class Family(Protocol):
     The embedding takes the place of a head that they lack.
     """
     LAYER: Mapping[str, Source]
-    """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has."""
+    """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has,
+    and `experts.` what each expert has, whose number takes the place of `{1}`."""
     UNUSED: tuple[str, ...]
     """Patterns of tensors that carry no weights, such as stored masks."""
     TIED: bool
@@ -56,19 +65,25 @@ class Family(Protocol):
     def decoder(self, config: Config) -> Decoder: ...
 
 
+def of_expert(source: Stored, expert: int) -> Stored:
+    """The source of one expert's weight."""
+    written, *transforms = [source] if isinstance(source, str) else source
+    return str(written).replace("{1}", str(expert)), *transforms
+
+
 class Canonical(Lazy):
     """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
-        self.tensors, self.decoder, self.layers = checkpoint.tensors, decoder, decoder.layers
+        self.tensors, self.decoder, self.layers = {**checkpoint.tensors}, decoder, decoder.layers
         text = checkpoint.config.get("text_config") or {}
         self.tied = {**text, **checkpoint.config}.get("tie_word_embeddings", family.TIED)
         self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
         table = {name: (source, 0) for name, source in family.MODEL.items()}
         for name, source in family.LAYER.items():
             part = "encoder." if name.startswith("encoder.") else ""
-            layers = decoder.encoder if part else decoder.layers
-            table |= {f"{part}layers.{i}.{name.removeprefix(part)}": (source, i) for i in range(len(layers))}
+            for i in range(len(decoder.encoder if part else decoder.layers)):
+                table |= self.rows(f"{part}layers.{i}.", name.removeprefix(part), source, i)
         self.table: dict[str, tuple[Source, int]] = {}
         for name, (source, layer) in table.items():
             if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
@@ -81,6 +96,32 @@ class Canonical(Lazy):
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)
+
+    def rows(self, layer: str, name: str, source: Source, number: int) -> dict[str, tuple[Source, int]]:
+        """The rows of the table for a weight of a layer: none if the layer has none, one for each expert if they do."""
+        experts = self.decoder.experts
+        if experts is None or number not in experts.layers:
+            return {} if name.startswith(OF_EXPERTS) else {layer + name: (source, number)}
+        if not name.startswith("experts.") or callable(source):
+            return {} if name in OF_ALL and not experts.shared else {layer + name: (source, number)}
+        self.divide(source, number, experts.count)
+        name = name.removeprefix("experts.")
+        return {f"{layer}experts.{i}.{name}": (of_expert(source, i), number) for i in range(experts.count)}
+
+    def divide(self, source: Stored, layer: int, count: int) -> None:
+        """Put the parts for each expert in the place of tensors that are lists of them."""
+        written = source if isinstance(source, str) else str(source[0])
+        lists = [name for name in written.replace("=", " ").split() if PART in name]
+        for part, prefix, end in product(lists, self.prefixes, (*KINDS, *BARE.values())):
+            name = prefix + part.replace(PART, "").format(layer) + end
+            if name not in self.tensors:
+                continue
+            tensor = self.tensors.pop(name)
+            if not tensor.shape or tensor.shape[0] != count:
+                says = f"the tensor {name} has shape {tensor.shape}; config.json asks for {count} experts"
+                raise UnsupportedCheckpoint(says)
+            parts = (prefix + part.format(layer, i) + end for i in range(count))
+            self.tensors |= zip(parts, tensor.parts, strict=True)
 
     def __getitem__(self, name: str) -> Weight:
         source, layer = self.table[name]
@@ -145,7 +186,10 @@ class Canonical(Lazy):
         layers = self.decoder.encoder if name.startswith("encoder.") else self.layers
         a, size, role = layers[layer], self.decoder.hidden_size, name.rpartition(".")[2]
         q, kv = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim
-        inner = self.columns(name.removesuffix(role) + "down_proj")
+        inner, experts = self.columns(name.removesuffix(role) + "down_proj"), self.decoder.experts
+        if experts and ".experts." in name:
+            inner = experts.size
+        count = experts.count if experts else 0
         width = self.columns("project_in") or size
         known = {
             "embedding": (self.decoder.vocab_size, width),
@@ -165,6 +209,9 @@ class Canonical(Lazy):
             "gate_up_proj": (2 * inner, size),
             "down_proj": (size, inner),
             "xielu": (3,),
+            "router": (count, size),
+            "choice_bias": (count,),
+            "shared_gate": (1, size),
         }
         return known.get(role, (size,) if role.endswith("norm") else ())
 

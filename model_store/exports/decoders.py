@@ -38,6 +38,15 @@ def refuse_encoders(source: Source, target: str) -> None:
         )
 
 
+def refuse_experts(source: Source, target: str) -> None:
+    """Refuse a mixture of experts, which not all who read a target can compute."""
+    if source.decoder.experts:
+        raise ExportError(
+            f"{source.model.name} is a mixture of experts ({source.model.family}): {target} has none; it runs"
+            " here, with chatapp run, and can be exported with chatapp export openvino"
+        )
+
+
 def refuse_missing(runtime: str) -> None:
     """Refuse a target whose graphs are written by a runtime that is not installed here."""
     if why := backends.get(runtime).missing():

@@ -24,8 +24,11 @@ class GgufTensor(Tensor):
 
     def raw(self) -> np.ndarray:
         """Its bytes."""
-        count = self.size // self.kind.block * self.kind.size
+        count = self.stored_size(self.size)
         return replace(self, dtype=np.dtype(np.uint8), shape=(count,), kind=PLAIN).stored()
+
+    def stored_size(self, count: int) -> int:
+        return count // self.kind.block * self.kind.size
 
     def stored(self) -> np.ndarray:
         """The numbers as they lie in the file."""

@@ -19,7 +19,7 @@ from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.convert import open_checkpoint
-from model_store.families import apertus, codegen, falcon, gpt_bigcode
+from model_store.families import apertus, codegen, ernie4_5_moe, falcon, gpt_bigcode
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
@@ -57,6 +57,25 @@ def attention(change: Callable[[Attention], dict[str, Any]]) -> Change:
         return replace(model, decoder=replace(model.decoder, layers=layers))
 
     return apply
+
+
+def experts(**values: Any) -> Change:
+    """Other values of the fields of the experts."""
+
+    def apply(model: Model) -> Model:
+        assert model.decoder.experts
+        return decoder(experts=replace(model.decoder.experts, **values))(model)
+
+    return apply
+
+
+def others(weight: Weight) -> Weight:
+    """A router whose rows are those of other experts."""
+    return replace(weight, values=np.roll(np.asarray(weight.values), 1, axis=0))
+
+
+def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values.reshape(-1)[::-1]
 
 
 def turned(change: Callable[[Rope], Rope]) -> Change:
@@ -169,21 +188,29 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "olmo3",
-    "phi3", "qwen2-window", "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "mixtral",
+    "olmo3", "phi3", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
-        "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "exaone4", "falcon", "gpt2",
+        "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
+        "falcon", "glm4_moe", "gpt2", "mixtral", "olmoe",
         "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gptj", "hunyuan_v1_dense", "nemotron", "olmo2",
         "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
-    1e-6: ("gemma", "granite", "granitemoehybrid", "llama", "nanochat", "qwen2", "seed_oss", "smollm3", "vaultgemma"),
+    1e-6: (
+        "gemma", "granite", "granitemoe", "granitemoehybrid", "llama", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe",
+        "seed_oss", "smollm3", "vaultgemma",
+    ),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
 }  # fmt: skip
 """What the families would take that read another field: the first do not read it, the others have this default."""
+
+SHARING = "ernie4_5_moe", "glm4_moe", "qwen2_moe"
+MIXTURES = *SHARING, "granitemoe", "mixtral", "olmoe", "qwen3_moe", "qwen3_moe-mixed"
+"""Golden cases with experts; the first have some for all tokens."""
 
 CONTROLS: dict[str, tuple[str, Change]] = {
     # The decoder.
@@ -214,6 +241,21 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "capped logits of nanochat": ("nanochat", decoder(logit_softcap=0.0)),
     "queries, keys and values that are cut": ("olmo", decoder(qkv_clip=0.0)),
     "layer norms of olmo": ("olmo", decoder(norm="rms")),
+    # Experts.
+    **{f"routing of {case}": (case, weights(others, "layers.*.router")) for case in MIXTURES},
+    **{f"one expert less of {case}": (case, experts(chosen=1)) for case in MIXTURES},
+    "shares that are divided by their sum": ("qwen3_moe", experts(normalised=False)),
+    **{
+        f"shares of {case} as they are": (case, experts(normalised=True))
+        for case in ("olmoe", "qwen2_moe", "qwen3_moe-mixed")
+    },
+    "scores by sigmoids": ("glm4_moe", experts(scores="softmax")),
+    "scaled shares": ("glm4_moe", experts(scale=1.0)),
+    "groups of experts": ("glm4_moe", experts(groups=1, chosen_groups=1)),
+    "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
+    **{f"choice of {case}": (case, without("layers.*.choice_bias")) for case in ("ernie4_5_moe", "glm4_moe")},
+    **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
+    "gate of what is shared": ("qwen2_moe", without("layers.*.shared_gate")),
     # Attention.
     "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
     "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
@@ -310,14 +352,16 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
     transforms.halve_rotary: {
         "gptj": ("*", transforms.spread_rotary),
-        **{case: ("*", None) for case in ("codegen", "cohere", "cohere2", "ernie4_5", "glm", "helium")},
+        **{case: ("*", None) for case in ("codegen", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe")},
+        **{case: ("*", None) for case in ("glm", "helium")},
     },
     transforms.spread_rotary: {
         **{case: ("*", None) for case in ("gpt_neox", "gpt_neox_japanese", "stablelm")},
-        "persimmon": ("[qk]_norm", None),
+        **{case: ("[qk]_norm*", None) for case in ("glm4_moe", "persimmon")},
         "phi": ("*", transforms.halve_rotary),
     },
     apertus.factors: {"apertus": ("*", None)},
+    ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
     falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},

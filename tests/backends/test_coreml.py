@@ -126,7 +126,15 @@ def test_trials_compare_and_time_encoders_too(package: Package, lowered: Lowered
     assert min(trial.timed(session)) > 0
 
 
+def test_a_mixture_of_experts_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    decoder, weights = open_case("mixtral")
+    with pytest.raises(BackendError, match="coreml cannot run mixtures of experts.*--backend onnx"):
+        lower(decoder, weights, tmp_path, precision_name="f16")
+
+
 ROUNDED = ["int8", "int8-asym-32", "int4", "int4-asym", "mxint8", "mxfp6-e3m2", "mxfp4", "mx9", "mx4"]
+
+
 ROUNDED_CASES = ("gpt2", Package("plain", "io")), ("llama-tied_scaled", SLICE)
 
 

@@ -43,6 +43,7 @@ FALCON: dict[str, object] = dict(vocab_size=96, hidden_size=64, num_hidden_layer
 )
 MROPE: dict[str, object] = dict(rope_type="default", rope_theta=500.0, mrope_section=[2, 3, 3])
 PATCHES: dict[str, object] = dict(depth=1, embed_dim=16, hidden_size=64, num_heads=2)
+EXPERTS: dict[str, object] = dict(moe_intermediate_size=48, num_experts_per_tok=2)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -186,6 +187,17 @@ CASES: dict[str, dict[str, object]] = {
         rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=4.0, low_freq_factor=1.0)
         | dict(high_freq_factor=4.0, original_max_position_embeddings=32)
     ),
+    "olmoe": dict(LLAMA, num_experts=6, num_experts_per_tok=3, pad_token_id=0),
+    "ernie4_5_moe": dict(LLAMA, moe_intermediate_size=48, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1),
+    "glm4_moe": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, use_qk_norm=True)
+    | dict(routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    "qwen3_moe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=8, norm_topk_prob=True),
+    "qwen3_moe-mixed": dict(LLAMA, **EXPERTS, num_experts=6, num_hidden_layers=3, mlp_only_layers=[1])
+    | dict(use_sliding_window=True, sliding_window=6),
+    "granitemoe": dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True)
+    | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+    "qwen2_moe": dict(LLAMA, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, decoder_sparse_step=2),
 }
 """Fields of config.json, by model type and, after a dash, what is special."""
 LONG = {"bloom": 300}
@@ -216,8 +228,9 @@ FAR = 150
 
 def randomise(model: PreTrainedModel, deviation: float) -> None:
     """Make every parameter random, and a bfloat16 number."""
+    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in [*model.named_parameters(), *biases]:
             is_scale = parameter.ndim == 1 and name.endswith("weight")
             random = torch.randn_like(parameter) * (deviation if parameter.ndim > 1 else 0.1) + is_scale
             parameter.copy_(random.bfloat16())

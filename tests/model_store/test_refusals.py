@@ -20,9 +20,7 @@ from support.golden_logits import GOLDEN
 from support.respelled_checkpoints import Tensors, configure, respelled
 
 TYPES = {
-    "mixtral": "mixes experts",
-    "qwen2_moe": "mixes experts",
-    "qwen3_moe": "mixes experts",
+    "dbrx": "mixes experts",
     "phimoe": "mixes experts",
     "deepseek_v3": "mixes experts",
     "gpt_oss": "mixes experts",

@@ -27,7 +27,11 @@ from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")
-CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+CASES = sorted(
+    path.name
+    for path in GOLDEN.iterdir()
+    if path.is_dir() and not open_checkpoint(path)[2].experts  # which Core ML refuses
+)
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
 CLOSE = 0.01
@@ -40,7 +44,7 @@ Lowered = Callable[..., Path]
 
 def open_case(case: str) -> tuple[Decoder, Weights]:
     """The decoder of a golden checkpoint, and its weights."""
-    checkpoint, family, decoder = open_checkpoint((GOLDEN if case in CASES else ANSWERS) / case)
+    checkpoint, family, decoder = open_checkpoint((GOLDEN if (GOLDEN / case).is_dir() else ANSWERS) / case)
     return decoder, Canonical(checkpoint, family, decoder)
 
 

@@ -1,0 +1,169 @@
+"""Mixtures of experts with ONNX Runtime's own kernels, which read only the experts that some token chose."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import ExpertMatrices, Experts, Quantized, Weight
+from backends.onnx import matrices
+from backends.onnx.graph import FUSED, Graph
+from backends.quantize import dequantize
+
+SWIGLU = dict(activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.0, activation_beta=0.0)
+"""A gate, activated, times its neighbour."""
+
+
+class Routing:
+    """Appends what says which experts each token chooses, and their shares."""
+
+    def __init__(self, graph: Graph, experts: Experts):
+        self.graph, self.node, self.experts = graph, graph.node, experts
+
+    def numbers(self, *values: int) -> str:
+        """A constant of whole numbers."""
+        return self.graph.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
+
+    def scalar(self, value: float) -> str:
+        return self.graph.constant(f"scalar_{value}", np.array(value, np.float32))
+
+    def by_token(self, logits: str) -> str:
+        """From (B, T, count) to (N, count)."""
+        return self.node("Reshape", logits, self.numbers(-1, self.experts.count))
+
+    def shares(self, logits: str, bias: Weight | None) -> str:
+        """The share of every expert (N, count): 0 for those that were not chosen."""
+        experts = self.experts
+        scores = self.node("Softmax", logits, axis=-1) if experts.scores == "softmax" else self.node("Sigmoid", logits)
+        choice = scores
+        if bias:
+            assert isinstance(bias.values, np.ndarray)  # never rounded
+            choice = self.node("Add", scores, self.graph.constant(bias.name, bias.values))
+        if experts.groups > 1:
+            choice = self.in_groups(choice)
+        chosen = self.largest(choice, experts.chosen)[1]
+        shares = self.node("GatherElements", scores, chosen, axis=1)
+        if experts.normalised:
+            shares = self.node("Div", shares, self.node("ReduceSum", shares, self.numbers(1), keepdims=1))
+        if experts.scale != 1:
+            shares = self.node("Mul", shares, self.scalar(experts.scale))
+        return self.node("ScatterElements", self.node("Mul", scores, self.scalar(0.0)), chosen, shares, axis=1)
+
+    def in_groups(self, choice: str) -> str:
+        """The same scores, and minus infinity in the groups that nobody may choose from."""
+        count, groups = self.experts.count, self.experts.groups
+        grouped = self.node("Reshape", choice, self.numbers(-1, groups, count // groups))
+        sums = self.node("ReduceSum", self.largest(grouped, 2)[0], self.numbers(2), keepdims=0)  # (N, groups)
+        least = self.largest(sums, self.experts.chosen_groups)[0]
+        border = self.node("ReduceMin", least, self.numbers(1), keepdims=1)
+        allowed = self.node("Unsqueeze", self.node("GreaterOrEqual", sums, border), self.numbers(2))
+        kept = self.node("Where", allowed, grouped, self.scalar(float("-inf")))
+        return self.node("Reshape", kept, self.numbers(-1, count))
+
+    def largest(self, values: str, count: int) -> list[str]:
+        """The largest values of the last axis, and where they are."""
+        outputs = [f"{kind}_{self.graph.made}" for kind in ("largest", "places")]
+        return self.graph.node_with("TopK", [values, self.numbers(count)], outputs, axis=-1)
+
+
+def mix(
+    graph: Graph,
+    experts: Experts,
+    x: str,
+    logits: str,
+    bias: Weight | None,
+    parts: tuple[ExpertMatrices, ExpertMatrices],
+) -> str:
+    """Append the sum of what the chosen experts, of gated matrices `parts`, make of x (B, T, H)."""
+    routing = Routing(graph, experts)
+    logits = routing.by_token(logits)
+    plain = experts.plain and bias is None
+    shares = "" if plain else routing.shares(logits, bias)
+    how = dict(k=experts.chosen, normalize_routing_weights=1, **SWIGLU)
+    if block := common_block(*parts):
+        bits, (gate_up, down) = parts_bits(parts), (rounded_stack(graph, part, block) for part in parts)
+        inputs = [x, shares or logits, *gate_up[:2], biases(graph, parts[0]), *down[:2], biases(graph, parts[1])]
+        inputs += ["", "", "", gate_up[2], down[2], "", shares]
+        how |= dict(expert_weight_bits=bits, block_size=block, accuracy_level=4)
+        how["normalize_routing_weights"] = int(plain)
+        return graph.node_with("QMoE", inputs, [f"mixed_{graph.made}"], FUSED, **how)[0]
+    stacks = [graph.stack(part.name, map(exact, ordered(part)), part.count) for part in parts]
+    inputs = [x, logits if plain else graph.node("Log", shares), stacks[0], biases(graph, parts[0])]
+    inputs += [stacks[1], biases(graph, parts[1])]
+    mixed = graph.node_with("MoE", inputs, [f"mixed_{graph.made}"], FUSED, **how)[0]
+    if plain:
+        return mixed
+    # The kernel makes shares whose sum is 1 of logarithms.
+    total = graph.node("ReduceSum", shares, routing.numbers(1), keepdims=0)
+    shape = graph.node("Shape", x, end=2)
+    total = graph.node("Unsqueeze", graph.node("Reshape", total, shape), routing.numbers(2))
+    return graph.node("Mul", mixed, total)
+
+
+def ordered(part: ExpertMatrices) -> Iterator[Weight]:
+    """Yield the matrices; the rows of a gate and of what it gates in turn, as the kernels take them."""
+    for weight in part:
+        yield in_turn(weight) if part.role == "gate_up_proj" else weight
+
+
+def in_turn(weight: Weight) -> Weight:
+    """A matrix of gates and what they gate with the rows of both in turn."""
+    values, bias = weight.values, weight.bias
+    if not isinstance(values, Quantized):
+        values = alternated(values)
+    else:
+        zeros = None if values.zero_points is None else alternated(values.zero_points)
+        numbers, scales = alternated(values.values), alternated(values.scales)
+        values = replace(values, values=numbers, scales=scales, zero_points=zeros)
+    return Weight(weight.name, values, None if bias is None else alternated(bias))
+
+
+def alternated(rows: np.ndarray) -> np.ndarray:
+    """The rows of the first half and of the second in turn."""
+    return rows.reshape(2, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+
+def exact(weight: Weight) -> np.ndarray:
+    """The numbers of a matrix."""
+    return np.asarray(dequantize(weight.values), np.float32)
+
+
+def common_block(*parts: ExpertMatrices) -> int:
+    """Neighbours that share a scale in all of these matrices; 0 where they must be float32."""
+    found = [part[0].values for part in parts]
+    quantized = [values for values in found if isinstance(values, Quantized) and values.bits in (4, 8)]
+    if len(quantized) < len(found) or len({values.bits for values in quantized}) > 1:
+        return 0
+    return min(block for values in quantized for block in [matrices.block_of(values)])
+
+
+def parts_bits(parts: tuple[ExpertMatrices, ...]) -> int:
+    """The bits of a value of rounded matrices."""
+    values = parts[0][0].values
+    assert isinstance(values, Quantized)  # they have a common block
+    return values.bits
+
+
+def rounded_stack(graph: Graph, part: ExpertMatrices, block: int) -> list[str]:
+    """Matrices (count, out, bytes), their scales (count, out, blocks) and zero points, each in a constant."""
+    rest: list[tuple[np.ndarray, np.ndarray | None]] = []
+
+    def numbers() -> Iterator[np.ndarray]:
+        for weight in ordered(part):
+            assert isinstance(weight.values, Quantized)  # as the first one is
+            matrix, scales, zeros = matrices.unsigned_parts(weight.values, block)
+            rest.append((scales, zeros))
+            yield matrix
+
+    name = graph.stack(part.name, numbers(), part.count)
+    scales = graph.stack(part.name + ".scales", (scales for scales, _ in rest), part.count)
+    found = [zeros for _, zeros in rest if zeros is not None]
+    return [name, scales, graph.stack(part.name + ".zeros", found, part.count) if found else ""]
+
+
+def biases(graph: Graph, part: ExpertMatrices) -> str:
+    """The biases (count, out), if there are any."""
+    if part[0].bias is None:
+        return ""
+    found = [weight.bias for weight in ordered(part) if weight.bias is not None]
+    return graph.constant(part.name + ".bias", np.stack(found))

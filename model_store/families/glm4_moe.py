@@ -1,0 +1,45 @@
+"""GLM 4.5: Llama with partly rotary positions; experts are chosen by sigmoids with a bias, one is for all tokens."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder, Experts
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, rope
+from model_store.checkpoint.weights import spread_rotary
+from model_store.families import llama, qwen2_moe
+from model_store.families.llama import MODEL, PREFIX, TIED
+
+MLP, SHARED = "layers.{0}.mlp", "layers.{0}.mlp.shared_experts"
+UNUSED = (".rotary_emb.inv_freq", "layers.46.*", "layers.92.*")
+LAYER = {
+    **llama.LAYER,
+    **qwen2_moe.EXPERTS,
+    "qkv_proj": (llama.LAYER["qkv_proj"], spread_rotary),
+    "q_norm?": ("layers.{}.self_attn.q_norm", spread_rotary),
+    "k_norm?": ("layers.{}.self_attn.k_norm", spread_rotary),
+    "gate_up_proj": f"{MLP}.gate_proj={SHARED}.gate_proj {MLP}.up_proj={SHARED}.up_proj",
+    "down_proj": f"{MLP}.down_proj={SHARED}.down_proj",
+    "choice_bias": "layers.{0}.mlp.gate.e_score_correction_bias",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; layers behind the last one guess tokens ahead, and are not read."""
+    same = llama.decoder({**config, **UNSCALED})
+    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.5))
+    experts = Experts(
+        layers=tuple(range(config.get("first_k_dense_replace", 1), len(same.layers))),
+        count=config.get("n_routed_experts", 128),
+        chosen=config.get("num_experts_per_tok", 8),
+        size=config["moe_intermediate_size"],
+        scores="sigmoid",
+        normalised=config.get("norm_topk_prob", True),
+        scale=config.get("routed_scaling_factor", 1.0),
+        groups=config.get("n_group", 1),
+        chosen_groups=config.get("topk_group", 1),
+        shared=True,
+    )
+    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
+    return replace(same, layers=layers, experts=experts, epsilon=config.get("rms_norm_eps", 1e-5))
