@@ -17,8 +17,11 @@ from model_store.exports import onnx as target
 from support import golden_logits
 from support.golden_models import Make
 
-CASES = ("bloom", "gemma2", "gpt2", "gpt_bigcode", "gptj", "llama", "mistral", "qwen3")
-"""Learnt and turned positions, slopes, shared heads, windows, capped scores, norms of heads."""
+CASES = (
+    "apertus", "bloom", "gemma2", "gpt2", "gpt_bigcode", "gptj", "hunyuan_v1_dense", "llama", "mistral", "olmo", "olmo2",
+    "qwen3",
+)  # fmt: skip
+"""Learnt and turned positions, slopes, shared heads, windows, capped scores, norms of all three kinds, what is cut."""
 
 
 def source_of(model: StoredModel) -> Source:
