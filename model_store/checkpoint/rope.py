@@ -47,7 +47,7 @@ def far_and_near(config: Config, head_dim: int, *, theta: float, near_theta: flo
     both = config.get("rope_parameters") or {}
     full = {**(both.get("full_attention") or {}), **(config.get("rope_scaling") or {})}
     near = both.get("sliding_attention") or {}
-    own = {"max_position_embeddings": config.get("max_position_embeddings")}
+    own = {name: config.get(name) for name in ("max_position_embeddings", "original_max_position_embeddings")}
     far = {**own, "rope_theta": config.get("rope_theta"), "rope_scaling": full}
     close = {**own, "rope_theta": config.get("rope_local_base_freq"), "rope_scaling": near}
     return rope(far, head_dim, theta=theta), rope(close, head_dim, theta=near_theta)

@@ -19,12 +19,14 @@ from model_store.gguf.config import config_of
 from model_store.gguf.reader import Header
 from model_store.gguf.writer import Value
 
-NAMES = {"gemma3": "gemma3", "mistral": "llama", "ministral": "llama"}
+NAMES = {"gemma3": "gemma3", "mistral": "llama", "ministral": "llama", "olmo3": "olmo2"}
 """Architectures of families that are read as another one."""
+ONLY_READ = "apertus", "ministral3", "mpt", "qwen2_5_vl", "qwen2_vl"
+"""Families whose files are read and not written: what is theirs alone has no place in the tables here."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
 JOINED_FFN = ("glm4", "phi3")
 """Architectures whose matrices lie together."""
-WINDOWS = ("cohere2", "exaone4", "gemma2", "gemma3")
+WINDOWS = ("cohere2", "exaone4", "gemma2", "gemma3", "olmo2")
 """Architectures that llama.cpp gives windows."""
 BIASED = ("bloom", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
 """Architectures that llama.cpp gives biases behind the attention and in the feed-forward."""
@@ -80,6 +82,8 @@ def architecture_of(source: Source) -> str:
     family = source.model.family
     if family == "gpt2" and source.config.get("attention_head_type") == "multiquery":
         return "starcoder"  # as SantaCoder was published first
+    if family in ONLY_READ:
+        raise ValueError(f"GGUF files of the family {family} can be read here, and not written")
     known = {one.model_type: name for name, one in ARCHITECTURES.items()} | NAMES
     if family not in known:
         raise ValueError(f"llama.cpp has no architecture for the family {family} (known: {', '.join(sorted(known))})")
@@ -185,6 +189,7 @@ def own_keys(source: Source) -> dict[str, Value | None]:
     known: dict[str, Value | None] = {
         "sliding_window": max(a.window for a in decoder.layers) or None,
         "sliding_window_pattern": pattern_of(decoder),
+        "clip_qkv": decoder.qkv_clip or None,
         "attn_logit_softcapping": first.softcap,
         "final_logit_softcapping": decoder.logit_softcap,
         "logit_scale": decoder.output_scale,
@@ -206,14 +211,16 @@ def pattern_of(decoder: Decoder) -> int | None:
 
 def rope_keys(source: Source) -> dict[str, Value | None]:
     """The keys that say how positions turn."""
-    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and is_gemma3(source))]
+    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and turns_twice(source))]
     if not ropes:
         return {}
     rope, scaling, config = ropes[0], scaling_of(source.config), source.config
     kind = scaling.get("rope_type") or scaling.get("type")
     found: dict[str, Value | None] = {
         "rope.dimension_count": 2 * sum(one != 0 for one in rope.inverse_frequencies),
-        "rope.freq_base": float(scaling.get("rope_theta") or config.get("rope_theta") or theta_of(rope)),
+        "rope.freq_base": theta_of(rope)
+        if scaling.get("alpha")
+        else float(scaling.get("rope_theta") or config.get("rope_theta") or theta_of(rope)),
     }
     if kind in ("linear", "yarn"):
         found |= {"rope.scaling.type": kind, "rope.scaling.factor": float(scaling["factor"])}
@@ -225,9 +232,9 @@ def rope_keys(source: Source) -> dict[str, Value | None]:
     return found
 
 
-def is_gemma3(source: Source) -> bool:
+def turns_twice(source: Source) -> bool:
     """Whether layers with windows turn otherwise than the others."""
-    return architecture_of(source) == "gemma3"
+    return architecture_of(source) in ("gemma3", "olmo2")
 
 
 def scaling_of(config: Config) -> dict[str, Any]:  # Any: config.json's
@@ -294,7 +301,7 @@ def compare(source: Source) -> None:
     for what in "norm", "parallel", "context_length", "vocab_size":
         if getattr(own, what) != getattr(theirs, what):
             raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
-    for what in "epsilon", "embedding_scale", "output_scale", "logit_softcap":
+    for what in "epsilon", "embedding_scale", "output_scale", "logit_softcap", "qkv_clip":
         if abs(getattr(own, what) - getattr(theirs, what)) > 1e-5 * abs(getattr(own, what)):
             raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
     for i, (a, b) in enumerate(zip(own.layers, theirs.layers, strict=True)):

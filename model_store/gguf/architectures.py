@@ -13,6 +13,7 @@ from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint, suggest
+from model_store.families import apertus
 
 Fields = dict[str, Any]  # Any: config.json's
 
@@ -55,6 +56,13 @@ CAPS = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
+CLIP = {"attention.clamp_kqv": "clip_qkv"}
+GROWTH = {
+    "attention.temperature_scale": "llama_4_scaling_beta",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
+}
 LARGEST = {"gemma2": 46, "gemma3_text": 62}
 """Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
 
@@ -86,6 +94,33 @@ def adjust_exaone(config: Fields) -> None:
     config.setdefault("sliding_window", 0)
 
 
+def adjust_olmo(config: Fields) -> None:
+    """OLMo 3 has windows, in which positions turn as elsewhere, but are not stretched."""
+    if config.get("sliding_window"):
+        config["model_type"] = "olmo3"
+        config.setdefault("rope_local_base_freq", config.get("rope_theta"))
+
+
+def adjust_apertus(config: Fields) -> None:
+    """No stretch where the file has none."""
+    config["rope_scaling"] = config["rope_scaling"] or {"rope_type": "default"}
+
+
+def adjust_ministral(config: Fields) -> None:
+    """What stretches positions, and how much queries would grow."""
+    fields = {name: config.pop(name, None) for name in GROWTH.values()}
+    config["rope_scaling"] = {**(config["rope_scaling"] or {"rope_type": "default"}), **fields}
+    config["rope_scaling"]["mscale"] = fields["mscale_all_dim"] and 1.0
+
+
+def adjust_mpt(config: Fields) -> None:
+    """What MPT calls otherwise."""
+    most = config.get("alibi_bias_max")
+    config["attn_config"] = {"alibi": bool(most), "alibi_bias_max": most, "clip_qkv": config.get("clip_qkv")}
+    config |= {"d_model": config["hidden_size"], "n_heads": config["num_attention_heads"]}
+    config |= {"n_layers": config["num_hidden_layers"], "max_seq_len": config["max_position_embeddings"]}
+
+
 def adjust_falcon(config: Fields) -> None:
     """The newer kind has several key-value heads."""
     config["num_kv_heads"] = config.get("num_key_value_heads")
@@ -93,6 +128,9 @@ def adjust_falcon(config: Fields) -> None:
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "apertus": Architecture(
+        "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjust_apertus
+    ),
     "arcee": Architecture("arcee", halve_rotary),
     "bloom": Architecture("bloom"),
     "cohere2": Architecture(
@@ -135,11 +173,22 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "residual_scale": "residual_multiplier",
         },
     ),
+    "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
     "llama": Architecture("llama", halve_rotary, keys=WINDOW, adjust=adjust_llama),
+    "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
+    "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjust_mpt),
     "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
+    "olmo": Architecture("olmo", halve_rotary, keys=CLIP),
+    "olmo2": Architecture(
+        "olmo2",
+        layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS},
+        keys={**WINDOW, "rope.freq_base_swa": "rope_local_base_freq"},
+        adjust=adjust_olmo,
+    ),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),
+    "qwen2vl": Architecture("qwen2_vl"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
     "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
     "smollm3": Architecture("smollm3", halve_rotary),
@@ -166,6 +215,11 @@ def find(name: object) -> Architecture:
     raise UnsupportedCheckpoint(f"GGUF files of the architecture {name!r} are not supported{hint} (known: {known})")
 
 
+def made(table: Mapping[str, Source]) -> dict[str, Source]:
+    """The weights of a family that no file holds."""
+    return {name: source for name, source in table.items() if callable(source)}
+
+
 class GgufFamily:
     """A family whose weights have the names and the order that GGUF files give them."""
 
@@ -184,10 +238,16 @@ class GgufFamily:
             ffn = {"gate_up_proj": "blk.{0}.ffn_gate blk.{0}.ffn_up"}
         elif "gate_up_proj" in self.family.LAYER:
             ffn = {"gate_up_proj": "blk.{}.ffn_up"}
-        self.MODEL: Mapping[str, Source] = MODEL
+        self.MODEL: Mapping[str, Source] = {**MODEL, **made(self.family.MODEL)}
         self.LAYER: Mapping[str, Source] = {
             name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source
-            for name, source in {**LAYER, "qkv_proj": qkv, **ffn, **architecture.layer}.items()
+            for name, source in {
+                **LAYER,
+                "qkv_proj": qkv,
+                **ffn,
+                **made(self.family.LAYER),
+                **architecture.layer,
+            }.items()
             if source
         }
 

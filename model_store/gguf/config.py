@@ -27,8 +27,17 @@ KEYS = {
 ROPE = (
     "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor"
 )  # fmt: skip
-UNIMPORTANT = ("vocab_size", "feed_forward_length", "rope.scaling.finetuned", "attention.causal", "tensor_data_layout")
+UNIMPORTANT = (
+    "vocab_size",
+    "feed_forward_length",
+    "rope.scaling.finetuned",
+    "attention.causal",
+    "tensor_data_layout",
+    "rope.dimension_sections",
+)
 """Keys that say what the tensors show, or what is so of every model that runs."""
+KINDS_OF_LAYERS = {True: "sliding_attention", False: "full_attention"}
+"""What config.json calls a layer that has a window, or none."""
 LONGEST = 1 << 24
 """Tokens of a context beyond which a file is not believed."""
 WIDEST = 1 << 12
@@ -74,7 +83,10 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         short = key.removeprefix(prefix)
         if not key.startswith(prefix):
             continue
-        if short in known:
+        found = header.metadata[key]
+        if short == "attention.sliding_window_pattern" and isinstance(found, np.ndarray):
+            config["layer_types"] = [KINDS_OF_LAYERS[bool(near)] for near in found]
+        elif short in known:
             config[known[short]] = number(header, key)
         elif short not in (*ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
             raise ValueError(f"nothing is known about the key {key}")

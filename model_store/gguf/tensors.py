@@ -38,12 +38,34 @@ class GgufTensor(Tensor):
         return dequantize(self.kind, self.raw(), self.shape)
 
 
+@dataclass(frozen=True)
+class Told(Tensor):
+    """A tensor whose few numbers the file's keys have."""
+
+    numbers: tuple[float, ...] = ()
+
+    def read(self) -> np.ndarray:
+        return np.array(self.numbers, np.float32)
+
+
 def tensors_of(header: Header) -> dict[str, Tensor]:
     """The tensors of a GGUF file by name."""
     modified = header.path.stat().st_mtime_ns
     return {
         name: GgufTensor(header.path, modified, entry.start, entry.kind.dtype, entry.shape, kind=entry.kind)
         for name, entry in header.entries.items()
+    } | told(header)
+
+
+def told(header: Header) -> dict[str, Tensor]:
+    """What was learned of each layer's activation, which Apertus has as keys."""
+    found = [header.metadata.get(f"xielu.{name}") for name in ("alpha_p", "alpha_n", "beta")]
+    columns = [one.ravel().tolist() for one in found if isinstance(one, np.ndarray)]
+    if len(columns) < len(found) or len({*map(len, columns)}) > 1:
+        return {}
+    return {
+        f"blk.{i}.xielu": Told(header.path, 0, 0, np.dtype(np.float32), (3,), numbers=numbers)
+        for i, numbers in enumerate(zip(*columns, strict=True))
     }
 
 

@@ -30,8 +30,9 @@ TESTS = Path(__file__).parents[1]
 VOCABULARIES = TESTS / "golden_tokenizers"
 CASES = (
     "bloom", "cohere2", "exaone4", "falcon", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt2", "gpt2-layer_scale",
-    "gpt_bigcode", "gpt_neox", "granite", "llama", "llama-linear", "llama-tied_scaled", "llama-yarn", "nemotron",
-    "phi", "phi3-longrope", "qwen2", "qwen3", "stablelm-parallel",
+    "gpt_bigcode", "gpt_neox", "granite", "hunyuan_v1_dense", "olmo", "olmo2", "olmo3", "llama",
+    "llama-linear", "llama-tied_scaled", "llama-yarn", "nemotron", "phi", "phi3-longrope", "qwen2", "qwen3",
+    "stablelm-parallel",
 )  # fmt: skip
 """One of each kind that llama.cpp has."""
 CONTEXTS = ("mistral", 6), ("phi3", 6), ("gemma2", 6), ("gpt2", 20), ("phi3-longrope", 24)

@@ -59,6 +59,8 @@ ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
+    "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
+    "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl",
     "llama": "llama", "nemotron": "nemotron", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3",
     "seed_oss": "seed_oss", "stablelm": "stablelm", "starcoder2": "starcoder2",
 }  # fmt: skip
@@ -77,6 +79,10 @@ NAMES = {
     "post_attention_layernorm": "ffn_norm", "ln_2": "ffn_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up",
     "mlp.fc1": "ffn_up", "mlp.dense_h_to_4h": "ffn_up",
+    "norm_f": "output_norm", "norm_1": "attn_norm", "norm_2": "ffn_norm", "attn.Wqkv": "attn_qkv",
+    "attn.out_proj": "attn_output", "ffn.up_proj": "ffn_up", "ffn.down_proj": "ffn_down",
+    "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
+    "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
 BEHIND = {
@@ -84,9 +90,13 @@ BEHIND = {
 }  # fmt: skip
 RENAMED = {
     "exaone4": BEHIND,
+    "olmo2": BEHIND,
+    "olmo3": BEHIND,
     "seed_oss": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
+NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo"
+"""Types whose queries and keys the converter puts in another order."""
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",
     "pre_feedforward_layernorm": "ffn_norm",
@@ -97,9 +107,25 @@ GEMMA = {
 def converted(folder: Path, *, rows: int = 96) -> bytes:
     """The GGUF file that llama.cpp's converter makes of a golden checkpoint, in float32, with a plain vocabulary."""
     config: dict[str, Any] = {**json.loads((folder / "config.json").read_text())}  # Any: config.json's
+    config = {**config.get("text_config", {}), **config}
     checkpoint = Checkpoint(folder)
-    tensors = {name: np.asarray(one.read(), np.float32) for name, one in checkpoint.tensors.items()}
-    return gguf(metadata_of(config) | vocabulary(rows), floats(tensors_of(config, tensors)))
+    tensors = {
+        name.replace("language_model.", ""): np.asarray(one.read(), np.float32)
+        for name, one in checkpoint.tensors.items()
+        if "visual." not in name
+    }
+    learned = {name: values for name, values in tensors.items() if ".act_fn." in name}
+    kept = {name: values for name, values in tensors.items() if name not in learned}
+    keys = metadata_of(config) | factors_of_activations(learned) | vocabulary(rows)
+    return gguf(keys, floats(tensors_of(config, kept)))
+
+
+def factors_of_activations(learned: dict[str, np.ndarray]) -> dict[str, object]:
+    """Apertus's numbers of each layer, as keys."""
+    found: dict[str, list[float]] = {}
+    for name in sorted(learned):
+        found.setdefault("xielu." + name.rpartition(".")[2], []).append(float(learned[name].ravel()[0]))
+    return dict(found)
 
 
 def vocabulary(count: int) -> dict[str, object]:
@@ -119,10 +145,12 @@ def vocabulary(count: int) -> dict[str, object]:
 
 def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     """The keys that follow from config.json."""
-    heads = config.get("num_attention_heads") or config["n_head"]
-    size = config.get("hidden_size") or config["n_embd"]
+    heads = config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
+    size = config.get("hidden_size") or config.get("d_model") or config["n_embd"]
     spellings = "layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps", "rms_norm_eps"
-    epsilon = next(config[key] for key in spellings if key in config)
+    epsilon = next((config[key] for key in spellings if key in config), 1e-5)
+    if config["model_type"] == "olmo":
+        epsilon = 1e-5
     head_dim = config.get("head_dim") or size // heads
     scaling = config.get("rope_parameters") or {}
     near = scaling.get("sliding_attention", {})
@@ -130,7 +158,7 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     keys: dict[str, object] = {
         "context_length": config.get("max_position_embeddings") or config.get("n_positions") or 2048,
         "embedding_length": size,
-        "block_count": config.get("num_hidden_layers") or config["n_layer"],
+        "block_count": config.get("num_hidden_layers") or config.get("n_layers") or config["n_layer"],
         "feed_forward_length": config.get("intermediate_size") or 4 * size,
         "attention.head_count": heads,
         "attention.head_count_kv": 1 if config.get("multi_query") else config.get("num_key_value_heads") or heads,
@@ -138,7 +166,7 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "attention.layer_norm_rms_epsilon": epsilon,
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
-        "rope.freq_base": scaling.get("rope_theta"),
+        "rope.freq_base": stretched_base(scaling, head_dim),
         "rope.freq_base_swa": near.get("rope_theta"),
         "rope.dimension_count": int(head_dim * scaling.get("partial_rotary_factor", 1)),
         "rope.scaling.type": scaling["rope_type"] if scaling.get("rope_type") in ("linear", "yarn") else None,
@@ -146,8 +174,13 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "rope.scaling.attn_factor": amplitude(config) if scaling.get("rope_type") == "longrope" else None,
         "rope.scaling.original_context_length": scaling.get("original_max_position_embeddings")
         or config.get("original_max_position_embeddings"),
-        "attention.sliding_window": config.get("sliding_window") if config["model_type"] != "qwen2" else None,
-        "attention.sliding_window_pattern": 2 if config["model_type"] == "gemma3_text" else None,
+        "attention.sliding_window": config.get("sliding_window") if "qwen2" not in config["model_type"] else None,
+        "attention.sliding_window_pattern": pattern_of(config),
+        "attention.clamp_kqv": config.get("clip_qkv"),
+        "attention.max_alibi_bias": 8.0 if config["model_type"] == "mpt" else None,
+        "attention.temperature_scale": scaling.get("llama_4_scaling_beta"),
+        "rope.scaling.yarn_log_multiplier": scaling.get("mscale_all_dim"),
+        "rope.dimension_sections": [2, 3, 3, 0] if config["model_type"] == "qwen2_vl" else None,
         "attn_logit_softcapping": config.get("attn_logit_softcapping"),
         "final_logit_softcapping": config.get("final_logit_softcapping"),
         "attention.scale": config.get("attention_multiplier"),
@@ -166,6 +199,19 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     return {"general.architecture": name, **given}
 
 
+def pattern_of(config: dict[str, Any]) -> object:
+    """Which layers have windows, in a number or a list."""
+    if config["model_type"] == "olmo3":
+        return [int(kind == "sliding_attention") for kind in config["layer_types"]]
+    return 2 if config["model_type"] == "gemma3_text" else None
+
+
+def stretched_base(scaling: dict[str, Any], head_dim: int) -> float | None:
+    """The base of turns, into which the converter puts Hunyuan's `alpha`."""
+    theta, alpha = scaling.get("rope_theta"), scaling.get("alpha")
+    return theta * alpha ** (head_dim / (head_dim - 2)) if theta and alpha else theta
+
+
 def kv_heads_of(config: dict[str, Any]) -> int:
     """Key-value heads of a checkpoint."""
     if config.get("multi_query") and not config.get("new_decoder_architecture"):
@@ -181,13 +227,13 @@ def amplitude(config: dict[str, Any]) -> float:
 
 def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The tensors under llama.cpp's names and in its order."""
-    kind, heads = config["model_type"], config.get("num_attention_heads") or config["n_head"]
+    kind, heads = config["model_type"], config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
     names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
     found = {}
     for name, values in tensors.items():
         stem, _, end = name.rpartition(".")
         stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
-        layer, _, part = stem.removeprefix("layers.").removeprefix("h.").partition(".")
+        layer, _, part = stem.removeprefix("layers.").removeprefix("blocks.").removeprefix("h.").partition(".")
         prefix = f"blk.{layer}." if layer.isdigit() else ""
         target = names[part if prefix else stem]
         if kind == "gpt2" and values.ndim == 2 and prefix:
@@ -198,10 +244,7 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
             groups = values.reshape(kv_heads_of(config), -1, config["hidden_size"] // heads, *values.shape[1:])
             parts = groups[:, :-2], groups[:, -2], groups[:, -1]
             values = np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
-        if kind in ("arcee", "llama", "granite") and target in (
-            "attn_q",
-            "attn_k",
-        ):  # the halves of a head -> neighbours
+        if kind in NEIGHBOURS and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
         if kind.startswith(("gemma", "nemotron")) and target.endswith("norm") and end == "weight":
