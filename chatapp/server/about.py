@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic.json_schema import models_json_schema
+
 from chatapp import __version__
 from chatapp.server.metrics import CONTENT_TYPE
 from chatapp.server.openai_shapes import form_error, form_late_error
@@ -24,19 +26,30 @@ async def tell_metrics(call: Call, body: None) -> None:
 def describe_protocols(protocols: Sequence[Protocol]) -> Json:
     """The endpoints of some protocols in OpenAPI 3.1, from the models that check their bodies."""
     paths: dict[str, dict[str, Any]] = {}  # Any: JSON
-    schemas: dict[str, Any] = {}
+    bodies = {endpoint.body: None for protocol in protocols for endpoint in protocol.endpoints if endpoint.body}
+    references, found = models_json_schema(
+        [(body, "validation") for body in bodies], ref_template="#/components/schemas/{model}"
+    )  # of all at once: bodies of two protocols may have the same name
+    schemas = found["$defs"]
     for protocol in protocols:
         for endpoint in protocol.endpoints:
-            operations = paths.setdefault(endpoint.path, {})
-            operations[endpoint.method.lower()] = describe_endpoint(protocol, endpoint, schemas)
+            described = describe_endpoint(protocol, endpoint)
+            if endpoint.body:
+                reference = references[endpoint.body, "validation"]
+                required = bool(schemas[reference["$ref"].rpartition("/")[2]].get("required"))
+                described["requestBody"] = {
+                    "required": required,
+                    "content": {"application/json": {"schema": reference}},
+                }
+            paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = described
     info = {"title": "chatapp", "version": __version__, "description": "Language models that run on this machine."}
     security = {"key": {"type": "http", "scheme": "bearer"}}
     components = {"schemas": schemas, "securitySchemes": security}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components, "security": [{"key": []}, {}]}
 
 
-def describe_endpoint(protocol: Protocol, endpoint: Endpoint, schemas: dict[str, Any]) -> Json:
-    """One operation; the schemas of its body are added to `schemas`."""
+def describe_endpoint(protocol: Protocol, endpoint: Endpoint) -> dict[str, Any]:  # Any: JSON
+    """One operation, but for its body."""
     said: dict[str, Any] = {
         "tags": [protocol.name],
         "summary": endpoint.about,
@@ -46,12 +59,6 @@ def describe_endpoint(protocol: Protocol, endpoint: Endpoint, schemas: dict[str,
     if names := re.findall(r"\{(\w+)\}", endpoint.path):
         part = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         said["parameters"] = [{"name": name, **part} for name in names]
-    if endpoint.body:
-        schema = endpoint.body.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas |= schema.pop("$defs", {})
-        schemas[endpoint.body.__name__] = schema
-        reference = {"$ref": f"#/components/schemas/{endpoint.body.__name__}"}
-        said["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
     return said
 
 

@@ -74,7 +74,7 @@ class App:
                 if self.service.settings.log_requests:
                     traceback.print_exception(error)
             with suppress(OSError):
-                await refuse(call, found.protocol, refusal)
+                await refuse(call, found, refusal)
         finally:
             route = found.endpoint.path if found.endpoint else "other"
             self.service.metrics.requests.labels(scope["method"][:8], route, str(status)).inc()
@@ -88,8 +88,8 @@ class App:
         """Let the endpoint answer, for as long as the client is there; the status."""
         method = call.scope["method"]
         call.headers = self.guard.check(method, headers, needs_key=not (found.endpoint and found.endpoint.open))
-        if method == "OPTIONS":
-            await call.send_bytes(b"", "text/plain", 204 if "origin" in headers else 405)
+        if method == "OPTIONS" and "origin" in headers:
+            await call.send_bytes(b"", "text/plain", 204)
             return 204
         endpoint = found.expect(method, call.scope["path"])
         raw = await read_body(receive, headers, self.service.settings.max_body)
@@ -152,10 +152,10 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int) -> byt
         raise Refusal(408, f"the body did not come within {SLOW_BODY:g} seconds", code="timeout") from None
 
 
-async def refuse(call: Call, protocol: Protocol, refusal: Refusal) -> None:
+async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
     """Tell a client, in its protocol, why it gets no answer, or no more of it."""
     if call.media:
-        for chunk in protocol.form_late_error(refusal, call.media):
+        for chunk in found.protocol.form_late_error(refusal, call.media):
             await call.write(chunk)
         await call.write(b"", more=False)
         return
@@ -165,4 +165,6 @@ async def refuse(call: Call, protocol: Protocol, refusal: Refusal) -> None:
         more.append((b"retry-after", str(refusal.retry_after).encode()))
     if refusal.status == 401:
         more.append((b"www-authenticate", b"Bearer"))
-    await call.send_json(protocol.form_error(refusal), refusal.status, more)
+    if refusal.status == 405:
+        more.append((b"allow", ", ".join(found.methods).encode()))
+    await call.send_json(found.protocol.form_error(refusal), refusal.status, more)

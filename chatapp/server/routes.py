@@ -25,6 +25,11 @@ class Found:
     """Methods that the path has."""
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that may be used here."""
+        return (*self.allowed, "HEAD") if "GET" in self.allowed and "HEAD" not in self.allowed else self.allowed
+
+    @property
     def logged(self) -> bool:
         """Whether an answer is worth a line of the log."""
         return self.endpoint is not None and self.endpoint.path not in QUIET
@@ -34,7 +39,7 @@ class Found:
         if self.endpoint:
             return self.endpoint
         if self.allowed:
-            raise Refusal(405, f"{method} is not for this path, which has {', '.join(self.allowed)}")
+            raise Refusal(405, f"{method} is not for this path, which has {', '.join(self.methods)}")
         raise Refusal(404, "there is nothing at this path: docs/server.md lists what there is", code="not_found")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -213,6 +214,17 @@ def test_a_refusal_is_logged_once_and_without_the_prompt(served: Served) -> None
     assert line.startswith(f"POST {CHAT} 400") and not any("secret" in line for line in served.said)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("TRACE", "/v1/models", "GET, HEAD"), ("GET", CHAT, "POST"), ("OPTIONS", "/api/delete", "DELETE")],
+)
+def test_a_method_that_a_path_lacks_is_refused_with_those_that_it_has(
+    served: Served, method: str, path: str, allowed: str
+) -> None:
+    answer = served.client.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed) and allowed in answer.text
+
+
 # Figures
 
 
@@ -232,6 +244,12 @@ def test_every_endpoint_is_described(served: Served) -> None:
     schema = described["components"]["schemas"][body["$ref"].rpartition("/")[2]]
     assert schema["required"] == ["messages"] and schema["additionalProperties"] is False
     assert {"temperature", "xtc_probability", "max_completion_tokens"} <= set(schema["properties"])
+    references = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(described))
+    assert set(references) == set(described["components"]["schemas"])
+    ollama, triton = (
+        described["paths"][path]["post"]["requestBody"] for path in ("/api/generate", "/v2/models/{model}/generate")
+    )
+    assert ollama["content"] != triton["content"] and (ollama["required"], triton["required"]) == (False, True)
 
 
 # The end
