@@ -214,7 +214,7 @@ def golden(entry: Entry) -> Path:
     """The tiny checkpoint that stands for a model."""
     if entry.family == "t5":
         return ROOT / "tests" / "golden_answers" / ("t5-codet5" if "codet5" in entry.name else "t5-flan")
-    return ROOT / "tests" / "golden" / ("opt-post_norm" if entry.name == "opt-350m" else entry.family)
+    return ROOT / "tests" / "golden" / entry.family
 
 
 if __name__ == "__main__":
