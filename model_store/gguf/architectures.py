@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.decoder import Decoder
+import numpy as np
+
+from backends.decoder import Attention, Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
@@ -63,8 +65,37 @@ GROWTH = {
     "rope.scaling.yarn_beta_slow": "beta_slow",
     "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
 }
+EXPERTS = {
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "feed_forward_length": "moe_intermediate_size",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+FACTORS = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "logit_scale": "logits_scaling",
+    "residual_scale": "residual_multiplier",
+}
 LARGEST = {"gemma2": 46, "gemma3_text": 62}
 """Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
+
+
+def as_row(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A vector as a matrix of one row."""
+    return values.reshape(1, -1)
+
+
+MIXTURE: Mapping[str, Source] = {
+    "router": "blk.{}.ffn_gate_inp",
+    "experts.gate_up_proj": "blk.{0}.ffn_gate_exps[{1}] blk.{0}.ffn_up_exps[{1}]",
+    "experts.down_proj": "blk.{0}.ffn_down_exps[{1}]",
+    "shared_gate": ("blk.{}.ffn_gate_inp_shexp", as_row),
+    "gate_up_proj": "blk.{0}.ffn_gate=blk.{0}.ffn_gate_shexp blk.{0}.ffn_up=blk.{0}.ffn_up_shexp",
+    "down_proj": "blk.{0}.ffn_down=blk.{0}.ffn_down_shexp",
+}
+"""Weights of layers with experts."""
 
 
 def adjust_gemma(config: Fields) -> None:
@@ -84,8 +115,11 @@ def adjust_starcoder(config: Fields) -> None:
 
 
 def adjust_llama(config: Fields) -> None:
-    """Mistral's windows, where the file has them."""
-    if config.get("sliding_window"):
+    """Mistral's windows and Mixtral's experts, where the file has them."""
+    if config.get("num_experts"):
+        config["model_type"] = "mixtral"
+        adjust_experts(config)
+    elif config.get("sliding_window"):
         config["model_type"] = "mistral"
 
 
@@ -127,6 +161,15 @@ def adjust_falcon(config: Fields) -> None:
     config["new_decoder_architecture"] = config["num_kv_heads"] != 1
 
 
+def adjust_experts(config: Fields) -> None:
+    """What families call the experts' number and size; shares whose sum is one, where they are so."""
+    if "moe_intermediate_size" not in config:
+        raise ValueError("it has experts, and does not tell their size (feed_forward_length)")
+    config["intermediate_size"] = config["moe_intermediate_size"]
+    config["num_local_experts"] = config["num_experts"]
+    config["norm_topk_prob"] = config["model_type"] == "qwen3_moe"
+
+
 ARCHITECTURES: Mapping[str, Architecture] = {
     "apertus": Architecture(
         "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjust_apertus
@@ -163,18 +206,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={"use_parallel_residual": "use_parallel_residual", "rope.freq_base": "rotary_emb_base"},
         partial="rotary_pct",
     ),
-    "granite": Architecture(
-        "granite",
-        halve_rotary,
-        keys={
-            "attention.scale": "attention_multiplier",
-            "embedding_scale": "embedding_multiplier",
-            "logit_scale": "logits_scaling",
-            "residual_scale": "residual_multiplier",
-        },
-    ),
+    "granite": Architecture("granite", halve_rotary, keys=FACTORS),
+    "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_experts),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
-    "llama": Architecture("llama", halve_rotary, keys=WINDOW, adjust=adjust_llama),
+    "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjust_llama),
     "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
     "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjust_mpt),
     "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
@@ -185,11 +220,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={**WINDOW, "rope.freq_base_swa": "rope_local_base_freq"},
         adjust=adjust_olmo,
     ),
+    "olmoe": Architecture("olmoe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
     "qwen2": Architecture("qwen2"),
+    "qwen2moe": Architecture("qwen2_moe", keys=EXPERTS, adjust=adjust_experts),
     "qwen2vl": Architecture("qwen2_vl"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
+    "qwen3moe": Architecture("qwen3_moe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
     "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
     "smollm3": Architecture("smollm3", halve_rotary),
     "stablelm": Architecture(
@@ -238,6 +276,9 @@ class GgufFamily:
             ffn = {"gate_up_proj": "blk.{0}.ffn_gate blk.{0}.ffn_up"}
         elif "gate_up_proj" in self.family.LAYER:
             ffn = {"gate_up_proj": "blk.{}.ffn_up"}
+        mixture = {name: source for name, source in MIXTURE.items() if "router" in self.family.LAYER}
+        if "shared_gate" not in self.family.LAYER:
+            mixture.pop("shared_gate", None)
         self.MODEL: Mapping[str, Source] = {**MODEL, **made(self.family.MODEL)}
         self.LAYER: Mapping[str, Source] = {
             name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source
@@ -245,6 +286,7 @@ class GgufFamily:
                 **LAYER,
                 "qkv_proj": qkv,
                 **ffn,
+                **mixture,
                 **made(self.family.LAYER),
                 **architecture.layer,
             }.items()

@@ -197,6 +197,7 @@ CASES: dict[str, dict[str, object]] = {
     "granitemoe": dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True)
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
     "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+    "qwen2_moe-each": dict(LLAMA, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, norm_topk_prob=False),
     "qwen2_moe": dict(LLAMA, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, decoder_sparse_step=2),
 }
 """Fields of config.json, by model type and, after a dash, what is special."""

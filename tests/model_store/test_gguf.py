@@ -34,6 +34,8 @@ NOT_IN_GGUF = {
     "gpt2-layer_scale",
     "gpt_bigcode-multi_head",
     "qwen2-window",
+    "qwen2_moe",
+    "qwen3_moe-mixed",
 }
 """What llama.cpp does not have."""
 CASES = sorted(

@@ -134,7 +134,7 @@ def changed(**keys: object) -> Callable[[], bytes]:
 MODELS: dict[str, tuple[Callable[[], bytes], str]] = {
     "no architecture": (changed(general__architecture=None), "of the architecture None are not supported"),
     "an unknown one": (changed(general__architecture="lama"), "did its maker mean llama"),
-    "experts": (changed(llama__expert_count=8), "nothing is known about the key llama.expert_count"),
+    "experts": (changed(llama__expert_count=8), "it has experts, and does not tell their size"),
     "a missing key": (changed(llama__block_count=None), "the key llama.block_count is missing"),
     "billions of layers": (changed(llama__block_count=1 << 31), "too much for num_hidden_layers"),
     "an endless context": (changed(llama__context_length=1 << 31), "too much for max_position_embeddings"),

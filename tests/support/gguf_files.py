@@ -58,6 +58,7 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
+    "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
     "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl",
@@ -83,6 +84,10 @@ NAMES = {
     "attn.out_proj": "attn_output", "ffn.up_proj": "ffn_up", "ffn.down_proj": "ffn_down",
     "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
+    **dict.fromkeys(("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer"), "ffn_gate_inp"),
+    **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
+    **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
 BEHIND = {
@@ -95,7 +100,7 @@ RENAMED = {
     "seed_oss": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
-NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo"
+NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "mixtral"
 """Types whose queries and keys the converter puts in another order."""
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",
@@ -160,6 +165,10 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "embedding_length": size,
         "block_count": config.get("num_hidden_layers") or config.get("n_layers") or config["n_layer"],
         "feed_forward_length": config.get("intermediate_size") or 4 * size,
+        "expert_count": count_experts(config),
+        "expert_used_count": config.get("num_experts_per_tok") if count_experts(config) else None,
+        "expert_feed_forward_length": config.get("moe_intermediate_size"),
+        "expert_shared_feed_forward_length": config.get("shared_expert_intermediate_size"),
         "attention.head_count": heads,
         "attention.head_count_kv": 1 if config.get("multi_query") else config.get("num_key_value_heads") or heads,
         "attention.layer_norm_epsilon": epsilon,
@@ -212,6 +221,33 @@ def stretched_base(scaling: dict[str, Any], head_dim: int) -> float | None:
     return theta * alpha ** (head_dim / (head_dim - 2)) if theta and alpha else theta
 
 
+def count_experts(config: dict[str, Any]) -> int | None:
+    """Experts of each layer, if there are any."""
+    return config.get("num_experts") or config.get("num_local_experts")
+
+
+def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors with those of all experts of a layer in one, in the words of the newer types."""
+    found: dict[str, np.ndarray] = {}
+    several: dict[str, dict[int, np.ndarray]] = {}
+    for name, values in tensors.items():
+        for word, role in ("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj"):
+            name = name.replace(f".{word}.", f".{role}.")
+        name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.")
+        stem, experts, rest = name.partition(".experts.")
+        if experts:
+            number, _, role = rest.partition(".")
+            several.setdefault(f"{stem}.experts.{role}", {})[int(number)] = values
+        elif name.endswith("input_linear.weight"):
+            gate, up = np.split(values, 2, axis=1)
+            stem = name.replace("block_sparse_moe.input_linear.weight", "mlp.experts.")
+            found |= {f"{stem}gate_proj.weight": gate, f"{stem}up_proj.weight": up}
+        else:
+            name = name.replace("block_sparse_moe.output_linear", "mlp.experts.down_proj")
+            found[name] = values.reshape(-1) if name.endswith("shared_expert_gate.weight") else values
+    return found | {name: np.stack([parts[i] for i in range(len(parts))]) for name, parts in several.items()}
+
+
 def kv_heads_of(config: dict[str, Any]) -> int:
     """Key-value heads of a checkpoint."""
     if config.get("multi_query") and not config.get("new_decoder_architecture"):
@@ -230,7 +266,7 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
     kind, heads = config["model_type"], config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
     names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
     found = {}
-    for name, values in tensors.items():
+    for name, values in stacked(tensors).items():
         stem, _, end = name.rpartition(".")
         stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
         layer, _, part = stem.removeprefix("layers.").removeprefix("blocks.").removeprefix("h.").partition(".")

@@ -46,6 +46,11 @@ def test_a_checkpoint_is_what_the_store_and_the_tokenizer_read(folder: Path, mod
     assert logits.std() > 0.001
 
 
+def test_a_mixture_is_timed_beside_a_dense_model(tmp_path: Path) -> None:
+    printed = run("mixtures.py", tmp_path, "--sizes", "tiny", "--turns", "1", home=tmp_path)
+    assert printed.count("peak_megabytes") == 2 and "times as fast" in printed
+
+
 def test_the_session_is_timed(folder: Path) -> None:
     facts: dict[str, Any] = json.loads(
         run("peers.py", "chatapp", folder, "tiny-llama", "int4", "--repeats", "1", home=folder)
