@@ -65,7 +65,7 @@ def measure(model: str, tokens: int, pairs: int, results: Path) -> None:
             while pane.reply:
                 await asyncio.sleep(0.05)
             processor = time.thread_time() - start
-            assert (usage := pane.figures.usage), "the reply was cut off"
+            assert pane.newest and (usage := pane.newest.figures.usage), "the reply was cut off"
             await self.chat_screen.action_new()
             await asyncio.sleep(0.1)
             return usage, processor

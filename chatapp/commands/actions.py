@@ -92,7 +92,7 @@ SET = """\
 parameters:"""
 DETAILS = {
     "/show": "WHAT is info, parameters, system, template, license or modelfile",
-    "/tools": "on and off take names of servers, allow the name of a tool that runs unasked then; ask takes that back",
+    "/tools": "WHAT is on or off, with servers; allow, with a tool that then runs unasked; ask takes that back",
     "/export": "FORMAT is markdown, html or json; FILE is made of the title where it is not said",
 }
 """More about some commands."""
@@ -177,8 +177,8 @@ ACTIONS: tuple[Action, ...] = (
            slash=Slash("/preset", maybe(run.choose_preset), "[NAME]", "take the options of a preset"),
            place="presets.save presets.rename presets.delete presets.leave"),
     Action("Tools", "of servers, which the model may call when it is allowed",
-           slash=Slash("/tools", read_tools, "[on|off|allow|ask] [NAME]", "show the tools, let the model use some"),
-           names="mcp, functions, servers, allow, permission"),
+           slash=Slash("/tools", read_tools, "[WHAT] [NAME]", "show the tools, let the model use some"),
+           names="mcp, functions, servers, allow, permission", place="call.stop"),
     Action("Tokens", "how sure the model was of each", "screen.heat", "chat.heat", "ctrl+t", foot="Tokens",
            names="heat, probabilities, logprobs, confidence, perplexity, alternatives",
            place="message.heat heat.unlikely heat.unlikely_before heat.alternatives heat.leave heat.stop"),

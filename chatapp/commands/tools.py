@@ -12,6 +12,7 @@ from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:
     from chatapp.commands.run import View
+    from chatapp.conversation import Dialogue
     from chatapp.tools.toolset import Tool
 
 NONE = "No server of tools is named in settings.toml: chatapp mcp add NAME COMMAND... names one."
@@ -51,6 +52,15 @@ def describe(view: View) -> str:
     return "\n".join(lines) or NONE
 
 
+def find_leaving(dialogue: Dialogue) -> str:
+    """The other machines that text goes to with the calls of a conversation."""
+    from chatapp.tools.http import leaves
+
+    known = dialogue.toolset.list_servers() if dialogue.toolset else {}
+    used = [known[name] for name in dialogue.setup.tools if name in known]
+    return ", ".join(dict.fromkeys(filter(None, map(leaves, used))))
+
+
 def tell(tool: Tool, *, allowed: bool) -> str:
     """What a tool does, and whether it runs unasked."""
     does = " ".join((tool.function.description or "").split())
@@ -70,12 +80,9 @@ def begin(view: View, names: Sequence[str]) -> None:
     toolset.rouse()
 
     def look() -> str:
-        from chatapp.tools.http import leaves
-
-        offered = toolset.look(dialogue.setup.tools)
-        away = [leaves(one) for one in toolset.find_servers(wanted)]
+        offered, away = toolset.look(dialogue.setup.tools), find_leaving(dialogue)
         told = f"{len(offered)} tools: {', '.join(one.name for one in offered)}." if offered else "There are no tools."
-        return " ".join([told, *(f"Text goes to {one} with each call." for one in away if one)])
+        return f"{told} Text goes to {away} with each call." if away else told
 
     view.work(look)
 

@@ -296,6 +296,7 @@ def list_bindable() -> list[Bindable]:
     from chatapp.tui.answers.columns import Columns
     from chatapp.tui.answers.comparison import ComparisonScreen
     from chatapp.tui.answers.picker import Picker
+    from chatapp.tui.chat.calls import Calls
     from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import Said
     from chatapp.tui.chat.screen import ChatScreen
@@ -319,7 +320,19 @@ def list_bindable() -> list[Bindable]:
     return actions(
         *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),
         *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
-        *(AskLine, CountScreen, NoteScreen, Picker, TokenTable, HeatScreen, BeamScreen, BeamLines, Help, ThemePicker),
+        *(
+            AskLine,
+            Calls,
+            CountScreen,
+            NoteScreen,
+            Picker,
+            TokenTable,
+            HeatScreen,
+            BeamScreen,
+            BeamLines,
+            Help,
+            ThemePicker,
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from chatapp.settings.settings import Settings
 from chatapp.tui.app import ChatApp, run
 from chatapp.tui.chat.completion_page import EXAMPLE as EXAMPLE
 from chatapp.tui.chat.pane import Pane
+from chatapp.tui.chat.status import Figures
 from chatapp.workspace import Opened, Workspace
 from model_store import Progress, Store
 from support.scripted_engine import ANSWER, FIBONACCI, Open, ScriptedEngine, opener
@@ -35,13 +36,18 @@ class Driver(Typist):
     def pane(self) -> Pane:
         return self.screen.pane
 
+    @property
+    def figures(self) -> Figures:
+        """Of the reply that is being written, or was written last."""
+        return self.pane.newest.figures if self.pane.newest else Figures()
+
     async def answered(self, times: int = 1) -> None:
         """Until so many replies have ended since the app began."""
-        await self.until(lambda: self.pane.figures.tokens and not self.pane.reply, "the reply to end")
+        await self.until(lambda: self.figures.tokens and not self.pane.reply, "the reply to end")
 
     async def wrote(self, tokens: int) -> None:
         await self.until(
-            lambda: self.pane.figures.tokens == tokens and not (self.pane.newest and self.pane.newest.stale),
+            lambda: self.figures.tokens == tokens and not (self.pane.newest and self.pane.newest.stale),
             f"{tokens} tokens",
         )
 

@@ -49,7 +49,7 @@ async def searching(tmp_path: Path, gate: Gate) -> AsyncIterator[Driver]:
         await driver.type("def add(")
         await driver.press("f5")
         gate.let(3)
-        await driver.until(lambda: driver.pane.figures.doing == "searching", "the search")
+        await driver.until(lambda: driver.figures.doing == "searching", "the search")
         await driver.press("f10")
         await driver.until(lambda: isinstance(driver.app.screen, BeamScreen), "the tree")
         yield driver

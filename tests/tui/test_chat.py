@@ -300,7 +300,7 @@ async def test_of_several_answers_the_longest_counts_until_one_is_kept() -> None
     async with running(engine) as driver:
         await driver.type("one")
         await driver.press("f7", "3")
-        await driver.until(lambda: driver.pane.figures.tokens and not driver.pane.reply)
+        await driver.until(lambda: driver.figures.tokens and not driver.pane.reply)
         longest = driver.pane.heading.used
         await driver.press("left", "left", "right", "enter")
         await driver.until(lambda: not driver.pane.columns)

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from chatapp.settings import presets
-from chatapp.tui.chat import pane
+from chatapp.tui.chat import reply
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.chat.search import SearchScreen
 from chatapp.tui.help.help import Help
@@ -226,7 +226,7 @@ async def test_what_is_attached_is_sent_to_the_model(tmp_path: Path, monkeypatch
 
 
 async def test_the_end_of_a_long_answer_is_told_to_who_looks_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pane, "LONG", 0.0)
+    monkeypatch.setattr(reply, "LONG", 0.0)
     engine = ScriptedEngine("Because.", can_chat=True, pause_after=1)
     async with running(engine) as driver:
         await driver.type("why?\n")

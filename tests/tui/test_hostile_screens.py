@@ -92,7 +92,7 @@ async def test_messages_are_harmless_while_they_grow_and_after_and_when_edited(t
         driver.pane.prompt.draft = f"{ANSWERS[text]}\nseen"
         await shows(driver, "seen")
         driver.pane.prompt.action_submit()
-        await driver.until(lambda: look(driver) and driver.pane.figures.tokens and not driver.pane.reply)
+        await driver.until(lambda: look(driver) and driver.figures.tokens and not driver.pane.reply)
         driver.pane.outbox.edit(next(one for one in driver.pane.dialogue.branch() if one.role == "user"))  # type: ignore[union-attr]
         await shows(driver, "Editing")
     async with running(on, history=path, size=(60, 40)) as driver:

@@ -19,7 +19,7 @@ async def test_tab_takes_the_example_and_the_model_continues_it_in_place() -> No
         assert driver.text == EXAMPLE + FIBONACCI
         assert driver.written_by_model() == FIBONACCI
         assert driver.state == "● done"
-        assert driver.pane.figures.usage is not None
+        assert driver.figures.usage is not None
 
 
 async def test_the_edited_text_is_continued_again() -> None:
@@ -93,7 +93,7 @@ async def test_a_continuation_pauses_unless_its_length_was_chosen() -> None:
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
         await driver.answered()
-        assert driver.pane.figures.tokens == engine.options[0].max_tokens == 128
+        assert driver.figures.tokens == engine.options[0].max_tokens == 128
         assert driver.state == "■ max_tokens reached"
 
 

@@ -39,7 +39,7 @@ async def test_escape_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
     engine = ScriptedEngine("word " * 500, delay=0.01, can_chat=True)
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("a\n")
-        await driver.until(lambda: driver.pane.figures.tokens > 2)
+        await driver.until(lambda: driver.figures.tokens > 2)
         await driver.press("ctrl+t")
         heat = await shown(driver)
         assert "esc Stop" in driver.picture

@@ -20,7 +20,7 @@ async def test_stopping_frees_the_engine_and_keeps_the_text(key: str) -> None:
     engine = ScriptedEngine(FIBONACCI * 9, delay=0.005, defaults=Options(max_tokens=900))
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
-        await driver.until(lambda: driver.pane.figures.tokens > 20)
+        await driver.until(lambda: driver.figures.tokens > 20)
         await driver.press(key)
         await driver.until(lambda: not driver.pane.reply and not engine.busy, "the engine to be free")
         assert engine.closed == 1
@@ -45,7 +45,7 @@ async def test_a_reply_waits_for_the_stopped_one_that_still_computes() -> None:
         await driver.until(lambda: driver.pane.reply)
         assert len(engine.asked) == 1
         engine.go.set()
-        await driver.until(lambda: driver.pane.figures.usage, "the second reply to end")
+        await driver.until(lambda: driver.figures.usage, "the second reply to end")
         assert len(engine.asked) == 2
 
 
@@ -60,7 +60,7 @@ async def test_a_reply_stopped_before_its_turn_never_begins() -> None:
             await driver.press("ctrl+j")
             await driver.until(lambda: driver.pane.reply)
         engine.go.set()
-        await driver.until(lambda: driver.pane.figures.usage)
+        await driver.until(lambda: driver.figures.usage)
         assert len(engine.asked) == 2
 
 
@@ -198,7 +198,7 @@ async def test_a_runtime_that_breaks_keeps_what_was_written() -> None:
         assert driver.written_by_model()
         engine.fail_after = None
         await driver.press("ctrl+j")
-        await driver.until(lambda: driver.pane.figures.usage)
+        await driver.until(lambda: driver.figures.usage)
 
 
 async def test_what_the_model_writes_cannot_drive_the_terminal() -> None:

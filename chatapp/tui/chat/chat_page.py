@@ -106,13 +106,14 @@ class ChatPage(VerticalScroll):
 
     def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
         """The conversation up to the last question, or to what is typed, as the model would read it."""
+        from chatapp.conversation.context_window import tell
         from chatapp.generation import Message as Prompted
 
         if not self.dialogue:
             return ()
         system = self.dialogue.setup.system
         said = [Prompted("system", system)] if system else []
-        said += [Prompted(one.role, one.text) for one in self.dialogue.branch() if one.text]
+        said += tell([one for one in self.dialogue.branch() if one.text], knows_tools=True)
         if text := draft().strip():
             said.append(Prompted("user", text))
         while said and said[-1].role != "user":
@@ -247,12 +248,17 @@ class ChatPage(VerticalScroll):
         """The widgets of messages; of the answers, the most recent ones as Markdown."""
         answers = [message.id for message in messages if message.role == "assistant"]
         live = set(answers[-recent:]) if recent else set()
-        return [
-            Answer(message, self.shared_parser, settled=message.id not in live)
-            if message.role == "assistant"
-            else Question(message, self.count)
-            for message in messages
-        ]
+        return [self.view(message, settled=message.id not in live) for message in messages]
+
+    def view(self, message: Message, *, settled: bool) -> Said:
+        """The widget of a message."""
+        if message.role == "assistant":
+            return Answer(message, self.shared_parser, settled=settled)
+        if message.role == "tool":
+            from chatapp.tui.chat.tool_result import ToolResult
+
+            return ToolResult(message)
+        return Question(message, self.count)
 
     # What is above
 

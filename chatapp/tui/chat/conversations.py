@@ -177,7 +177,7 @@ class Conversations(Screen[None]):
 
     async def take_up(self, choice: Choice, opened: Opened) -> None:
         """A model is open."""
-        self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.reply})
+        self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.busy})
         for pane in self.of(choice):
             await pane.take_up(opened)
             self.shown(pane)
@@ -201,7 +201,7 @@ class Conversations(Screen[None]):
             self.measuring.stopping.set()
             self.measuring = None
         choice = self.pane.choice
-        if not self.pane.opened or any(pane.reply for pane in self.panes):
+        if not self.pane.opened or any(pane.busy for pane in self.panes):
             return
         placement = self.workspace.choose_placement(choice.backend)
         on_end = partial(self.call_later, self.take_ranking, choice)
@@ -291,7 +291,7 @@ class Conversations(Screen[None]):
         idle = [
             one
             for one in self.panes
-            if one is not pane and not one.reply and not one.outbox.queue and not is_unsaved(one)
+            if one is not pane and not one.busy and not one.outbox.queue and not is_unsaved(one)
         ]
         for one in idle[: max(0, len(self.panes) - KEPT)]:
             one.page.keep(one.outbox.unsent)
@@ -324,7 +324,7 @@ class Conversations(Screen[None]):
         dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.model), conversation)
         draft = self.history.draft(conversation.id) if self.history else ""
         choice = Choice(dialogue.setup.model)
-        unused = None if self.pane.begun or self.pane.box.text or self.pane.reply else self.pane
+        unused = None if self.pane.begun or self.pane.box.text or self.pane.busy else self.pane
         pane = self.new_pane(choice, conversation.kind)
         await self.show(pane)
         if unused:
@@ -337,7 +337,7 @@ class Conversations(Screen[None]):
     async def action_new(self) -> None:
         """Begin another conversation with the same model; the one before stays in the list."""
         before = self.pane
-        if before.kept and not before.begun and not before.reply and not before.box.text:
+        if before.kept and not before.begun and not before.busy and not before.box.text:
             before.box.focus()
             return
         pane = self.new_pane(before.choice, before.kind)
@@ -363,7 +363,7 @@ class Conversations(Screen[None]):
                 here = [replace(facts(pane.dialogue), id=pane.number) for pane in unkept if pane.dialogue]
                 here = [one for one in here if has_words(one.title, words)]
                 conversations, total = [*here, *conversations], total + len(here)
-            busy = {pane.number for pane in self.panes if pane.reply}
+            busy = {pane.number for pane in self.panes if pane.busy}
             none = "Conversations are not being saved." if self.lack else "Conversations will be listed here."
             self.sidebar.show(conversations, self.pane.number, busy, total=total, none=none)
 

@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from chatapp.conversation.turn import is_cut_off
 from chatapp.generation.text.thinking import split
+from chatapp.generation.text.tools import strip_calls
 from chatapp.text.printable import printable
 from chatapp.text.units import duration, milliseconds
 from chatapp.tui.chat.reply import FULL
@@ -103,12 +104,20 @@ class Said(Vertical):
         elif is_cut_off(self.said):
             ended = ended or "■ unfinished"
             ended += CONTINUES if self.newest and self.mark != FULL else ""
-        line = "   ".join(part for part in (version(self.said), ended) if part)
+        calls = f"calls {', '.join(printable(call.name) for call in self.said.calls)}"
+        waits = calls if self.newest and self.said.role == "assistant" and self.said.calls else ""
+        line = "   ".join(part for part in (version(self.said), ended, waits) if part)
         valid = "" if self.growing else validity(self.said)
         about = "" if self.growing or self.said.role != "assistant" else origin(self.said)
         parts = ((line, "$warning"), (valid, "$success" if valid == VALID else "$error"), (about, "$muted"))
         self.foot.update(Content("   ").join(Content.styled(text, style) for text, style in parts if text))
         self.foot.display = bool(line or valid or about)
+
+
+def spoken(said: Message) -> str:
+    """What an answer says, without what was thought before it and the tools that it calls."""
+    text = strip_calls(said.text, [call.name for call in said.calls]) if said.calls else said.text
+    return split(text).answer
 
 
 def version(said: Message) -> str:
@@ -295,7 +304,7 @@ class Answer(Said):
         """The widget of the text."""
         from chatapp.text.markdown import tame
 
-        answer = split(self.said.text).answer
+        answer = spoken(self.said)
         if self.settled:
             from chatapp.tui.widgets.prose import Coloured
 
@@ -333,7 +342,7 @@ class Answer(Said):
         self.said, self.tame, self.growing, self.mark = said, None, False, mark
         self.take_thought()
         if isinstance(self.body, Markdown):
-            await self.body.update(tame(split(said.text).answer))  # the whole, with what was held back
+            await self.body.update(tame(spoken(said)))  # the whole, with what was held back
         self.show_foot()
 
     async def settle(self) -> None:

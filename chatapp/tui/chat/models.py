@@ -45,7 +45,7 @@ class Models:
     async def use(self, name: str) -> None:
         """Let another model answer; the conversation stays."""
         pane = self.screen.pane
-        if pane.reply:
+        if pane.busy:
             return self.screen.notify("The model is writing: esc stops it.")
         pane.choice = Choice(name)
         pane.opened, pane.failure = None, None

@@ -16,10 +16,11 @@ from textual.widgets import TextArea
 
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
+from chatapp.tui.chat.calls import Calls
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.chat.outbox import Outbox
-from chatapp.tui.chat.reply import BUSY, ReplyStream, ending, settle
-from chatapp.tui.chat.status import Figures, Heading, StatusLine, Welcome
+from chatapp.tui.chat.reply import BUSY, ReplyStream, settle
+from chatapp.tui.chat.status import Heading, StatusLine, Welcome
 from chatapp.tui.engines import Choice
 from chatapp.tui.errors import telling
 from chatapp.workspace import Opened
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from chatapp.tui.chat.message import Said
     from chatapp.tui.prompt.prompt import Prompt
     from chatapp.tui.widgets.vim_area import VimArea
-
-LONG = 10.0
-"""Seconds after which the end of an answer rings the bell, where nobody is looking."""
 
 
 class Pane(Vertical):
@@ -67,7 +65,8 @@ class Pane(Vertical):
         self.failure: str | None = None
         """Why there is no model."""
         self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
-        self.outbox = Outbox(past, busy=lambda: self.reply is not None)
+        self.calls = Calls()
+        self.outbox = Outbox(past, busy=lambda: self.busy)
         self.completion_page = CompletionPage()
         self.completion_page.busy = self.outbox.busy
         self.held = 0
@@ -84,6 +83,7 @@ class Pane(Vertical):
     def compose(self) -> ComposeResult:
         yield self.heading
         yield self.welcome
+        yield self.calls
         yield self.outbox.note
         yield self.status
 
@@ -211,9 +211,9 @@ class Pane(Vertical):
 
     def is_ready(self) -> bool:
         """Whether the model can be asked now; says why where it cannot."""
-        if self.opened and self.dialogue and not self.reply:
+        if self.opened and self.dialogue and not self.busy:
             return True
-        self.notify(BUSY if self.reply else self.failure or "The model is not open yet.", markup=False)
+        self.notify(BUSY if self.busy else self.failure or "The model is not open yet.", markup=False)
         return False
 
     # What is typed
@@ -258,7 +258,7 @@ class Pane(Vertical):
         if self.failure:
             self.prompt.give_back(message.draft)
             return self.notify(self.failure, severity="error", timeout=10, markup=False)
-        if self.reply or not (self.opened and self.dialogue):
+        if self.busy or not (self.opened and self.dialogue):
             return self.outbox.append(message)
         self.outbox.sent = message
         if edited := self.outbox.leave_edit():
@@ -284,7 +284,7 @@ class Pane(Vertical):
 
     async def ask_if_wanted(self) -> None:
         """Ask what was asked before the model was open."""
-        if self.opened and self.dialogue and not self.reply:
+        if self.opened and self.dialogue and not self.busy:
             if self.outbox.queue:
                 await self.on_prompt_submitted(self.outbox.pop())
             elif self.wanted:
@@ -353,9 +353,9 @@ class Pane(Vertical):
         return self.newest if self.newest and not self.newest.ended else None
 
     @property
-    def figures(self) -> Figures:
-        """Of the reply that is being written, or was written last."""
-        return self.newest.figures if self.newest else Figures()
+    def busy(self) -> bool:
+        """Whether a reply is being written, or tools are called for one."""
+        return self.reply is not None or self.calls.busy
 
     async def start(self, begin: Callable[[Engine], Turn]) -> bool:
         """Begin something and let the model write it; whether that could be, which is told where not."""
@@ -364,8 +364,8 @@ class Pane(Vertical):
         with telling(self):
             turn = begin(self.opened.engine)
             self.outbox.show_tip("F10 shows the tree of beams" if turn.options.num_beams > 1 else "")
-            on_end = partial(self.call_later, self.take_end, turn)
-            self.newest = reply = ReplyStream(turn, on_end, after=self.newest, prompt_tokens=self.heading.used)
+            ended, used = partial(self.call_later, self.take_end, turn), self.heading.used
+            self.newest = reply = ReplyStream(turn, ended, after=self.newest, prompt_tokens=used)
             await self.page.await_reply(turn)
             if len(turn.replies) > 1:
                 await self.begin_columns(turn)
@@ -385,8 +385,7 @@ class Pane(Vertical):
         elif deltas:
             await self.page.grow(deltas)
         if not reply.ended and reply.stale and time.monotonic() > reply.told + 0.2:  # faster cannot be read
-            doing = reply.figures.doing
-            self.tell("● summing up" if reply.turn.summarising else f"● {doing}", "accent")
+            self.tell("● summing up" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
 
     async def take_end(self, turn: Turn) -> None:
         """The thread of a reply has ended, perhaps after its user stopped it."""
@@ -399,11 +398,7 @@ class Pane(Vertical):
         """The reply is over: keep what was written and say how it ended."""
         assert self.dialogue
         written, usage, error = bool(reply.figures.tokens), reply.figures.usage, reply.thread.error
-        when_full = self.dialogue.setup.when_full
-        if self.kind == "completion" and when_full == "summarise":
-            when_full = "slide"  # of a text there is no summary
-        full = usage is not None and reply.context >= self.heading.total
-        end = ending(reply.finish_reason, error=error, full=full, when_full=when_full)
+        end = reply.describe_end(self.dialogue.setup.when_full, self.kind, self.heading.total)
         if end.message:
             self.untold.append((end.message, "error" if error else "warning"))
             self.tell_user()
@@ -419,10 +414,12 @@ class Pane(Vertical):
         self.status.memory = usage.peak_memory if usage else self.memory()
         self.tell(end.state, end.tone, end.message if error else "")
         self.screen.refresh_bindings()
-        if time.monotonic() - reply.began > LONG and not (self.app.app_focus and self.display):
+        if reply.is_long and not (self.app.app_focus and self.display):
             self.app.bell()
             self.notify(f"{self.heading.model} has answered.", markup=False)
         self.post_message(self.Changed(self))
+        if written and reply.turn.calls and not error:
+            return self.calls.begin(self.dialogue)
         if self.outbox.queue and end.tone == "success":
             await self.on_prompt_submitted(self.outbox.pop())
         else:
@@ -432,6 +429,7 @@ class Pane(Vertical):
 
     def stop(self) -> None:
         """End the reply: the model stops after the token it is computing."""
+        self.calls.action_stop()
         if self.reply:
             self.reply.stop()
             self.call_next(self.reply.flush)

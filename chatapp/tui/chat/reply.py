@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
     from chatapp.conversation import Turn, WhenFull
     from chatapp.generation import Delta, Token
+    from chatapp.history import Kind
 
 TYPING = 0.5
 """Seconds after a key in which its user is taken to be typing."""
+LONG = 10.0
+"""Seconds after which nobody may be waiting any more."""
 BUSY = "The model is writing: esc stops it."
 FULL = "■ context full"
 """Of an answer that no more fits behind."""
@@ -110,6 +113,18 @@ class ReplyStream:
         """The tokens of the context that prompt and reply take; with several answers, the longest of them."""
         several = len(self.turn.replies) > 1
         return self.figures.prompt_tokens + (max(map(len, self.tokens)) if several else self.figures.tokens)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it took so long that its end rings the bell, where nobody is looking."""
+        return time.monotonic() - self.began > LONG
+
+    def describe_end(self, when_full: WhenFull, kind: Kind, total: int) -> Ending:
+        """How it has ended, where the context holds so many tokens in total."""
+        if kind == "completion" and when_full == "summarise":
+            when_full = "slide"  # of a text there is no summary
+        full = self.figures.usage is not None and self.context >= total
+        return ending(self.finish_reason, error=self.thread.error, full=full, when_full=when_full)
 
     def keep(self, index: int) -> None:
         """One of several answers is kept."""

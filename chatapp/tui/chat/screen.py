@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chatapp.generation.beam_tree import Beam
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
+    from chatapp.tui.chat.calls import Calls
     from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import MessageAction, Said
     from chatapp.tui.chat.models import Models
@@ -115,7 +116,7 @@ class ChatScreen(Conversations):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        writing = self.pane.reply is not None
+        writing = self.pane.busy
         if action == "stop":
             return writing
         if action == "back":
@@ -147,7 +148,7 @@ class ChatScreen(Conversations):
         """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
         if selected := self.get_selected_text():
             self.copy(selected)
-        elif self.pane.reply:
+        elif self.pane.busy:
             self.pane.stop()
         else:
             self.notify("ctrl+q leaves chatapp.")
@@ -169,7 +170,7 @@ class ChatScreen(Conversations):
         opened = self.pane.opened
         if kind == "chat" and opened and not opened.engine.can_chat:
             self.notify(f"{opened.name} has no chat template: it continues text.", severity="warning", markup=False)
-        elif self.pane.reply:
+        elif self.pane.busy:
             self.notify(BUSY)
         elif kind != self.pane.kind:
             if self.pane.begun:
@@ -399,6 +400,23 @@ class ChatScreen(Conversations):
         question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
         self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
 
+    async def on_calls_changed(self, message: Calls.Changed) -> None:
+        """Show which tool is called, or asked about, and what was given so far."""
+        pane = next(pane for pane in self.panes if pane.calls is message.calls)
+        pane.status.show(f"● {message.doing}", tone="accent", hint="esc stops it")
+        self.refresh_bindings()
+        await pane.page.show()
+
+    async def on_calls_ended(self, message: Calls.Ended) -> None:
+        """Tools gave what they gave: the model goes on, or it is the user's turn."""
+        pane = next(pane for pane in self.panes if pane.calls is message.calls)
+        await pane.page.show()
+        if message.goes_on and pane.dialogue and await pane.start(pane.dialogue.go_on_with_results):
+            return
+        pane.status.show("■ stopped", tone="warning", hint=message.reason)
+        self.refresh_bindings()
+        await pane.ask_if_wanted()
+
     async def on_sampling_drawer_closed(self) -> None:
         await self.view.close_drawer()
 
@@ -429,5 +447,8 @@ class ChatScreen(Conversations):
                     self.view.copy_block(message.said)
 
     def shown(self, pane: Pane) -> None:
+        if pane.dialogue and (pane.dialogue.setup.tools or pane.status.tools):
+            pane.status.tools, pane.welcome.tools_leave = self.view.describe_tools(pane.dialogue)
+            pane.text_changed()
         if self.drawer:
             self.view.show_setup()

@@ -156,12 +156,14 @@ class StatusLine(Widget):
     figures: reactive[Figures | None] = reactive(None, always_update=True)
     memory = reactive(0)
     place = reactive("")
+    tools = reactive("")
+    """Whose tools the conversation uses, and where text goes with them."""
     """Back end, device and precision."""
 
     def validate_hint(self, hint: str) -> str:
         return printable(hint)
 
-    validate_place = validate_reason = validate_hint
+    validate_place = validate_tools = validate_reason = validate_hint
 
     def watch_figures(self, figures: Figures | None) -> None:
         if figures and figures.tokens:
@@ -224,7 +226,7 @@ class StatusLine(Widget):
     def latencies(self) -> Content:
         """The strip, its scale, memory and place."""
         memory = self.pair("memory", f"{self.memory / 1e6:,.0f} MB") if self.memory else Content()
-        right = memory + Content.assemble((f"   {self.place} ", "$muted"))
+        right = memory + Content.assemble((f"   {self.place}{self.tools} ", "$muted"))
         if not self.figures or not self.figures.latencies:
             left = Content.assemble((f" {self.reason}", "$muted")).truncate(self.size.width, ellipsis=True)
             if self.reason and left.cell_length + right.cell_length > self.size.width:
@@ -251,9 +253,13 @@ PROMISE = {"completion": "continues your text", "chat": "answers your messages"}
 class Welcome(Static):
     """What the model does, the first keys, and that nothing leaves the machine, or to whom it goes."""
 
+    tools_leave = ""
+    """The other machines that text goes to with calls of tools."""
+
     def show(self, mode: str, heading: Heading, opened: Opened | None, *, gaps: bool) -> None:
         """Fill in what is known of the model by now."""
-        model, about, leaves = heading.model, heading.about, opened.leaves if opened else ""
+        model, about = heading.model, heading.about
+        leaves = ", ".join(filter(None, [opened.leaves if opened else "", self.tools_leave]))
         stays = f"Text goes to {printable(leaves)}." if leaves else "Everything stays on this machine."
         size = f" ({about})" if about else ""
         keys = Content.assemble(

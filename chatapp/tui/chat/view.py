@@ -117,6 +117,14 @@ class ScreenView:
     def choose_theme(self, name: str) -> None:
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
 
+    def describe_tools(self, dialogue: Dialogue) -> tuple[str, str]:
+        """The servers of tools that a conversation uses, for the status line, and the machines that text goes to."""
+        from chatapp.commands.tools import find_leaving
+
+        names, away = dialogue.setup.tools, find_leaving(dialogue)
+        told = f" · tools: {', '.join(names)}" if names else ""
+        return told + (f" (text goes to {away})" if away else ""), away
+
     def find_tools(self) -> Toolset:
         toolset = self.dialogue.toolset
         assert toolset
@@ -263,7 +271,7 @@ class ScreenView:
         """Delete a conversation, so that it can be brought back."""
         screen = self.screen
         shown = [one for one in screen.panes if one.dialogue and one.dialogue.conversation == conversation.id]
-        if any(pane.reply for pane in shown):
+        if any(pane.busy for pane in shown):
             return self.say(BUSY)
         sidebar = screen.sidebar if screen.sidebar and screen.sidebar.has_focus else None
         history.delete(conversation.id)

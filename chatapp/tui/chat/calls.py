@@ -1,0 +1,155 @@
+"""Widget: calls of tools, between the answer that makes them and the one that follows: asked about, done, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message as Event
+from textual.widgets import Static
+
+from chatapp.text.printable import printable
+from chatapp.tui.errors import telling
+
+if TYPE_CHECKING:
+    from chatapp.conversation import Dialogue
+    from chatapp.conversation.rounds import Decision, Question, Running
+    from chatapp.tools.result import Result
+
+QUIET = 0.6
+"""Seconds without a key before one counts: who was typing something else has not answered."""
+KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse"}
+CHANGED = "This tool is no longer what it was when you allowed it."
+
+
+class Calls(VerticalScroll):
+    """The calls of one answer; it is shown while its user is asked, and gets the keys then."""
+
+    can_focus = True
+    BINDING_GROUP_TITLE = "Call"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop", key_display="esc", id="call.stop")]
+
+    @dataclass
+    class Changed(Event):
+        """A call is asked about, begins or has ended: what is done now, in a word or two."""
+
+        calls: Calls
+        doing: str
+
+    @dataclass
+    class Ended(Event):
+        """All calls are answered, or were stopped."""
+
+        calls: Calls
+        goes_on: bool
+        reason: str
+        """Why the model does not go on, where that is not its user's doing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.display = False
+        self.told = Static("", markup=False)
+        self.busy = False
+        """Whether calls are being answered."""
+        self.asked: asyncio.Future[Decision] | None = None
+        self.running: Running | None = None
+        self.quiet = 0.0
+        """When a key was pressed last that may have been meant for somebody else."""
+
+    def compose(self) -> ComposeResult:
+        yield self.told
+
+    def begin(self, dialogue: Dialogue) -> None:
+        """Answer the calls of the last reply of a conversation."""
+        self.busy = True
+        self.run_worker(self.answer(dialogue), group="calls")
+
+    async def answer(self, dialogue: Dialogue) -> None:
+        """Have them answered, one after the other."""
+        from chatapp.conversation.rounds import LATE, ROUNDS, Question, answer_calls, count_rounds
+
+        steps, goes_on = answer_calls(dialogue), False
+        try:
+            with telling(self.screen):
+                step = next(steps)
+                while True:
+                    given = await (self.ask(step) if isinstance(step, Question) else self.run(step))
+                    step = steps.send(given)
+        except StopIteration as end:
+            goes_on = bool(end.value)
+        finally:
+            self.busy = False
+            late = not goes_on and count_rounds(dialogue.branch()) >= ROUNDS
+            self.post_message(self.Ended(self, goes_on, LATE.format(ROUNDS) if late else ""))
+
+    async def ask(self, question: Question) -> Decision:
+        """Ask the user about a call."""
+        from chatapp.conversation.rounds import describe_call
+
+        call = question.call
+        lines = json.dumps(json.loads(call.arguments), indent=2, ensure_ascii=False)
+        about = question.tool.function.description or ""
+        parts = [
+            Content.styled(f"{printable(describe_call(call, question.tool).partition(': ')[0])}\n", "bold $warning"),
+            Content.styled(f"{CHANGED}\n", "bold $error") if question.changed else Content(""),
+            Content.styled(f"{printable(' '.join(about.split())[:300])}\n", "$muted") if about else Content(""),
+            Content(f"{printable(lines)}\n"),
+        ]
+        for key, does in (("o", "once"), ("c", "for this conversation"), ("r", "refuse"), ("esc", "stop")):
+            parts += [Content.styled(key, "bold $accent"), Content.styled(f" {does}   ", "$muted")]
+        self.told.update(Content("").join(parts))
+        self.asked, self.quiet = asyncio.get_running_loop().create_future(), time.monotonic()
+        self.display, before = True, self.screen.focused
+        self.focus()
+        self.post_message(self.Changed(self, f"may it call {question.tool.name}?"))
+        try:
+            return await self.asked
+        finally:
+            if before and self.has_focus:
+                before.focus()
+            self.display, self.asked = False, None
+
+    def on_key(self, event: events.Key) -> None:
+        """Take an answer, unless somebody is still typing something else."""
+        if not self.asked or event.key in ("up", "down", "pageup", "pagedown", "escape"):
+            return
+        if event.is_printable or event.key == "enter":
+            event.stop()
+            event.prevent_default()
+        now, before = time.monotonic(), self.quiet
+        self.quiet = now
+        if now > before + QUIET and event.character in KEYS and not self.asked.done():
+            self.asked.set_result(KEYS[event.character])
+
+    async def run(self, running: Running) -> Result:
+        """Wait for a call, unless its user stops it."""
+        from chatapp.conversation.rounds import STOPPED
+
+        self.running = running
+        self.post_message(self.Changed(self, f"calling {running.tool.name}"))
+        try:
+            return await asyncio.wrap_future(running.result)
+        except asyncio.CancelledError:
+            if not running.result.cancelled():  # it is the screen that ends
+                raise
+            return STOPPED
+        finally:
+            self.running = None
+
+    def action_stop(self) -> None:
+        """Let nothing more of it be done."""
+        if self.asked and not self.asked.done():
+            self.asked.set_result("stop")
+        if self.running:
+            self.running.result.cancel()
+
+    def on_unmount(self) -> None:
+        self.action_stop()

@@ -1,0 +1,73 @@
+"""Widget: what a tool was asked and gave, in a line that opens."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from chatapp.text.printable import printable
+from chatapp.text.units import milliseconds
+from chatapp.tui.chat.message import Said
+
+if TYPE_CHECKING:
+    from chatapp.history import Message
+
+TONES = {"done": "$muted", "failed": "$error", "refused": "$warning"}
+SHOWN = 60
+"""Characters of the arguments in the line."""
+
+
+class ToolResult(Said):
+    """A call and its result; both are folded until they are opened."""
+
+    folded = True
+
+    def __init__(self, said: Message) -> None:
+        self.opened = False
+        super().__init__(said)
+
+    def compose(self) -> ComposeResult:
+        self.body = Static(self.content(), markup=False, classes="body")
+        yield self.body
+        yield self.foot
+
+    def content(self) -> Content:
+        """The line, and what it stands for where it is opened."""
+        from chatapp.text.markdown import cut
+
+        usage, call = self.said.usage, next(iter(self.said.calls), None)
+        outcome, seconds = str(usage.get("outcome", "")), usage.get("seconds")
+        lines = self.said.text.count("\n") + 1
+        arguments = " ".join(call.arguments.split()) if call else ""
+        short = arguments if len(arguments) <= SHOWN else f"{arguments[:SHOWN]}…"
+        parts = (
+            f"{call.name if call else 'a tool'} {short}",
+            str(usage.get("server", "")),
+            "" if outcome == "done" else outcome,
+            milliseconds(seconds) if isinstance(seconds, int | float) else "",
+            f"{lines:,} line{'s' * (lines != 1)}" if outcome == "done" else "",
+        )
+        head = f"{'▾' if self.opened else '▸'} {printable(' · '.join(part for part in parts if part))}"
+        told = Content.styled(head, f"not bold {TONES.get(outcome, '$muted')}")
+        if not self.opened:
+            return told
+        asked = json.dumps(json.loads(call.arguments), indent=2, ensure_ascii=False) if call else ""
+        return (
+            told
+            + Content.styled(f"\n{printable(cut(asked))}", "$muted")
+            + Content(f"\n{printable(cut(self.said.text))}")
+        )
+
+    def action_open(self) -> None:
+        """Show it in full, or fold it again."""
+        self.opened = not self.opened
+        self.body.update(self.content())
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        self.action_open()
