@@ -23,6 +23,7 @@ COMMANDS = {
     "complete": "fill in code at a place in a file",
     "lsp": "complete code in an editor, which starts this",
     "serve": "answer other programs, in the protocols of OpenAI, Ollama, llama.cpp and more",
+    "deploy": "run replicas of a model on many machines, behind one server",
     "service": "start the server whenever you log in",
     "editor": "tell what an editor needs to complete code with chatapp",
     "pull": "download a model, verify it, and make it ready to run",

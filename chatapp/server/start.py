@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import FrameType
@@ -15,8 +15,9 @@ import uvicorn
 
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server import connections
-from chatapp.server.app import App
+from chatapp.server.app import SPOKEN, App
 from chatapp.server.connections import Connection
+from chatapp.server.protocol import Protocol
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import announce
@@ -49,12 +50,12 @@ class Server(uvicorn.Server):
         self.ready(self.servers[0].sockets[0].getsockname()[1])
 
 
-def make_server(service: Service) -> Server:
+def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Server:
     """The server of a service, not yet started."""
     settings = service.settings
     most = allow_files(connections.MOST)
     config = uvicorn.Config(
-        App.of(service),
+        App.of(service, protocols),
         host=settings.host,
         port=settings.port,
         http=type("Connection", (Connection,), {"most": most}),
@@ -108,39 +109,51 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
     """Answer requests until SIGTERM or Ctrl+C; the exit code."""
     store = workspace.open_store()
     settings = replace(settings, models=tuple(store.get(name).name for name in settings.models))
-    logger = logging.getLogger("uvicorn.error")
-    logger.addHandler(Log(logging.WARNING))
-    logger.propagate = False
     service = Service(workspace, settings, placement, tell)
-    server = make_server(service)
-    scheme = "https" if settings.certificate else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
-    def ready(port: int) -> None:
-        tell(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
+    def share(port: int) -> None:
         if settings.host in SHARED and not settings.certificate:
             wanted = placement or workspace.choose_placement()
             service.own = announce(port, wanted.backend, wanted.device, wanted.precision)
             service.own.tell(workspace.home)
 
-    server.ready = ready
-
-    async def run() -> None:
-        opening = asyncio.ensure_future(open_first(service))
-        await server.serve()
-        opening.cancel()
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        asyncio.run(run())
-    except SystemExit:
-        raise SettingsError(
-            f"cannot listen on {settings.host}:{settings.port}: another program may be there; give another --port"
-        ) from None
+        run(make_server(service), open_first(service), share)
     finally:
         if service.own:
             service.own.forget(workspace.home)
     return 0
+
+
+def run(
+    server: Server, beside: Coroutine[object, object, None], ready: Callable[[int], object] = lambda port: None
+) -> None:
+    """Answer requests until SIGTERM or Ctrl+C, and do something `beside`; `ready` is told the port."""
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(Log(logging.WARNING))
+    logger.propagate = False
+    settings = server.service.settings
+    scheme = "https" if settings.certificate else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+
+    def listening(port: int) -> None:
+        tell(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
+        ready(port)
+
+    server.ready = listening
+
+    async def both() -> None:
+        other = asyncio.ensure_future(beside)
+        await server.serve()
+        other.cancel()
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        asyncio.run(both())
+    except SystemExit:
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: another program may be there; give another --port"
+        ) from None
 
 
 async def open_first(service: Service) -> None:

@@ -5,8 +5,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx2
 
+from chatapp.server.app import SPOKEN
+from chatapp.server.protocol import Protocol
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
 from chatapp.server.start import Server, make_server
@@ -85,20 +87,26 @@ def serving(workspace: Workspace, **settings: Any) -> Iterator[Served]:
             yield served
 
 
-@contextmanager
-def running(workspace: Workspace, settings: ServerSettings) -> Iterator[Served]:
+def running(workspace: Workspace, settings: ServerSettings) -> AbstractContextManager[Served]:
     """A server that ends with the block."""
     said: list[str] = []
+    return serving_with(Service(workspace, settings, tell=said.append), said=said)
+
+
+@contextmanager
+def serving_with(
+    service: Service, protocols: Sequence[Protocol] = SPOKEN, said: list[str] | None = None
+) -> Iterator[Served]:
+    """A server of a service, which ends with the block."""
     ready = threading.Event()
     found: list[Any] = []
 
     def run() -> None:
         async def main() -> None:
-            service = Service(workspace, settings, tell=said.append)
-            server = make_server(service)
+            server = make_server(service, protocols)
 
             def tell(port: int) -> None:
-                found.extend([service, server, port])
+                found.extend([server, port])
                 ready.set()
 
             server.ready = tell
@@ -109,10 +117,10 @@ def running(workspace: Workspace, settings: ServerSettings) -> Iterator[Served]:
     thread = threading.Thread(target=run)
     thread.start()
     assert ready.wait(PATIENCE)
-    service, server, port = found
+    server, port = found
     try:
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
-            yield Served(service, server, port, client, said)
+            yield Served(service, server, port, client, [] if said is None else said)
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

@@ -69,6 +69,7 @@ FAILING: list[tuple[str, ...]] = [
     ("sessions", "undo"),
     ("stats", "completion"),
     ("replay", "1"),
+    ("deploy", "ray", "builtin", "--address", "127.0.0.1:1", "--no-gateway"),
 ]
 """What ends with 1, and asks nobody either."""
 SERVER = ("serve", "builtin", "--port", "0")

@@ -1,0 +1,130 @@
+"""`chatapp deploy`: replicas of a model on many machines, behind one server."""
+
+import os
+import re
+import sys
+from argparse import ArgumentTypeError, Namespace
+from pathlib import Path
+
+from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.serve import parse_port, parse_seconds
+from chatapp.workspace import Workspace
+
+DETAILS = """\
+`chatapp deploy ray MODEL` starts replicas of MODEL on Ray, and answers requests as `chatapp serve` does, in OpenAI's
+and Anthropic's protocols. Where a replica is lost in the middle of an answer, another one goes on with it.
+Without --address it starts Ray on this machine alone, and ends it at the end. In a running cluster what is deployed
+stays, and to deploy another model under the same --name is to update it: no request is lost.
+docs/deploy/ray.md tells how nodes join, and what was tried.
+"""
+
+
+def add(parser: Parser) -> None:
+    """Add the arguments."""
+    parser.usage = "chatapp deploy ray [MODEL] [options]"
+    parser.add_details(DETAILS)
+    parser.add_argument("engine", choices=["ray"], metavar="ray")
+    parser.add_argument("model", metavar="MODEL", nargs="?", default="")
+    what = parser.add_argument_group("what")
+    what.add_argument("--name", metavar="NAME", default="", help="what clients call it (default: the model's name)")
+    what.add_argument("--no-gateway", action="store_true", help="deploy or update MODEL in a cluster, and end")
+    what.add_argument("--gateway-only", action="store_true", help="answer for what is deployed as --name; no MODEL")
+    what.add_argument("--remove", action="store_true", help="take away what is deployed as --name; no MODEL")
+    where = parser.add_argument_group("where")
+    where.add_argument("--address", metavar="HOST:PORT", type=parse_address, help="of a cluster's head")
+    where.add_argument("--shared", metavar="DIR", type=Path, help="where nodes find the files (default: other nodes)")
+    much = parser.add_argument_group("how much")
+    much.add_argument("--replicas", metavar="N[:M]", type=parse_range, default=(1, 1), help="from N to M (default: 1)")
+    much.add_argument(
+        "--cpus", metavar="N", type=parse_processors, default=1.0, help="of a node, for each (default: 1)"
+    )
+    much.add_argument("--parallel", metavar="N", type=parse_number, default=8, help="answers of each (default: 8)")
+    much.add_argument("--queue", metavar="N", type=parse_number, default=1000, help="that wait (default: 1000)")
+    much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="for an answer (default: 10m)")
+    much.add_argument(
+        "--drain", metavar="S", type=parse_seconds, default=600.0, help="for the last ones (default: 10m)"
+    )
+    gateway = parser.add_argument_group("gateway")
+    gateway.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
+    gateway.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
+    gateway.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
+    gateway.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
+    gateway.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
+    gateway.add_argument("--keys", metavar="FILE", type=Path, help="of which each request needs one (default: made)")
+    gateway.add_argument("--without-keys", action="store_true", help="let programs of this machine ask without one")
+    add_placement(parser)
+
+
+def parse_address(text: str) -> str:
+    """Parse the address of a cluster's head."""
+    found = re.fullmatch(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):(\d{1,5})", text)
+    if not found or int(found[1]) > 65535:
+        raise ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 10.0.0.1:6379")
+    return text
+
+
+def parse_processors(text: str) -> float:
+    """Parse how many processors of a node a replica takes: 4, or 0.5."""
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,2})?", text) or not float(text):
+        raise ArgumentTypeError(f"{text!r} is not a number of processors, such as 4 or 0.5")
+    return float(text)
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """Parse how many replicas there may be: 2, or from 2 to 8 as 2:8."""
+    found = re.fullmatch(r"([1-9]\d{0,4})(?::([1-9]\d{0,4}))?", text)
+    if not found or int(found[2] or found[1]) < int(found[1]):
+        raise ArgumentTypeError(f"{text!r} is not a number of replicas, such as 2, or 2:8 for from 2 to 8")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def check(given: Namespace) -> str:
+    """What is wrong with the options together; nothing, where they go."""
+    only = [name for name in ("no_gateway", "gateway_only", "remove") if getattr(given, name)]
+    flag = "--" + only[0].replace("_", "-") if only else ""
+    if len(only) > 1:
+        return f"{flag} and --{only[1].replace('_', '-')} exclude each other"
+    if only and not given.address:
+        return f"{flag} is for a cluster that runs: give its --address"
+    if flag in ("--gateway-only", "--remove"):
+        return f"{flag} takes no MODEL: give its --name" if given.model or not given.name else ""
+    if not given.model:
+        return "give the MODEL that is to be deployed"
+    return ""
+
+
+def run(given: Namespace) -> int:
+    """Deploy, and answer until told to end."""
+    from chatapp.deploy.ray import running
+    from chatapp.deploy.ray.plan import Plan, Replicated
+    from chatapp.server.settings import ServerSettings
+    from chatapp.server.start import tell
+    from chatapp.text.errors import InputError
+
+    if wrong := check(given):
+        raise InputError(wrong)
+    workspace = Workspace()
+    if given.model:
+        workspace.open_store().get(given.model)  # refused before anything is made
+    if given.remove:
+        return running.remove(workspace, given.name, given.address, given.drain)
+    answers = not given.no_gateway
+    fewest, most = given.replicas
+    settings = ServerSettings(
+        host=given.host,
+        port=given.port,
+        keys=running.find_keys(workspace, given.keys, tell) if answers and not given.without_keys else (),
+        hosts=tuple(given.allow_host),
+        certificate=given.tls_cert,
+        private_key=given.tls_key,
+        places=most * given.parallel * 2,
+        queue=given.queue,
+        timeout=given.timeout,
+        drain=given.drain,
+    )
+    shared = str(given.shared.absolute()) if given.shared else ""
+    plan = Plan(given.model, given.name, given.address or "", shared, answers)
+    replicated = Replicated(fewest, most, given.parallel, given.cpus, given.drain, shared)
+    code = running.deploy(workspace, plan, replicated, settings, read_placement(given))
+    sys.stderr.flush()
+    os._exit(code)  # threads of Ray's would keep the process

@@ -1,0 +1,254 @@
+"""All that is Ray's: the cluster, the replicas of a version, the ledger that all share, and files of other nodes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from chatapp import __version__
+from chatapp.deploy.ray.engine import ReplicaLost
+from chatapp.deploy.ray.fetching import Find, FolderSource, Source, provide, read_pieces
+from chatapp.deploy.ray.ledger import Ledger
+from chatapp.deploy.ray.plan import Replicated
+from chatapp.deploy.ray.replica import Replica
+from chatapp.deploy.ray.version import Version
+from chatapp.generation.spoken import Json
+from chatapp.placement.selection import PlacementOptions
+from chatapp.text.errors import InputError
+from chatapp.workspace import Workspace
+from model_store import Store
+
+NAMESPACE = "chatapp"
+OBJECTS = 128 << 20
+"""Bytes for what goes from one process to another: words, and pieces of files."""
+UNUSED = 5
+"""Looks, half a second apart, at which no gateway may use a version that is to end."""
+HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 10.0}
+
+
+class RayReplicas:
+    """The replicas of one version, asked through Ray Serve."""
+
+    def __init__(self, version: Version):
+        self._handle = serve.get_app_handle(version.application)
+
+    def draw(self, asked: Json) -> Generator[Any, None, None]:
+        """What one of them says to a call; it stops computing where this is closed."""
+        response = self._handle.options(stream=True).draw.remote(asked)
+        try:
+            yield from response
+        except (RayError, RayServeException) as error:
+            raise ReplicaLost(type(error).__name__) from error
+        finally:
+            response.cancel()
+
+    def look(self, asked: Json) -> Any:
+        """What one of them tells without writing."""
+        try:
+            return self._handle.look.remote(asked).result()
+        except (RayError, RayServeException) as error:
+            raise ReplicaLost(type(error).__name__) from error
+
+
+class NodeSource:
+    """Another node of the cluster that has the files of a version."""
+
+    def __init__(self, ledger: Any, digest: str, node: str, folder: str):
+        self._ledger, self._digest, self._node, self._folder = ledger, digest, node, folder
+        self.name = f"node {node[:8]}"
+
+    def read(self, path: str, start: int) -> Iterator[bytes]:
+        """A file of the other node's, piece by piece."""
+        there = NodeAffinitySchedulingStrategy(self._node, soft=False)
+        reading = ray.remote(read_pieces).options(
+            num_cpus=0,
+            max_retries=0,
+            num_returns="streaming",
+            scheduling_strategy=there,
+            _generator_backpressure_num_objects=4,
+        )
+        for piece in reading.remote(Path(self._folder), path, start):
+            yield ray.get(piece)
+
+    def close(self, good: bool) -> None:
+        """Tell the ledger that the other node has time again."""
+        self._ledger.release.remote(self._digest, self._node, here(), good)
+
+
+def here() -> str:
+    """The node of this process."""
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def open_ledger() -> Any:  # Any: an actor of Ray's
+    """What all of the cluster know, on its head."""
+    head = {"node:__internal_head__": 0.001}
+    kept = ray.remote(Ledger).options(
+        name="ledger",
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        num_cpus=0,
+        max_restarts=-1,
+        resources=head,
+    )
+    return kept.remote()
+
+
+def find_sources(ledger: Any, version: Version, shared: str) -> Find:  # Any: an actor of Ray's
+    """How a source of a version's files is found: the shared folder, or another node."""
+
+    def find() -> Source | None:
+        if shared:
+            return FolderSource(Path(shared) / version.stored)
+        found = ray.get(ledger.claim.remote(version.digest, here()))
+        return NodeSource(ledger, version.digest, *found) if found else None
+
+    return find
+
+
+class RayReplica(Replica):
+    """A replica on a node of the cluster: it fetches the files where its node has none, and opens the model."""
+
+    def __init__(self, version: Version, shared: str):
+        if version.made_by != __version__:
+            raise InputError(
+                f"this node has chatapp {__version__}, and {version.name} was deployed by {version.made_by}"
+            )
+        workspace, ledger = Workspace(), open_ledger()
+        model = provide(workspace.open_store(), version, find_sources(ledger, version, shared))
+        place = version.placement
+        options = PlacementOptions(place.backend, place.device, place.precision)
+        engine: Any = workspace.open_model(model.name, options).engine  # Any: a local one, as this workspace opens it
+        super().__init__(engine)
+        ray.get(ledger.have.remote(version.digest, here(), str(model.folder)))
+
+
+class Cluster:
+    """A cluster that this process has joined, or started for itself."""
+
+    def __init__(self, address: str):
+        """Join the cluster at an address; without one, start one, which ends with this process."""
+        self.own = not address
+        common: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "ERROR", "log_to_driver": False}
+        given = {"include_dashboard": False, "object_store_memory": OBJECTS} if self.own else {"address": address}
+        try:
+            ray.init(**given, **common)
+        except Exception as error:  # Ray raises what it likes
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            where = "Ray does not start here" if self.own else f"no cluster lets this process in at {address}"
+            raise InputError(f"{where}: {said}") from error
+        self.address = str(ray.get_runtime_context().gcs_address)
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # replicas that come and go are no news
+        serve.start(proxy_location="Disabled")
+        self.ledger = open_ledger()
+
+    def close(self) -> None:
+        """Leave the cluster; one of its own ends."""
+        if self.own:
+            serve.shutdown()
+        ray.shutdown()
+
+    def offer(self, version: Version, folder: Path) -> None:
+        """Tell the others that this node has the files of a version."""
+        ray.get(self.ledger.have.remote(version.digest, here(), str(folder)))
+
+    def provide(self, store: Store, version: Version, shared: str = "") -> Any:
+        """The model of a version in the store of this node, as `fetching.provide`."""
+        return provide(store, version, find_sources(self.ledger, version, shared))
+
+    def deploy(self, version: Version, replicated: Replicated, on_wait: Callable[[str], object]) -> None:
+        """Start the replicas of a version, and return when requests may go to them; InputError if they fail."""
+        there, needed = ray.cluster_resources().get("CPU", 0.0), replicated.fewest * replicated.cpus
+        if needed > there:
+            raise InputError(
+                f"{replicated.fewest} replicas of {replicated.cpus:g} processors need {needed:g}, and the cluster has "
+                f"{there:g}: let nodes join, or lower --replicas or --cpus"
+            )
+        scaling = {
+            "min_replicas": replicated.fewest,
+            "max_replicas": replicated.most,
+            "target_ongoing_requests": max(1.0, replicated.parallel / 2),
+            "upscale_delay_s": 3.0,
+            "downscale_delay_s": 120.0,
+            "metrics_interval_s": 1.0,
+            "look_back_period_s": 3.0,
+        }
+        deployment = serve.deployment(RayReplica).options(
+            name="engine",
+            autoscaling_config=scaling,
+            max_ongoing_requests=replicated.parallel,
+            graceful_shutdown_timeout_s=replicated.drain,
+            graceful_shutdown_wait_loop_s=0.5,
+            ray_actor_options={"num_cpus": replicated.cpus},
+            **HEALTH,
+        )
+        name = version.application
+        try:
+            serve.run(deployment.bind(version, replicated.shared), name=name, route_prefix=None)
+        except RuntimeError as error:
+            why = serve.status().applications.get(name)
+            with suppress(RayError, RayServeException):
+                serve.delete(name)
+            raise InputError(f"the replicas of {version.name} do not start: {explain(why, error)}") from error
+        on_wait(f"{version.name} is ready: version {version.digest[:12]}")
+
+    def open_replicas(self, version: Version) -> RayReplicas:
+        """The replicas of a version."""
+        return RayReplicas(version)
+
+    def promote(self, version: Version) -> None:
+        """From now on, requests for the version's name go to it."""
+        ray.get(self.ledger.promote.remote(version))
+
+    def current(self, name: str) -> Version | None:
+        """The version to which requests for a name go."""
+        found: Version | None = ray.get(self.ledger.current.remote(name))
+        return found
+
+    def names(self) -> list[str]:
+        """The models that are deployed."""
+        found: list[str] = ray.get(self.ledger.names.remote())
+        return found
+
+    def forget(self, name: str) -> None:
+        """From now on, nobody is to use the model of a name."""
+        ray.get(self.ledger.forget.remote(name))
+
+    def hear(self, gateway: str, name: str, digest: str, streams: Mapping[str, int]) -> Version | None:
+        """Tell what a gateway does; the version that is current."""
+        found: Version | None = ray.get(self.ledger.hear.remote(gateway, name, digest, streams))
+        return found
+
+    def retire(self, version: Version, patience: float) -> None:
+        """End the replicas of a version, once no gateway has used them for a while, or at last."""
+        end, unused = time.monotonic() + patience, 0
+        while time.monotonic() < end and unused < UNUSED:
+            used = ray.get(self.ledger.count_streams.remote(version.name, version.digest))
+            unused = 0 if used else unused + 1
+            time.sleep(0.5)
+        with suppress(RayError, RayServeException):
+            serve.delete(version.application)
+
+    def count_replicas(self, version: Version) -> dict[str, int]:
+        """How many replicas of a version there are, by their state."""
+        app = serve.status().applications.get(version.application)
+        states: Mapping[Any, int] = app.deployments["engine"].replica_states if app and app.deployments else {}
+        return {str(getattr(state, "value", state)).lower(): count for state, count in states.items()}
+
+
+def explain(app: Any, error: Exception) -> str:  # Any: as Serve's status has it
+    """Why an application does not start: the last line of what its replicas said."""
+    said = next((one.message for one in app.deployments.values() if one.message), "") if app else ""
+    lines = [line.strip() for line in (said or str(error)).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,39 @@
+"""What Ray reads before it starts: that it tells nobody how it is used, and whose token lets nodes in."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from importlib.util import find_spec
+from pathlib import Path
+
+from chatapp.text.errors import InputError
+
+TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
+
+def check_installed() -> None:
+    """InputError where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise InputError("chatapp deploy ray needs Ray, which is not installed; install it with: chatapp[ray]")
+
+
+def prepare(home: Path, address: str) -> None:
+    """Set what Ray is to read; InputError where no token of a running cluster is here."""
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a machine may be busy
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    if any(os.environ.get(name) for name in TOKENS):
+        return
+    path = home / "deploy" / "ray-token"
+    if address and not path.is_file():
+        raise InputError(f"the token of the cluster is needed: copy it to {path}, or name its file in {TOKENS[1]}")
+    os.environ[TOKENS[1]] = str(keep_secret(path))
+
+
+def keep_secret(path: Path) -> Path:
+    """A file with a secret in its only line, made now unless it is there; only its user can read it."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+    return path

@@ -1,0 +1,173 @@
+"""The gateway: the server of `chatapp serve`, whose only model is the one that is deployed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter as Counts
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from chatapp.deploy.ray.engine import DeployedEngine, Replicas
+from chatapp.deploy.ray.version import Version
+from chatapp.server import anthropic, openai, responses
+from chatapp.server.drawing import in_thread
+from chatapp.server.loaded import LoadedModel
+from chatapp.server.service import Service
+from chatapp.server.settings import ServerSettings
+from chatapp.workspace import Opened, Workspace
+from model_store import ModelNotFound, Store, StoredModel
+
+if TYPE_CHECKING:
+    from chatapp.deploy.ray.cluster import Cluster
+
+SPOKEN = (openai.PROTOCOL, responses.PROTOCOL, anthropic.PROTOCOL)
+"""The protocols that only ask a model; those that also pull and delete would do so on one node."""
+LOOKING = 1.0
+"""Seconds between two looks at which version is current."""
+UNBOUNDED = 1 << 62
+"""Bytes: the model is in the replicas' memory."""
+
+
+class DeployedStore(Store):
+    """The store of this node as clients see it: one model, under the name that it was deployed by."""
+
+    def __init__(self, store: Store, model: StoredModel, name: str):
+        super().__init__(store.root, None, store.roots[1:])
+        self.stored, self.shown = model, replace(model, name=name)
+
+    def every_location(self) -> dict[str, Any]:
+        """The name of the model."""
+        return {self.shown.name: self.location(self.stored.name)}
+
+    def get(self, name: str) -> StoredModel:
+        """The model; ModelNotFound for any other name."""
+        if name != self.shown.name:
+            raise ModelNotFound(f"there is no model called {name!r}; this is a gateway to {self.shown.name}")
+        return self.shown
+
+    def list(self) -> list[StoredModel]:
+        """The model."""
+        return [self.shown]
+
+    def tokenizer(self, model: StoredModel) -> Path:
+        """Its tokenizer.json."""
+        return super().tokenizer(self.stored)
+
+
+class DeployedWorkspace(Workspace):
+    """What a gateway opens: the model that is deployed, of which replicas compute."""
+
+    def __init__(self, workspace: Workspace, name: str):
+        super().__init__(workspace.home)
+        self.name = name
+        self.version: Version | None = None
+        self.replicas: Replicas | None = None
+        self.model: StoredModel | None = None
+        self.on_failover: Callable[[float], object] = lambda seconds: None
+
+    def use(self, version: Version, model: StoredModel, replicas: Replicas) -> None:
+        """From now on the model is this version, whose files this node has."""
+        self.version, self.model, self.replicas = version, model, replicas
+
+    def open_store(self) -> Store:
+        """The one model."""
+        assert self.model  # told before the first request
+        return DeployedStore(super().open_store(), self.model, self.name)
+
+    def open_model(self, name: str, *given: Any, **options: Any) -> Opened:
+        """The model, as the replicas of the current version compute it."""
+        store, replicas, version = self.open_store(), self.replicas, self.version
+        model = store.get(name)
+        assert replicas and version
+        engine = DeployedEngine(
+            replicas,
+            model.folder,
+            store.tokenizer(model),
+            chats=model.chats,
+            digest=version.digest,
+            on_failover=lambda seconds: self.on_failover(seconds),
+        )
+        return Opened(engine, model.name, model.parameters, 0.0)
+
+
+class Gateway:
+    """A server in front of a cluster: it follows the current version, and tells what it uses."""
+
+    def __init__(
+        self,
+        workspace: DeployedWorkspace,
+        settings: ServerSettings,
+        cluster: Cluster,
+        shared: str,
+        tell: Callable[[str], object],
+    ):
+        self.workspace, self.cluster, self.shared, self.tell = workspace, cluster, shared, tell
+        self.id = secrets.token_hex(8)
+        self.service = Service(workspace, replace(settings, models=(workspace.name,), memory=UNBOUNDED), None, tell)
+        self._left = list[LoadedModel]()
+        """Models of earlier versions, on which answers still draw."""
+        registry = self.service.metrics.registry
+        self.failovers = Histogram(
+            "chatapp_failover_seconds",
+            "From the last word of a replica that was lost to the next one",
+            buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+            registry=registry,
+        )
+        self.updates = Counter("chatapp_updates", "Times that another version became current", registry=registry)
+        self.replicas = Gauge("chatapp_replicas", "Replicas by their state", ("state",), registry=registry)
+        workspace.on_failover = self.failovers.observe
+
+    def take(self, version: Version) -> None:
+        """Make a version the one that new requests go to; in a thread, for its files may have to come."""
+        model = self.cluster.provide(Workspace.open_store(self.workspace), version, self.shared)
+        self.workspace.use(version, model, self.cluster.open_replicas(version))
+
+    async def follow(self) -> None:
+        """Look every second which version is current, and tell what this gateway does."""
+        while True:
+            with suppress(Exception):  # the head is away: what runs, runs on
+                await self.look()
+            await asyncio.sleep(LOOKING)
+
+    async def look(self) -> None:
+        """Tell what this gateway does, and take the version that is current."""
+        version, name = self.workspace.version, self.workspace.name
+        assert version
+        self._leave_old(version)
+        streams = self.count_streams()
+        current = await in_thread(lambda: self.cluster.hear(self.id, name, version.digest, streams))
+        counts = await in_thread(lambda: self.cluster.count_replicas(version))
+        self.replicas.clear()
+        for state, count in counts.items():
+            self.replicas.labels(state).set(count)
+        if current and current.digest != version.digest:
+            await in_thread(lambda: self.take(current))
+            self._leave_old(current)
+            self.updates.inc()
+            self.tell(f"{name} is version {current.digest[:12]} now")
+
+    def _leave_old(self, version: Version) -> None:
+        """Open the model anew for the next request, where it is another version's; who draws on it still, goes on."""
+        models, name = self.service.models, self.workspace.name
+        self._left = [loaded for loaded in self._left if loaded.users]
+        if (loaded := models.open.get(name)) and digest_of(loaded) != version.digest:
+            self._left.append(loaded)
+            models.close(name)
+
+    def count_streams(self) -> Mapping[str, int]:
+        """The answers that are being written, by the digest of the version that writes them."""
+        counts = Counts[str]()
+        for loaded in [*self._left, *self.service.models.open.values()]:
+            counts[digest_of(loaded)] += loaded.users
+        return counts
+
+
+def digest_of(loaded: LoadedModel) -> str:
+    """The version that an open model is."""
+    return str(loaded.engine.origin["digest"])

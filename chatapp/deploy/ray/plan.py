@@ -1,0 +1,36 @@
+"""What is to be deployed, where, and by how many replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be deployed, and where."""
+
+    model: str
+    """In the store of this machine; nothing, where only a gateway is wanted."""
+    name: str
+    """What clients call it; nothing: as the model is called."""
+    address: str
+    """Of a cluster; nothing: one of this machine alone, which ends with this process."""
+    shared: str
+    """A folder that all nodes reach, for the files; nothing: nodes fetch them from each other."""
+    answers: bool
+    """Whether requests are answered here, until this process is told to end."""
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """How many replicas there are to be, and what each of them takes; times in seconds."""
+
+    fewest: int = 1
+    most: int = 1
+    parallel: int = 8
+    """Answers that one of them writes at once."""
+    cpus: float = 1.0
+    """Of a node, for each of them."""
+    drain: float = 600.0
+    """How long one that is to end may take to end its answers."""
+    shared: str = ""

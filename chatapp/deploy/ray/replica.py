@@ -1,0 +1,59 @@
+"""A replica: a model that is open on a node, and what it says to gateways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from functools import partial
+from typing import Any
+
+from chatapp.generation import Delta
+from chatapp.generation.afar import describe, draw, look
+from chatapp.generation.engine import Engine
+from chatapp.generation.spoken import Json, read_options, write_delta
+from chatapp.server.drawing import Drawing, in_thread
+from chatapp.server.refusals import explain
+
+
+class Replica:
+    """A model that answers the calls of `DeployedEngine`; belongs to the event loop that asks it."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    async def draw(self, asked: Json) -> AsyncIterator[Any]:
+        """The deltas of a call, in lists, and None after the last one; or why it is refused.
+
+        A list ends with tokens where it has text: then it is known of which tokens all text was told.
+        """
+        drawing, group = Drawing(partial(self._begin, asked)), list[Any]()
+        try:
+            async for delta in drawing:
+                group.append(write_delta(delta))
+                if delta.tokens or not delta.text:
+                    yield group
+                    group = []
+            yield group
+            yield None
+        except Exception as error:
+            yield write_refusal(error)
+        finally:
+            drawing.close()
+            await drawing.ended.wait()
+
+    def _begin(self, asked: Json) -> Generator[Delta, None, None]:
+        return draw(self.engine, asked, read_options(asked["options"]))
+
+    async def look(self, asked: Json) -> Any:
+        """What the engine tells without writing, or why that is refused."""
+        try:
+            if asked["call"] == "facts":
+                return describe(self.engine)
+            return await in_thread(lambda: look(self.engine, asked, lambda: True))
+        except Exception as error:
+            return write_refusal(error)
+
+
+def write_refusal(error: Exception) -> Json:
+    """What an error means to a client."""
+    told = explain(error)
+    return {"refused": {"status": told.status, "message": told.message, "param": told.param, "code": told.code}}

@@ -1,0 +1,137 @@
+"""What `chatapp deploy ray` does: deploy a version, put it in the place of another, answer requests, take it away."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chatapp.deploy.ray import environment
+from chatapp.deploy.ray.fetching import FolderSource, fetch
+from chatapp.deploy.ray.plan import Plan, Replicated
+from chatapp.deploy.ray.version import Version, describe_version
+from chatapp.placement.selection import PlacementOptions
+from chatapp.server import start
+from chatapp.server.settings import ServerSettings, read_keys
+from chatapp.text.errors import InputError
+from chatapp.workspace import Workspace
+from model_store import Store, StoredModel
+
+if TYPE_CHECKING:
+    from chatapp.deploy.ray.cluster import Cluster
+
+
+def deploy(
+    workspace: Workspace,
+    plan: Plan,
+    replicated: Replicated,
+    settings: ServerSettings,
+    placement: PlacementOptions,
+    tell: Callable[[str], object] = start.tell,
+) -> int:
+    """Deploy a model, roll over from the version before, and answer requests; the exit code."""
+    environment.check_installed()
+    described = describe(workspace.open_store(), plan, placement) if plan.model else None
+    environment.prepare(workspace.home, plan.address)
+    from chatapp.deploy.ray.cluster import Cluster
+
+    cluster = Cluster(plan.address)
+    tell(f"Ray is at {cluster.address}")
+    try:
+        name = described[0].name if described else plan.name
+        if described:
+            roll(cluster, *described, plan, replicated, tell)
+        if plan.answers:
+            answer(workspace, cluster, name, settings, plan.shared, tell)
+    finally:
+        cluster.close()
+    return 0
+
+
+def describe(store: Store, plan: Plan, placement: PlacementOptions) -> tuple[Version, StoredModel]:
+    """The version that the model of a plan is; in the shared folder, too, where there is one."""
+    model = store.get(plan.model)
+    version = describe_version(store, model, placement, plan.name)
+    if plan.shared:
+        share(Path(plan.shared), version, model)
+    return version, model
+
+
+def share(shared: Path, version: Version, model: StoredModel) -> None:
+    """Put the files of a version into the folder that all nodes reach, unless they are there."""
+    target, part = shared / version.stored, shared / f".{version.stored}.part"
+    if target.is_dir():
+        return
+    if not shared.is_dir():
+        raise InputError(f"there is no folder {shared}; give one that all nodes reach, or leave --shared out")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    for file in version.files:
+        fetch(part, file, version.name, lambda: FolderSource(model.folder), 0.0)
+    part.rename(target)
+
+
+def roll(
+    cluster: Cluster,
+    version: Version,
+    model: StoredModel,
+    plan: Plan,
+    replicated: Replicated,
+    tell: Callable[[str], object],
+) -> None:
+    """Start a version beside the one before, give it the requests, and end that one when its answers have ended."""
+    before = cluster.current(version.name)
+    if not plan.shared:
+        cluster.offer(version, model.folder)
+    cluster.deploy(version, replicated, tell)
+    cluster.promote(version)
+    if before and before.digest != version.digest:
+        tell(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
+        cluster.retire(before, replicated.drain)
+        tell(f"version {before.digest[:12]} has ended")
+
+
+def answer(
+    workspace: Workspace,
+    cluster: Cluster,
+    name: str,
+    settings: ServerSettings,
+    shared: str,
+    tell: Callable[[str], object],
+) -> None:
+    """Answer requests until told to end."""
+    from chatapp.deploy.ray.gateway import SPOKEN, DeployedWorkspace, Gateway
+
+    if not (version := cluster.current(name)):
+        known = ", ".join(cluster.names()) or "nothing"
+        raise InputError(f"no model called {name!r} is deployed there; what is: {known}")
+    gateway = Gateway(DeployedWorkspace(workspace, name), settings, cluster, shared, tell)
+    gateway.take(version)
+    start.run(start.make_server(gateway.service, SPOKEN), gateway.follow())
+
+
+def remove(workspace: Workspace, name: str, address: str, patience: float) -> int:
+    """Take a deployed model away, when what it is writing has ended; the exit code."""
+    environment.check_installed()
+    environment.prepare(workspace.home, address)
+    from chatapp.deploy.ray.cluster import Cluster
+
+    cluster = Cluster(address)
+    try:
+        if not (version := cluster.current(name)):
+            raise InputError(f"no model called {name!r} is deployed there")
+        cluster.forget(name)
+        cluster.retire(version, patience)
+    finally:
+        cluster.close()
+    return 0
+
+
+def find_keys(workspace: Workspace, given: Path | None, tell: Callable[[str], object]) -> tuple[str, ...]:
+    """The keys that clients must have: those of a file, else one that is made here at the first time."""
+    if given:
+        return read_keys(given)
+    path = environment.keep_secret(workspace.home / "deploy" / "keys")
+    tell(f"clients need the key in {path}")
+    return read_keys(path)

@@ -1,0 +1,87 @@
+"""What is deployed: the files of a model by their digests, and where and how they run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from backends import Placement
+from chatapp import __version__
+from chatapp.placement.opening import rank_wanted
+from chatapp.placement.selection import PlacementOptions
+from chatapp.text.errors import InputError
+from model_store import Store, StoredModel, is_name
+from model_store.checkpoint import links
+from model_store.local.sources import checkpoint_files
+
+PIECE = 4 << 20
+"""Bytes that are read at a time."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a checkpoint."""
+
+    path: str
+    """Below the checkpoint's folder, with slashes."""
+    size: int
+    digest: str
+    """SHA-256."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A model as it is deployed: on processors that are alike, the same seed gives the same text."""
+
+    name: str
+    """What clients call the model."""
+    files: tuple[File, ...]
+    placement: Placement
+    made_by: str = __version__
+    """The version of chatapp, which has to be the same on all nodes."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it but the name."""
+        facts = {**asdict(self), "name": ""}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def stored(self) -> str:
+        """The name of the model in the store of each node."""
+        return f"{self.name}-{self.digest[:12]}"
+
+    @property
+    def application(self) -> str:
+        """The name of Ray Serve's application."""
+        return f"chatapp-{self.stored}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+
+def describe_version(store: Store, model: StoredModel, options: PlacementOptions, name: str = "") -> Version:
+    """The version that a model of this machine is, to be called `name`; InputError where it cannot be deployed."""
+    if model.export or links.linked(model.folder):
+        raise InputError(
+            f"{model.name} is one file or an export that others made: nodes fetch checkpoints; pull or import that one"
+        )
+    if name and not is_name(name):
+        raise InputError(f"{name!r} cannot be the name of a model: no path, and no dot in front; choose another --name")
+    placement = rank_wanted(store, model, options, lambda reason: None)[0]
+    files = [describe_file(model.folder, path) for path in checkpoint_files(model.folder)]
+    return Version(name or model.name, tuple(files), placement)
+
+
+def describe_file(folder: Path, path: Path) -> File:
+    """A file of a checkpoint, read to its end for its digest."""
+    known, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            known.update(piece)
+            size += len(piece)
+    return File(path.relative_to(folder).as_posix(), size, known.hexdigest())
