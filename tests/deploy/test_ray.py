@@ -451,7 +451,7 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
 def test_without_ray_the_extra_is_named(chatapp: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "find_spec", lambda name: None)
     done = chatapp("deploy", "ray", "builtin")
-    assert done.returncode == 1 and "install it with: chatapp[ray]" in done.stderr
+    assert done.returncode == 1 and "with its extra `ray`" in done.stderr
     monkeypatch.setattr(environment, "find_spec", lambda name: object())
     done = chatapp("deploy", "ray", "--gateway-only", "--name", "x", "--address", "h:1")
     assert done.returncode == 1 and "the token of the cluster is needed: copy it to" in done.stderr

@@ -15,7 +15,7 @@ TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 def check_installed() -> None:
     """InputError where Ray is not installed."""
     if find_spec("ray") is None:
-        raise InputError("chatapp deploy ray needs Ray, which is not installed; install it with: chatapp[ray]")
+        raise InputError("Ray is not installed, which chatapp deploy ray needs; install chatapp with its extra `ray`")
 
 
 def prepare(home: Path, address: str) -> None:
