@@ -7,32 +7,54 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import check_fields, refuse_sizes
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 
+LATENT = "attends through latents (multi-head latent attention), which no backend here computes"
+EXPERT = "mixes experts in a way of its own"
+RECURRENT = "keeps a recurrent state"
+SENSES = "reads or makes images or sound"
 TYPES = {
-    "mixes experts in a way of its own": (
-        "*moe*", "dbrx", "deepseek_v*", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "kimi_k2*", "llama4*",
-        "longcat_flash", "mimo_v2_flash", "minimax*", "switch_transformers",
+    LATENT: ("deepseek_v[2-9]*", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2*", "longcat_flash", "minicpm3", "youtu"),
+    EXPERT: (
+        "*moe*", "dbrx", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
+        "switch_transformers",
     ),
-    "keeps a recurrent state": (
+    RECURRENT: (
         "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm2*", "nemotron_h", "olmo_hybrid",
         "qwen3_5*", "qwen3_next", "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
-    "reads or makes images or sound": (
-        "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*vision*", "*whisper*", "aria",
-        "beit", "blip*", "chameleon", "convnext*", "deit", "dinov*", "emu3", "exaone4_5", "florence2", "fuyu",
-        "gemma3n*", "gemma4*", "glm46v*", "glm4v*", "got_ocr2", "granite_docling*", "idefics*", "internvl", "janus",
-        "kosmos*", "llava*", "mllama", "molmo*", "musicgen*", "ovis2", "paligemma", "phi4_multimodal", "pixtral",
-        "qwen*omni*", "siglip*", "smolvlm", "speecht5", "swin*", "vit*", "voxtral*", "wav2vec2*",
+    "shares keys and values between layers, or takes keys for values": ("gemma3n*", "gemma4*"),
+    SENSES: (
+        "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*detr*", "*image*", "*video*",
+        "*vision*", "*whisper*", "aria", "bark", "beit", "blip*", "*bridgetower*", "*chameleon*", "colpali", "colqwen2",
+        "convnext*", "csm*", "deit", "dinov*", "donut*", "dpt", "emu3*", "encodec", "evolla", "exaone4_5", "fast_vlm",
+        "flava*", "florence2", "fuyu", "git", "glm46v*", "glm4v*", "got_ocr2", "granite_docling*", "grounding-dino",
+        "hubert", "idefics*", "instructblip*", "internvl", "janus*", "kosmos*", "*llava*", "mask*former*", "mimi*",
+        "minicpm[ov]*", "mllama*", "modernvbert", "colmodernvbert", "molmo*", "moshi*", "musicgen*", "nougat", "ovis*",
+        "owl*", "paligemma*", "perception_lm", "phi4_multimodal", "pi0", "pix2struct*", "pixtral", "qwen*omni*", "sam",
+        "sam[23_]*", "seamless*", "segformer", "siglip*", "smolvlm", "speech*", "swin*", "trocr", "udop", "vibevoice*",
+        "vilt", "visual_bert", "vit*", "voxtral*", "wav2vec2*", "wavlm",
     ),
     "reads text and writes none": (
-        "*bert*", "albert", "deberta*", "electra", "esm", "mpnet", "xlm-roberta*", "xlnet",
+        "*bert*", "big_bird", "deberta*", "dpr", "electra", "embedding_gemma*", "ernie", "esm*", "funnel", "gte",
+        "jina_*", "layoutlm*", "longformer", "luke", "mpnet", "roformer", "xlm-roberta*", "xlnet", "xmod",
     ),
+    "has an encoder of another kind than T5's": (
+        "*bart", "*pegasus*", "blenderbot*", "encoder-decoder", "fsmt", "led", "longt5", "m2m_100", "marian", "mvp",
+        "nllb*", "prophetnet", "t5gemma*",
+    ),
+    "forecasts numbers": ("autoformer", "informer", "patchts*", "time_series*", "timesfm*"),
 }  # fmt: skip
 """Why a model of one of these types cannot run; the types are patterns."""
 
-OTHERS = (
-    "mistral4", "qwen", "t5gemma", "t5gemma2", "t5gemma2_text",
-)  # fmt: skip
-"""Types of other models, whose names are no slips for those of ours."""
+OTHERS = "bert-generation", "mistral4", "modernbert-decoder", "qwen", "xlm"
+"""Types of other models, whose names are no slips for those of ours, and say nothing."""
+
+TELLING = {
+    "kv_lora_rank": LATENT,
+    **dict.fromkeys(("mamba_d_state", "ssm_cfg", "state_size", "conv_L_cache", "linear_num_value_heads"), RECURRENT),
+    **dict.fromkeys(("vision_config", "visual", "audio_config", "mm_vision_tower", "img_processor"), SENSES),
+    "is_encoder_decoder": "has an encoder of another kind than T5's",
+}
+"""Fields of config.json that are there, and set, in models of unknown types that cannot run for that reason."""
 
 FIELDS = {
     "add_cross_attention": "cross-attention",
@@ -59,14 +81,45 @@ WRITES = "CausalLM", "ConditionalGeneration"
 def refuse_type(config: Config) -> None:
     """Raise UnsupportedCheckpoint with the reason, for a type of model known not to run."""
     wanted = str(config.get("model_type"))
-    for reason, patterns in TYPES.items():
-        if any(fnmatchcase(wanted, pattern) for pattern in patterns):
-            raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported: this one {reason}")
+    if reason := named_reason(wanted) or told_reason(config):
+        raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported: this one {reason}")
     if config.get("auto_map"):
         raise UnsupportedCheckpoint(
             f"models of type {cut(wanted)} are not supported: this one needs code of its publisher (auto_map in"
             " config.json), and nothing in a checkpoint is ever executed"
         )
+    refuse_task(config)
+
+
+def named_reason(wanted: str) -> str:
+    """Why a type cannot run, as its name says; nothing where it says nothing."""
+    found = (reason for reason, patterns in TYPES.items() if any(fnmatchcase(wanted, each) for each in patterns))
+    return "" if wanted in OTHERS else next(found, "")
+
+
+def told_reason(config: Config) -> str:
+    """Why a model cannot run, as a field of its config.json says, with the field."""
+    text = config.get("text_config")
+    fields = {**text, **config} if isinstance(text, dict) else config
+    for name, reason in TELLING.items():
+        if fields.get(name):
+            return f"{reason} ({name} in config.json)"
+    for name in EXPERTS:
+        if isinstance(fields.get(name), int) and fields[name] > 1:
+            return f"{EXPERT} ({name} in config.json)"
+    return ""
+
+
+def refuse_task(config: Config) -> None:
+    """Raise UnsupportedCheckpoint for a model whose class says that it is for something else than writing text."""
+    named = config.get("architectures")
+    for architecture in named if isinstance(named, list) else ():
+        task = TASK.search(str(architecture))
+        if task and task[1] not in WRITES:
+            raise UnsupportedCheckpoint(
+                f"{str(architecture)[:60]} (architectures in config.json) writes no text; take a checkpoint that ends"
+                " in ForCausalLM"
+            )
 
 
 def refuse(config: Config) -> None:
@@ -88,10 +141,4 @@ def refuse(config: Config) -> None:
     for name, meaning in FIELDS.items():
         if config.get(name) and (kind, name) not in ANSWERED:
             raise UnsupportedCheckpoint(f"{kind} with {meaning} ({name} in config.json) is not supported")
-    for architecture in config.get("architectures") or ():
-        task = TASK.search(str(architecture))
-        if task and task[1] not in WRITES:
-            raise UnsupportedCheckpoint(
-                f"{architecture[:60]} (architectures in config.json) writes no text; take a checkpoint that ends in"
-                " ForCausalLM"
-            )
+    refuse_task(config)

@@ -22,7 +22,9 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 TYPES = {
     "dbrx": "mixes experts",
     "phimoe": "mixes experts",
-    "deepseek_v3": "mixes experts",
+    "deepseek_v2": "latents",
+    "deepseek_v3": "latents",
+    "minicpm3": "latents",
     "gpt_oss": "mixes experts",
     "mamba": "recurrent state",
     "rwkv": "recurrent state",
@@ -34,7 +36,13 @@ TYPES = {
     "qwen3_vl": "images or sound",
     "llava": "images or sound",
     "whisper": "images or sound",
+    "hubert": "images or sound",
+    "sam2_video": "images or sound",
+    "gemma3n_text": "shares keys and values",
     "bert": "writes none",
+    "m2m_100": "encoder of another kind",
+    "t5gemma2_text": "encoder of another kind",
+    "timesfm": "forecasts numbers",
     "xlm-roberta": "writes none",
 }
 
@@ -53,10 +61,33 @@ def test_an_unknown_type_is_refused_with_the_nearest_known_one(kind: str, near: 
         families.find({"model_type": kind})
 
 
-@pytest.mark.parametrize("kind", ["mistral4", "diffllama", "qwen", "t5gemma2_text"])
+@pytest.mark.parametrize("kind", ["mistral4", "diffllama", "qwen", "xlm", "modernbert-decoder"])
 def test_the_type_of_another_model_is_not_taken_for_a_slip(kind: str) -> None:
     with pytest.raises(UnsupportedCheckpoint, match=rf"'{kind}' are not supported; docs/models.md lists"):
         families.find({"model_type": kind})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("kv_lora_rank", 512, "attends through latents"),
+        ("mamba_d_state", 128, "keeps a recurrent state"),
+        ("vision_config", {"depth": 2}, "reads or makes images or sound"),
+        ("n_routed_experts", 64, "mixes experts"),
+        ("is_encoder_decoder", True, "has an encoder of another kind"),
+        ("text_config", {"kv_lora_rank": 512}, "attends through latents"),
+    ],
+)
+def test_a_field_tells_why_a_type_that_nobody_knows_cannot_run(field: str, value: object, reason: str) -> None:
+    with pytest.raises(
+        UnsupportedCheckpoint, match=rf"'new_lm' are not supported: this one {reason}.* \(\w+ in config"
+    ):
+        families.find({"model_type": "new_lm", field: value, "auto_map": {"AutoModel": "own"}})
+
+
+def test_a_class_tells_what_a_type_that_nobody_knows_is_for() -> None:
+    with pytest.raises(UnsupportedCheckpoint, match="NewForObjectDetection .* writes no text"):
+        families.find({"model_type": "new", "architectures": ["NewForObjectDetection"]})
 
 
 def test_a_config_without_a_type_is_refused() -> None:
