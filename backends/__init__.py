@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from backends.errors import BackendError as BackendError
 from backends.errors import ContextExceeded as ContextExceeded
@@ -143,6 +143,21 @@ class Session(Protocol):
 
     def open_batch(self) -> Batch | None:
         """An empty batch; None where the runtime or the model wants rows of one length."""
+
+
+@runtime_checkable
+class HoldingBytes(Protocol):
+    """A session that can hold what it caches of long texts in bytes, once somebody has verified what comes of it."""
+
+    @property
+    def may_hold_bytes(self) -> bool:
+        """Whether it can with this model."""
+
+    def hold_bytes_from(self, length: int) -> None:
+        """Hold texts in bytes from so many tokens on, to compare the logits."""
+
+    def allow_bytes(self, allowed: bool) -> None:
+        """Do so where it is quicker, from now on and whenever it is loaded, or never."""
 
 
 class Backend(Protocol):

@@ -39,7 +39,7 @@ class Ops(lowering.Ops):
 
     def __init__(self, decoder: Decoder, graph: Graph):
         super().__init__(decoder, graph)
-        self.rows, self.blocks = Together(graph), False  # for whatever processor
+        self.rows = Together(graph)
         total = self.node("Shape", "attention_mask", start=1, end=2)
         graph.node_with("Cast", [total], ["total_length"], to=TensorProto.INT32)
         axis = self.constant("token_axis", np.array([1]))

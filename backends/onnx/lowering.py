@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from backends import BackendError
 from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Weight, Weights, encode, forward
 from backends.onnx import experts, matrices
-from backends.onnx.graph import FUSED, Graph, read_by
+from backends.onnx.graph import FUSED, Attribute, Graph, read_by
 from backends.onnx.rows import Rows
 from backends.processor import dots_bytes
 
@@ -27,13 +27,12 @@ class Ops:
 
     tokens, positions = "tokens", "positions"
 
-    def __init__(self, decoder: Decoder, graph: Graph):
+    def __init__(self, decoder: Decoder, graph: Graph, *, blocks: bool = False, in_bytes: bool = False):
+        """`blocks` tells that bytes are multiplied block by block, `in_bytes` that caches may be bytes."""
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
-        self.blocks = dots_bytes()
-        """Whether bytes are multiplied block by block: one and a half times as quick for a token, three quarters for
-        a prompt, measured with AVX-512 VNNI; where AMX multiplies tiles, prompts gain more without."""
+        self.blocks, self.in_bytes = blocks, in_bytes
 
     def embed(self, table: Weight, index: str) -> str:
         return matrices.embed(self.graph, table, index, blocks=self.blocks)
@@ -91,8 +90,40 @@ class Ops:
         def together(outputs: list[str]) -> list[str]:
             return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, FUSED, **how)
 
-        self.rows.attend(a, width(a), inputs, outputs, together)
+        if self.in_bytes:
+            self.choose_cache(layer, inputs, outputs, together, how)
+        else:
+            self.rows.attend(a, width(a), inputs, outputs, together)
         return self.narrowed(outputs[0], a)
+
+    def choose_cache(
+        self,
+        layer: int,
+        inputs: dict[str, str],
+        outputs: list[str],
+        together: Callable[[list[str]], list[str]],
+        how: dict[str, Attribute],
+    ) -> None:
+        """Append what `together` writes, and the same with caches of bytes; only the ones or the others are used."""
+        floats = [f"past_key_{layer}", f"past_value_{layer}"]
+        whole = [f"bytes_key_{layer}", f"bytes_value_{layer}"]
+        scales = [f"scale_key_{layer}", f"scale_value_{layer}"]
+        both = [*outputs, *(name.replace("bytes", "present_bytes") for name in whole)]
+
+        def unused(caches: list[str], kind: str) -> list[str]:
+            return [self.graph.node_with("Identity", [cache], [f"{cache}_{kind}"])[0] for cache in caches]
+
+        def with_bytes() -> list[str]:
+            known = inputs | dict(zip(("past_key", "past_value"), whole, strict=True))
+            made = [f"{name}_in_bytes" for name in (outputs[0], *both[3:])]
+            kinds = dict(k_quant_type="PER_CHANNEL", v_quant_type="PER_CHANNEL", kv_cache_bit_width=8)
+            self.graph.node_with("GroupQueryAttention", [*known.values(), "", *scales], made, FUSED, **how, **kinds)
+            return [made[0], *unused(floats, "unused"), *made[1:]]
+
+        def with_floats() -> list[str]:
+            return [*together([f"{name}_in_floats" for name in outputs]), *unused(whole, "unused")]
+
+        self.graph.choose("in_bytes", with_bytes, with_floats, both)
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
@@ -234,14 +265,18 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
     turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
     `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
-    (B, kv_heads, capacity, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
+    (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches are
+    `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
+    (1, kv_heads, 1, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
     with Graph(folder) as graph:
-        memory = lower_encoder(decoder, weights, graph) if decoder.encoder else []
-        logits = forward(decoder, weights, Ops(decoder, graph))
+        blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
+        memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
+        ops = Ops(decoder, graph, blocks=blocks, in_bytes=gains_by_bytes(decoder, precision))
+        logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
         count = graph.constant("top", np.array([top]))
@@ -254,14 +289,26 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
             shape = "B", a.kv_heads, "S", width(a)
             inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
             outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
+            if ops.in_bytes:
+                shape, one = ("B", a.kv_heads, "C", width(a)), (1, a.kv_heads, 1, width(a))
+                inputs += [value(f"bytes_{kind}_{i}", TensorProto.INT8, *shape) for kind in ("key", "value")]
+                inputs += [value(f"scale_{kind}_{i}", TensorProto.FLOAT, *one) for kind in ("key", "value")]
+                outputs += [value(f"present_bytes_{kind}_{i}", TensorProto.INT8, *shape) for kind in ("key", "value")]
+        inputs += [value("in_bytes", TensorProto.BOOL, 1)] if ops.in_bytes else []
         graph.save("model", inputs, outputs, facts | ({"start_token": str(decoder.start_token)} if memory else {}))
 
 
-def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph) -> list[onnx.ValueInfoProto]:
+def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
+    """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
+    alone = all(a.causal and a.heads == a.kv_heads for a in decoder.layers)
+    return alone and not decoder.encoder and not decoder.border and precision not in ("f32", "f16")
+
+
+def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool) -> list[onnx.ValueInfoProto]:
     """Write encoder.onnx and return its outputs."""
     outputs = []
     by_head = graph.constant("by_head", np.array([0, 0, 2, -1, decoder.layers[0].head_dim]))
-    for i, kv in enumerate(encode(decoder, weights, Ops(decoder.reader, graph))):
+    for i, kv in enumerate(encode(decoder, weights, Ops(decoder.reader, graph, blocks=blocks))):
         a = decoder.layers[i]
         split = graph.node("Transpose", graph.node("Reshape", kv, by_head), perm=[2, 0, 3, 1, 4])
         for place, kind in enumerate(("key", "value")):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
@@ -11,6 +12,7 @@ import onnxruntime
 
 from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch, check_call, check_parents
 from backends.cached import CachedSession
+from backends.onnx import whole
 from backends.processor import Neighbours, cores, overflows
 
 FIRST_CAPACITY = 256
@@ -75,8 +77,7 @@ class Session(CachedSession):
         self.computing = 0.0
         """Seconds spent in the runtime since the last look at the neighbours."""
         self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
-        caches = [shape for name, shape in self.inputs.items() if name.startswith("past_")]
-        self.token_bytes = sum(4 * shape[1] * shape[3] for shape in caches)
+        self.token_bytes = sum(4 * shape[1] * shape[3] for shape in self.shapes("past_").values())
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
         self.vocab_size, self.tops = (int(output.shape[2]) for output in runtime.get_outputs()[:2])
@@ -86,6 +87,14 @@ class Session(CachedSession):
         self.border, self.long = int(facts["border"]), False
         self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
+        """The caches, floats called `past_...` or bytes called `bytes_...`."""
+        self.held = "past_"
+        """How their names begin."""
+        self.scales = whole.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
+        self.long_from = whole.LONG if (folder / whole.ALLOWED).exists() else whole.NEVER
+        self.after = whole.AFTER
+        self.single = 0
+        """Tokens decoded one after the other."""
         self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
         """The buffers that were used before these, by rows and capacity."""
         self.alike = 0
@@ -94,6 +103,24 @@ class Session(CachedSession):
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
         self.batches: WeakSet[RowsBatch] = WeakSet()
+
+    def shapes(self, kind: str) -> dict[str, Sequence[int]]:
+        """The shapes of the inputs whose names begin so."""
+        return {name: shape for name, shape in self.inputs.items() if name.startswith(kind)}
+
+    @property
+    def held_otherwise(self) -> dict[str, np.ndarray]:
+        """What a graph with caches of two kinds reads besides those that are used."""
+        return self.unused(self.held == "bytes_")
+
+    def unused(self, in_bytes: bool) -> dict[str, np.ndarray]:
+        """The scales, whether caches are `in_bytes`, and caches of no use in the place of the others."""
+        if not self.scales.values:
+            return {}
+        scales = {name.replace("bytes_", "scale_"): values for name, values in self.scales.values.items()}
+        kind, dtype = ("past_", np.float32) if in_bytes else ("bytes_", np.int8)
+        others = {name: np.zeros((1, shape[1], 1, shape[3]), dtype) for name, shape in self.shapes(kind).items()}
+        return {"in_bytes": np.array([in_bytes]), **scales, **others}
 
     def load(self, config: Mapping[str, str]) -> None:
         """Open the graphs."""
@@ -117,11 +144,16 @@ class Session(CachedSession):
             self.memory, self.steps = self.encode(self.encoder, tokens), {}
             tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         self.reserve(batch, self.cached + count)
+        self.single = self.single + 1 if count == 1 else 0
+        self.hold(count)
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
             self.steps[count, last] = Step(self, batch, count, last)
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
+        new = slice(self.cached, self.cached + count)
+        while self.held == "bytes_" and self.scales.widen(self.cache, new):
+            step.call()
         self.computing += time.monotonic() - start
         self.alike = self.alike if self.cached else 0
         self.cached, self.read_ahead = self.cached + count, ahead
@@ -143,9 +175,42 @@ class Session(CachedSession):
             raise BackendError(f"ONNX Runtime failed: {error}") from error
         return {output.name: value for output, value in zip(encoder.get_outputs(), values, strict=True)}
 
+    @property
+    def may_hold_bytes(self) -> bool:
+        return bool(self.scales.values)
+
+    def hold_bytes_from(self, length: int) -> None:
+        self.long_from, self.after = length, 0
+
+    def allow_bytes(self, allowed: bool) -> None:
+        self.long_from, self.after = (whole.LONG if allowed else whole.NEVER), whole.AFTER
+        with suppress(OSError):  # a folder that is only read
+            mark = self.folder / whole.ALLOWED
+            mark.touch() if allowed else mark.unlink(missing_ok=True)
+
+    def hold(self, count: int) -> None:
+        """Turn the caches into bytes where many single tokens follow a long text, and back for a part of a prompt."""
+        if self.held == "bytes_" and count > FEW:
+            for name in list(self.cache):
+                values = self.cache.pop(name)
+                floats = self.cache[name.replace("bytes_", "past_")] = np.zeros(values.shape, np.float32)
+                floats[:, :, : self.cached] = self.scales.restore(name, values[:, :, : self.cached])
+            self.held = "past_"
+        elif self.held == "past_" and self.scales.values and self.cached >= self.long_from and self.single > self.after:
+            self.held, self.spare = "bytes_", {}
+            for name in list(self.cache):
+                floats, to = self.cache.pop(name), name.replace("past_", "bytes_")
+                self.cache[to] = np.zeros(floats.shape, np.int8)
+                self.cache[to][:, :, : self.cached] = self.scales.round(to, floats[:, :, : self.cached])
+        else:
+            return
+        self.steps = {}
+
     def rewind(self, length: int) -> None:
         super().rewind(length)
-        self.alike = min(self.alike, self.cached)
+        self.alike, self.single = min(self.alike, self.cached), 0
+        if not self.cached and self.held == "bytes_":
+            self.held, self.cache, self.rows, self.capacity, self.steps = "past_", {}, 0, 0, {}
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
@@ -165,7 +230,10 @@ class Session(CachedSession):
     def export(self, row: int) -> KeyValues | None:
         if self.whole_prompts or self.border:
             return None
-        return {name: values[row, :, : self.cached] for name, values in self.cache.items()}
+        found = {name: values[row, :, : self.cached] for name, values in self.cache.items()}
+        if self.held == "past_":
+            return found
+        return {name.replace("bytes_", "past_"): self.scales.restore(name, x[None])[0] for name, x in found.items()}
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
@@ -212,18 +280,19 @@ class Session(CachedSession):
 
         Large ones are left one by one, so that at most one of them is there twice.
         """
-        before, fresh, length = self.cache, self.spare.pop((len(parents), capacity), {}), self.cached
+        before, length = self.cache, self.cached
+        fresh = self.spare.pop((len(parents), capacity), {}) if self.held == "past_" else {}
         self.steps = {}  # they hold the buffers
-        if before and sum(values.nbytes for values in before.values()) <= SPARE:
+        kind = np.float32 if self.held == "past_" else np.int8
+        if before and self.held == "past_" and sum(values.nbytes for values in before.values()) <= SPARE:
             self.spare, before = {(self.rows, self.capacity): before}, dict(before)
         before = before if length else {}
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
-        for name, shape in self.inputs.items():
-            if name.startswith("past_"):
-                if name not in fresh:
-                    fresh[name] = np.zeros((len(parents), shape[1], capacity, shape[3]), np.float32)
-                if length:
-                    fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
+        for name, shape in self.shapes(self.held).items():
+            if name not in fresh:
+                fresh[name] = np.zeros((len(parents), shape[1], capacity, shape[3]), kind)
+            if length:
+                fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
         self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
 
 
@@ -250,12 +319,13 @@ class Step:
         self.top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
-        arrays = self.feeds | session.cache | session.memory
+        arrays = self.feeds | session.cache | session.memory | session.held_otherwise
         for name in session.inputs:
             value = wrap(arrays[name])
             self.binding.bind_ortvalue_input(name, value)
             if name in session.cache:
-                self.binding.bind_ortvalue_output(name.replace("past", "present"), value)
+                present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
+                self.binding.bind_ortvalue_output(present, value)
 
     def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:
         """Run the graph on `tokens` after `past` cached ones, with rotary positions from this row of its table on."""
@@ -309,6 +379,11 @@ class RowsBatch:
     def cache(self) -> dict[str, np.ndarray]:
         """The part of each buffer that rows lie in, (rows, kv_heads, capacity, width)."""
         return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
+
+    @property
+    def held_otherwise(self) -> dict[str, np.ndarray]:
+        """What a graph with caches of two kinds reads besides those of floats."""
+        return self.session.unused(False)
 
     def join(self, found: KeyValues, length: int) -> None:
         place = len(self.lengths)
@@ -376,8 +451,7 @@ class RowsBatch:
         before, self.steps = self.buffers, {}
         self.buffers = {
             name: np.zeros((held, shape[1], room, shape[3]), np.float32)
-            for name, shape in self.inputs.items()
-            if name.startswith("past_")
+            for name, shape in self.session.shapes("past_").items()
         }
         for name, values in before.items():
             for place, count in zip(self.places, self.lengths, strict=True):

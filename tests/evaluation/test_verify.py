@@ -9,10 +9,12 @@ import pytest
 import backends
 from backends import Top, reference
 from backends.decoder import Decoder, Weight, Weights
+from backends.onnx.session import Session as OnnxSession
+from backends.onnx.whole import LONG, NEVER, Scales
 from chatapp.evaluation.verify.comparison import EXACT, Tally, find_tolerance
 from chatapp.evaluation.verify.prompts import make_prompts
-from chatapp.evaluation.verify.reference import compute, open_weights
-from chatapp.evaluation.verify.verdict import Expected, compare, verify
+from chatapp.evaluation.verify.reference import compute, from_numpy, open_weights
+from chatapp.evaluation.verify.verdict import Expected, check_bytes, compare, verify
 from model_store import Store
 from support.golden_models import PRECISIONS, Fault, Faulty, Make
 
@@ -38,6 +40,30 @@ def test_the_built_in_model_passes_and_keeps_nearly_all_it_knows(store: Store) -
     original = [one for one in verdict.comparisons if one.against == "original weights"]
     assert all(one.lost is not None and one.lost < 0.01 for one in original)
     assert all(one.top1 is not None and one.top1 > 0.8 for one in original)
+
+
+def test_caches_of_bytes_are_allowed_when_they_were_compared(store: Store, golden: Make) -> None:
+    variant = store.lowered(model := golden("gpt2"), "onnx", "int8")
+    verdict = verify(store, model, variant)
+    [found] = [one for one in verdict.comparisons if one.what == "bytes decode"]
+    assert found.passed and found.mean_kl and found.positions > 100
+    session = backends.get("onnx").load(variant.folder, device="cpu")
+    assert isinstance(session, OnnxSession) and session.long_from == LONG
+
+
+def test_caches_of_bytes_that_fail_are_not_used_and_the_rest_is(store: Store, golden: Make) -> None:
+    class Coarse(Scales):
+        def round(self, name: str, floats: np.ndarray) -> np.ndarray:
+            self.values[name][:] = np.abs(floats).max() / 2
+            return np.rint(floats / self.values[name]).astype(np.int8)
+
+    variant = store.lowered(model := golden("gpt2"), "onnx", "int8")
+    session = OnnxSession(variant.folder)
+    coarse = Coarse({})
+    coarse.values, session.scales = session.scales.values, coarse
+    found = check_bytes(session, "int8", from_numpy(model, "int8"))
+    assert found and not found.passed and session.long_from == NEVER
+    assert verify(store, model, variant).passed
 
 
 # What is wrong fails

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import backends
-from backends import BackendError, Session
+from backends import BackendError, HoldingBytes, Session
 from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
 from chatapp.evaluation.verify import NUMPY, ORIGINAL
@@ -16,6 +16,8 @@ from chatapp.evaluation.verify.prompts import STEPS, Prompts, make_prompts, walk
 from chatapp.evaluation.verify.reference import Logits, Reference, compute, from_numpy, open_weights
 from model_store import Progress, Store, StoredModel, StoreError, Variant
 
+FEWEST, HELD = 8, "bytes decode"
+"""Tokens after which caches are held in bytes to compare them, and what that comparison is called."""
 NOT_EXACT = "the graph could not be checked at f32: {}"
 
 
@@ -81,7 +83,14 @@ def verify(
     reference = reference or from_numpy(model, variant.precision, on_progress)
     notes: list[str] = []
     comparisons = check_decoder(reference)
-    comparisons += check_session(module.load(variant.folder, device=device), variant.precision, reference, on_progress)
+    session = module.load(variant.folder, device=device)
+    comparisons += check_session(session, variant.precision, reference, on_progress)
+    if comparison := check_bytes(session, variant.precision, reference):
+        if comparison.passed:
+            comparisons.append(comparison)
+        else:
+            notes.append(f"caches in bytes are not used: {'; '.join(comparison.failures)}")
+    del session  # before another is loaded
     if PRECISIONS[variant.precision].bits < 32:
         try:
             comparisons += check_graph(store, model, variant.backend, device, prompts=reference.prompts[0])
@@ -166,6 +175,18 @@ def check_session(
     if precision in reference.rounded:
         versions.append(Expected(f"{precision} weights", reference.rounded[precision], allowed.computed))
     return compare(session, reference.prompts, versions, on_progress)
+
+
+def check_bytes(session: Session, precision: str, reference: Reference) -> Comparison | None:
+    """Compare what a session decodes that holds what it caches in bytes, and allow that or not; None if it cannot."""
+    if not isinstance(session, HoldingBytes) or not session.may_hold_bytes or precision not in reference.rounded:
+        return None
+    session.hold_bytes_from(FEWEST)
+    limits = find_tolerance(session.placement.precision).computed
+    versions = [Expected(f"{precision} weights", reference.rounded[precision], limits)]
+    [found] = (one for one in compare(session, reference.prompts, versions, prefix="bytes ") if one.what == HELD)
+    session.allow_bytes(found.passed)
+    return found
 
 
 def check_graph(
