@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chatapp.generation import Engine, GenerationError, Message, Options
+from chatapp.generation import Engine, GenerationError, Message, Options, ToolCall
 from chatapp.generation.text.tools import strip_calls
 from chatapp.history import Message as Kept
 
@@ -51,7 +51,8 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
 
     A template that knows no system prompt gets it as the beginning of the first user's message.
     """
-    messages = tell(said, knows_tools=engine.knows_tools)
+    called = any(one.calls for one in said)
+    messages = tell(said, knows_tools=called and takes_results(engine))
     if summary:
         system = f"{system}\n\n{SUMMARY}\n{summary}".strip()
     if not system:
@@ -85,6 +86,19 @@ def tell(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
 def describe_result(message: Kept) -> str:
     """What a tool gave, in words."""
     return f"[{message.calls[0].name if message.calls else 'a tool'} gave]\n{message.text}"
+
+
+def takes_results(engine: Engine) -> bool:
+    """Whether the model's chat template shows calls, and what tools gave: some only tell which tools there are."""
+    if not engine.knows_tools:
+        return False
+    call = ToolCall("probe", "{}", "123456789")
+    asked = [Message("user", "x"), Message("assistant", "", (call,))]
+    try:
+        short, long = (engine.count_chat([*asked, Message("tool", text, answers=call)]) for text in ("x", PROBE))
+    except GenerationError:
+        return False
+    return short < long
 
 
 def takes_system(engine: Engine) -> bool:

@@ -3,27 +3,56 @@
 import json
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from chatapp.conversation import Dialogue, Setup
+from chatapp.conversation.context_window import takes_results
 from chatapp.conversation.rounds import REFUSED, ROUNDS, Decision, Question, answer_calls
 from chatapp.conversation.tool_calls import find_open
 from chatapp.generation import Message, ToolCall
+from chatapp.generation.engine import Engine as RealEngine
+from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import Conversation, History, exports, imported, pages
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.tools.connection import Connections
 from chatapp.tools.toolset import Toolset
 from support.dialogues import heard
 from support.scripted_engine import ScriptedEngine
+from support.scripted_session import ScriptedSession, hashed, write_tokenizer
 
 pytest.importorskip("mcp")
 HOSTILE = str(Path(__file__).parents[1] / "support" / "hostile_tool_server.py")
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bern"}}\n</tool_call>'
 TWO = CALL + '\n<tool_call>\n{"name": "weather", "arguments": {"city": "Biel"}}\n</tool_call>'
+QWEN = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{- '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == "user" or (message.role == "assistant" and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+    {%- elif message.role == "assistant" %}
+        {{- '<|im_start|>' + message.role }}
+        {%- if message.content %}{{- '\\n' + message.content }}{%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}{%- set tool_call = tool_call.function %}{%- endif %}
+            {{- '\\n<tool_call>\\n{"name": "' }}{{- tool_call.name }}
+            {{- '", "arguments": ' }}{{- tool_call.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == "tool" %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""As Qwen 2.5 writes tools, calls and results."""
 BERN = "blue \x1b[31msky over Bern"
 Begin = Callable[..., Dialogue]
 
@@ -199,6 +228,7 @@ def test_calls_and_results_are_restored_forked_and_exported(begin: Begin, histor
     assert "<details><summary>What it was asked and gave</summary>" in page and "tool_call" not in page
     back = imported.read(exports.as_json([(conversation, history.tree(1))]), "file").conversations[0]
     assert [one.calls for one in back.messages] == [one.calls for one in messages]
+    assert conversation.setup["tools"] == ["sky"] and "tools" not in back.conversation.setup, "it starts nothing here"
 
 
 def test_calls_that_are_damaged_are_left_out(history: History, begin: Begin) -> None:
@@ -208,3 +238,44 @@ def test_calls_that_are_damaged_are_left_out(history: History, begin: Begin) -> 
     connection.execute("UPDATE messages SET calls = '[[1]]' WHERE role = 'assistant'")
     found = history.messages(1)[-1]
     assert found.calls == () and found.damaged == ("calls",) and ToolCall("a", "{}") not in found.calls
+
+
+def test_a_template_that_shows_no_results_gets_them_in_words(tmp_path: Path) -> None:
+    passing_over = QWEN.replace('message.role == "tool"', 'message.role == "nobody"')
+    refusing = QWEN.replace("tool_call.function is defined", "nothing is defined")
+    for number, (template, shows) in enumerate(((QWEN, True), (passing_over, False), (refusing, False))):
+        folder = write_tokenizer(tmp_path / str(number), chat_template=template)
+        session = ScriptedSession(hashed, vocab_size=400, context_length=4096)
+        engine: Any = RealEngine(session, Tokenizer(folder), ChatTemplate(folder))
+        assert engine.knows_tools and takes_results(engine) == shows
+    contract: Any = chatty(knows_tools=False)
+    assert not takes_results(contract)
+
+
+def test_a_real_template_shows_the_tools_the_call_and_its_result(begin: Begin, tmp_path: Path) -> None:
+    folder = write_tokenizer(tmp_path / "tokenizer", chat_template=QWEN)
+    tokenizer, prompts = Tokenizer(folder), list[str]()
+    replies = [tokenizer.encode(text) for text in (CALL, "Blue.")]
+
+    def fill(tokens: Sequence[int], logits: np.ndarray) -> None:
+        """Say one reply behind each prompt, token by token."""
+        text = tokenizer.decode(list(tokens))
+        begun = text.rpartition("assistant\n")[2]
+        reply = replies["<tool_response>" in text]
+        said = len(tokenizer.encode(begun)) if begun else 0
+        if not said:
+            prompts.append(text)
+        logits[:] = 0
+        logits[reply[said] if said < len(reply) else min(tokenizer.eos)] = 60
+
+    session = ScriptedSession(fill, vocab_size=400, context_length=4096)
+    engine: Any = RealEngine(session, tokenizer, ChatTemplate(folder))
+    assert engine.knows_tools
+    dialogue = begin()
+    assert heard(dialogue.ask(engine, "Weather in Bern?")) == [""]
+    (question,), goes_on = decide(dialogue, "once")
+    assert goes_on and question.call.arguments == '{"city": "Bern"}'
+    assert heard(dialogue.go_on_with_results(engine)) == ["Blue."]
+    assert '"description": "The weather now."' in prompts[0]
+    assert f"{CALL}" in prompts[-1] and f"<tool_response>\n{BERN}\n</tool_response>" in prompts[-1]
+    assert dialogue.branch()[1].usage["receipt"]["options"]["tools"], "it can be computed again"

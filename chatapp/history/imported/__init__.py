@@ -115,9 +115,14 @@ def _conversation(facts: Any, where: str) -> Imported:
         _time(facts, "updated", where),
         len(messages),
         leaf,
-        setup=_json(facts, "setup", where) if "setup" in facts else {},
+        setup=_setup(facts, where) if "setup" in facts else {},
     )
     return Imported(conversation, messages, tokens)
+
+
+def _setup(facts: Any, where: str) -> dict[str, Any]:
+    """How it is answered, without the tools of somebody's machine: what comes from elsewhere starts nothing here."""
+    return {name: fact for name, fact in _json(facts, "setup", where).items() if name != "tools"}
 
 
 def _message(facts: Any, where: str) -> Message:
