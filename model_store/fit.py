@@ -1,15 +1,13 @@
 """Whether a model fits this machine, about: before its weights are fetched."""
 
 import json
-import os
-import sys
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from backends import quantize
 from backends.decoder import Decoder
+from backends.memory import memory as memory
 from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
 
@@ -69,37 +67,3 @@ def cache_size(decoder: Decoder) -> int:
     layers = (*decoder.layers, *decoder.encoder)
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
     return per_token * min(decoder.context_length, CONVERSATION)
-
-
-def memory() -> int:
-    """Bytes of memory that this machine, or the container this runs in, has."""
-    if sys.platform == "win32":
-        return windows_memory()
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return whole
-    return min(whole, int(limit)) if limit.isdecimal() else whole
-
-
-if sys.platform == "win32":
-    import ctypes
-
-    class Status(ctypes.Structure):
-        """MEMORYSTATUSEX of sysinfoapi.h."""
-
-        _fields_ = [
-            ("length", ctypes.c_uint32),
-            ("load", ctypes.c_uint32),
-            ("total", ctypes.c_uint64),
-            ("rest", ctypes.c_uint64 * 6),
-        ]
-
-    def windows_memory() -> int:
-        """Bytes of memory of a Windows machine."""
-        status = Status()
-        status.length = ctypes.sizeof(status)
-        if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
-            raise OSError("Windows does not tell how much memory there is")
-        return int(status.total)

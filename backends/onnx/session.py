@@ -12,6 +12,7 @@ import onnxruntime
 
 from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch, check_call, check_parents
 from backends.cached import CachedSession
+from backends.memory import overflows_memory
 from backends.onnx import whole
 from backends.processor import Neighbours, cores, overflows
 
@@ -25,6 +26,8 @@ CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base":
 SLOWER = {"session.x64quantprecision": "1"}
 """For processors whose products of bytes overflow. It turns matrices around at load: half a second for gpt2, and its
 size once more in memory."""
+UNPACKED = {"session.disable_prepacking": "1"}
+"""For weights that are larger than the memory: pages of their file, which the system reads and drops as it must."""
 SPARE = 64 << 20
 """Bytes of buffers that are kept for when there are as many rows again: new memory costs more than the copy into it."""
 FEW = 16
@@ -66,8 +69,10 @@ class Session(CachedSession):
 
     rows_apart = True
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, unpacked: bool | None = None):
         self.folder, self.crowded = folder, False
+        weights = folder / "model.data"
+        self.unpacked = overflows_memory(weights.stat().st_size) if unpacked is None else unpacked
         self.whole_prompts = (folder / "encoder.onnx").exists()
         start = time.monotonic()
         self.load(ALONE)
@@ -123,7 +128,8 @@ class Session(CachedSession):
         return {"in_bytes": np.array([in_bytes]), **scales, **others}
 
     def load(self, config: Mapping[str, str]) -> None:
-        """Open the graphs."""
+        """Open the graphs; packed weights would be copies, which what is larger than the memory must not have."""
+        config = {**config, **(UNPACKED if self.unpacked else {})}
         self.runtime = open_runtime(self.folder / "model.onnx", config)
         self.encoder = open_runtime(self.folder / "encoder.onnx", config) if self.whole_prompts else None
 

@@ -11,6 +11,7 @@ import numpy as np
 
 import backends
 from backends import KeyValues, Placement, Session, check_call, check_parents, check_rewind
+from backends.memory import memory, overflows_memory
 from backends.rereading import Foreseeing, RememberingSession, replay
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import published_options
@@ -20,6 +21,7 @@ from chatapp.placement import record
 from chatapp.placement.record import FIRST_USE, Measurement
 from chatapp.placement.selection import PlacementOptions, choose_on_backend, rank_runnable
 from model_store import Progress, Store, StoredModel, StoreError, Variant, write_json
+from model_store.disk import amount, size_of
 
 Opener = Callable[[], Session]
 Result = TypeVar("Result")
@@ -45,6 +47,12 @@ def open_engine(
     def open_placement(placement: Placement) -> Session:
         variants.append(store.lowered(model, placement.backend, placement.precision, on_progress))
         folder, device = variants[-1].folder, placement.device
+        if overflows_memory(weights := size_of(folder)):
+            on_fallback(
+                f"{model.name} takes {amount(weights)} at {placement.precision}, and the memory of this machine is"
+                f" {amount(memory())}: weights are read from the disk again and again, which is slow;"
+                " a smaller --precision may fit"
+            )
         backends.prepare(placement.backend, folder, device=device, on_progress=on_progress)
         load = partial(backends.get(placement.backend).load, folder, device=device)
         if options.backend or placement in tried:
