@@ -13,12 +13,17 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`."""
+    return qwen2.decoder(text_of(config))
+
+
+def text_of(config: Config) -> Config:
+    """What config.json, or its `text_config`, says of the language model, for text alone."""
     text = {**config, **(config.get("text_config") or {})}
     for name in "rope_scaling", "rope_parameters":
         if isinstance(kind := text.get(name), dict) and "mrope_section" in kind:
-            rest = {field: value for field, value in kind.items() if field != "mrope_section"}
+            rest = {field: value for field, value in kind.items() if not field.startswith("mrope_")}
             for field in "type", "rope_type":
                 if rest.get(field) == "mrope":
                     rest[field] = "default"
             text[name] = rest
-    return qwen2.decoder(text)
+    return text

@@ -149,6 +149,12 @@ CASES: dict[str, dict[str, object]] = {
         text_config=dict(LLAMA, rope_parameters=MROPE),
         vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=64),
     ),
+    "qwen3_vl": dict(
+        text_config=dict(LLAMA, head_dim=16, rope_parameters=MROPE | dict(mrope_interleaved=True)),
+        vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64)
+        | dict(deepstack_visual_indexes=[0], num_position_embeddings=16),
+        tie_word_embeddings=True,
+    ),
     "mistral3": dict(
         text_config=dict(LLAMA, model_type="mistral", head_dim=20, sliding_window=None),
         vision_config=dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1)
@@ -203,7 +209,7 @@ CASES: dict[str, dict[str, object]] = {
 """Fields of config.json, by model type and, after a dash, what is special."""
 LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
-PICTURES = "qwen2_vl", "qwen2_5_vl", "mistral3"
+PICTURES = "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"
 """Types of which only the language model runs."""
 BORDERS = {"phi3-longrope": (20, 32)}
 """Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""

@@ -33,7 +33,7 @@ TYPES = {
     "exaone4_5": "images or sound",
     "granite_speech": "images or sound",
     "siglip_vision_model": "images or sound",
-    "qwen3_vl": "images or sound",
+    "qwen3_omni_moe": "mixes experts",
     "llava": "images or sound",
     "whisper": "images or sound",
     "hubert": "images or sound",

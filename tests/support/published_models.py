@@ -47,7 +47,7 @@ DEFAULTS = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=256, max_
 """Sizes that `text_config` of Gemma 3 leaves out."""
 VISION = dict(
     hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
-) | dict(head_dim=8, depth=1, embed_dim=16, num_heads=2)
+) | dict(head_dim=8, depth=1, embed_dim=16, num_heads=2, deepstack_visual_indexes=[0], num_position_embeddings=16)
 PERIODS = {
     "cohere2": 4,
     "cwm": 4,
@@ -73,7 +73,8 @@ def shrunken(config: Config) -> Config:
     """A published config.json with small sizes, its proportions and all else as they are."""
     if "text_config" in config:
         text = shrunken({**(DEFAULTS if config["model_type"] == "gemma3" else {}), **config["text_config"]})
-        vision = shrunken_vision(config["vision_config"], 0)
+        own = config["vision_config"]
+        vision = shrunken_vision(own, text["hidden_size"] if "out_hidden_size" in own else 0)
         return {**config, "text_config": text, "vision_config": vision, "mm_tokens_per_image": 4}
     small = dict(config)
     heads, kv_heads = shrunken_heads(config)
