@@ -13,8 +13,10 @@ RECURRENT = "keeps a recurrent state"
 SENSES = "reads or makes images or sound"
 TYPES = {
     LATENT: ("deepseek_v[2-9]*", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2*", "longcat_flash", "minicpm3", "youtu"),
+    "has sinks in its attention and weights in mxfp4": ("gpt_oss",),
+    "chooses its experts one after the other, by thresholds": ("phimoe",),
     EXPERT: (
-        "*moe*", "dbrx", "dots1", "flex_olmo", "gpt_oss", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
+        "*moe*", "dbrx", "dots1", "flex_olmo", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
         "switch_transformers",
     ),
     RECURRENT: (

@@ -20,8 +20,8 @@ from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
 from model_store.tokenizers.special_tokens import special_tokens
 from support.awkward_texts import TEXTS
-from support.checkpoints import Run
-from support.gguf_files import ARCHITECTURES, converted, gguf
+from support.checkpoints import HERE, Run
+from support.gguf_files import ARCHITECTURES, converted, gguf, rounded
 
 TESTS = Path(__file__).parents[1]
 GOLDEN, OWN, VOCABULARIES = TESTS / "golden", TESTS / "golden_gguf", TESTS / "golden_tokenizers"
@@ -93,6 +93,22 @@ def test_at_its_own_precision_a_file_is_kept_as_it_is(path: Path, tmp_path: Path
     difference = session.forward(golden["tokens"], last=24) - golden["logits"]
     assert np.sqrt(np.mean(difference**2)) < 0.07 * golden["logits"].std()  # activations have eight bits
     assert found.keys() == weights.keys()
+
+
+@pytest.mark.parametrize("backend", HERE)
+def test_experts_are_kept_as_the_integers_that_they_are(tmp_path: Path, backend: str) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(rounded(GOLDEN / "mixtral"))
+    checkpoint, family, decoder = open_gguf(path)
+    weights = Canonical(checkpoint, family, decoder)
+    held = Kept(weights)
+    for name in (name for name in weights if ".experts." in name):
+        values, expected = held[name].values, weights[name].values
+        assert isinstance(values, Quantized) and np.array_equal(quantize.dequantize(values), expected)
+    tokens = np.load(GOLDEN / "mixtral" / "golden.npz")["tokens"][:1]
+    logits = ReferenceSession(decoder, held).forward(tokens, last=24)
+    session = session_of(path, backend, tmp_path, checkpoint.precision)
+    assert np.median(np.abs(session.forward(tokens, last=24) - logits).mean(-1)) < 0.06 * logits.std()
 
 
 @pytest.mark.parametrize("name", BLOCKS)

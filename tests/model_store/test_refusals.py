@@ -21,11 +21,11 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 
 TYPES = {
     "dbrx": "mixes experts",
-    "phimoe": "mixes experts",
+    "phimoe": "chooses its experts",
     "deepseek_v2": "latents",
     "deepseek_v3": "latents",
     "minicpm3": "latents",
-    "gpt_oss": "mixes experts",
+    "gpt_oss": "has sinks",
     "mamba": "recurrent state",
     "rwkv": "recurrent state",
     "qwen3_5": "recurrent state",

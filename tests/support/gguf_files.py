@@ -133,6 +133,24 @@ def factors_of_activations(learned: dict[str, np.ndarray]) -> dict[str, object]:
     return dict(found)
 
 
+def q8_0(values: np.ndarray) -> tuple[int, tuple[int, ...], bytes]:
+    """A tensor in blocks of 32 bytes and a scale."""
+    blocks = np.asarray(values, np.float32).reshape(-1, 32)
+    scales = np.abs(blocks).max(1, keepdims=True) / 127
+    numbers = np.rint(blocks / scales).astype(np.int8)
+    return 8, values.shape, np.concatenate([scales.astype(np.float16).view(np.int8), numbers], axis=1).tobytes()
+
+
+def rounded(folder: Path) -> bytes:
+    """The GGUF file of a golden checkpoint whose matrices are rounded to Q8_0, but for routers."""
+    config: dict[str, Any] = {**json.loads((folder / "config.json").read_text())}  # Any: config.json's
+    read = {name: np.asarray(one.read(), np.float32) for name, one in Checkpoint(folder).tensors.items()}
+    tensors = tensors_of(config, read)
+    matrices = {name for name, values in tensors.items() if values.ndim > 1 and "gate_inp" not in name}
+    blocks = {name: q8_0(tensors[name]) for name in matrices}
+    return gguf(metadata_of(config) | vocabulary(96), {**floats(tensors), **blocks})
+
+
 def vocabulary(count: int) -> dict[str, object]:
     """A vocabulary of letters and more, for a tokenizer of bytes."""
     tokens = [*map(chr, range(33, 127)), "Ġ", *(f"<{place}>" for place in range(count - 96)), "<|endoftext|>"]
