@@ -1,5 +1,6 @@
 """Calls of tools on the screen: asked about, refused, stopped, folded, and never by a key that was meant otherwise."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,9 +23,9 @@ CALL = 'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"city": "B\\
 
 
 @asynccontextmanager
-async def using(way: str = "good", *turns: str, history: Path | None = None) -> AsyncIterator[Driver]:
+async def using(way: str = "good", *turns: str, history: Path | None = None, call: str = CALL) -> AsyncIterator[Driver]:
     """The screen, in a conversation that uses a server, hostile in a way."""
-    engine = ScriptedEngine("That is all.", can_chat=True, turns=[CALL, *turns])
+    engine = ScriptedEngine("That is all.", can_chat=True, turns=[call, *turns])
     workspace = beginning(engine, "chatty", history=history)
     servers = {"sky": ToolServer("sky", (sys.executable, HOSTILE, way))}
     workspace.chosen = replace(workspace.chosen, mcp=servers)
@@ -71,6 +72,19 @@ async def test_a_call_is_asked_about_shown_folded_and_opened() -> None:
         await driver.press("enter")
         assert "␛[31msky over" in driver.picture
         assert not driver.pane.calls.display
+
+
+async def test_long_arguments_scroll_above_the_choices() -> None:
+    long = json.dumps({"name": "weather", "arguments": {"city": "Bern", "days": list(range(200))}})
+    async with using("good", call=f"<tool_call>{long}</tool_call>") as driver:
+        await driver.type("Weather?\n")
+        await asked(driver)
+        assert "o once" in driver.picture and '"city": "Bern"' in driver.picture
+        await driver.press("pagedown", "pagedown")
+        await driver.until(lambda: '"city": "Bern"' not in driver.picture, "the arguments to scroll")
+        assert "o once" in driver.picture
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.busy, "the end")
 
 
 async def test_what_somebody_types_meanwhile_allows_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message as Event
 from textual.widgets import Static
@@ -27,10 +27,17 @@ if TYPE_CHECKING:
 QUIET = 0.6
 """Seconds without a key before one counts: who was typing something else has not answered."""
 KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse"}
+CHOICES = Content("").join(
+    part
+    for key, does in (("o", "once"), ("c", "for this conversation"), ("r", "refuse"), ("esc", "stop"))
+    for part in (Content.styled(key, "bold $accent"), Content.styled(f" {does}   ", "$muted"))
+)
+SCROLLS = {"up": -1, "down": 1, "pageup": -8, "pagedown": 8}
+"""Lines by which keys scroll long arguments."""
 CHANGED = "This tool is no longer what it was when you allowed it."
 
 
-class Calls(VerticalScroll):
+class Calls(Vertical):
     """The calls of one answer; it is shown while its user is asked, and gets the keys then."""
 
     can_focus = True
@@ -56,7 +63,9 @@ class Calls(VerticalScroll):
     def __init__(self) -> None:
         super().__init__()
         self.display = False
-        self.told = Static("", markup=False)
+        self.head, self.told = Static("", markup=False), Static("", markup=False)
+        """The tool; and what it does, with the arguments."""
+        self.scroll = VerticalScroll(self.told, can_focus=False)
         self.busy = False
         """Whether calls are being answered."""
         self.asked: asyncio.Future[Decision] | None = None
@@ -65,7 +74,9 @@ class Calls(VerticalScroll):
         """When a key was pressed last that may have been meant for somebody else."""
 
     def compose(self) -> ComposeResult:
-        yield self.told
+        yield self.head
+        yield Static(CHOICES, markup=False)  # above what may be longer than the screen
+        yield self.scroll
 
     def begin(self, dialogue: Dialogue) -> None:
         """Answer the calls of the last reply of a conversation."""
@@ -93,20 +104,21 @@ class Calls(VerticalScroll):
     async def ask(self, question: Question) -> Decision:
         """Ask the user about a call."""
         from chatapp.conversation.rounds import describe_call
+        from chatapp.text.markdown import cut
 
         call = question.call
         lines = json.dumps(json.loads(call.arguments), indent=2, ensure_ascii=False)
         about = question.tool.function.description or ""
         parts = [
-            Content.styled(f"{printable(describe_call(call, question.tool).partition(': ')[0])}\n", "bold $warning"),
             Content.styled(f"{CHANGED}\n", "bold $error") if question.changed else Content(""),
             Content.styled(f"{printable(' '.join(about.split())[:300])}\n", "$muted") if about else Content(""),
-            Content(f"{printable(lines)}\n"),
+            Content(printable(cut(lines))),
         ]
-        for key, does in (("o", "once"), ("c", "for this conversation"), ("r", "refuse"), ("esc", "stop")):
-            parts += [Content.styled(key, "bold $accent"), Content.styled(f" {does}   ", "$muted")]
+        head = printable(describe_call(call, question.tool).partition(": ")[0])
+        self.head.update(Content.styled(head, "bold $warning"))
         self.told.update(Content("").join(parts))
         self.asked, self.quiet = asyncio.get_running_loop().create_future(), time.monotonic()
+        self.scroll.scroll_home(animate=False)
         self.display, before = True, self.screen.focused
         self.focus()
         self.post_message(self.Changed(self, f"may it call {question.tool.name}?"))
@@ -119,8 +131,11 @@ class Calls(VerticalScroll):
 
     def on_key(self, event: events.Key) -> None:
         """Take an answer, unless somebody is still typing something else."""
-        if not self.asked or event.key in ("up", "down", "pageup", "pagedown", "escape"):
+        if not self.asked or event.key == "escape":
             return
+        if event.key in SCROLLS:
+            event.stop()
+            return self.scroll.scroll_relative(y=SCROLLS[event.key], animate=False)
         if event.is_printable or event.key == "enter":
             event.stop()
             event.prevent_default()
