@@ -135,6 +135,7 @@ class Engine:
 
     def encode_marked(self, text: str) -> list[int] | None:
         """The prompt of a text that spells control tokens, in which these count; None where it spells none."""
+        self._prompts.check_length([Message("user", text)])
         if not self.tokenizer.controls(text):
             return None
         tokens, start = self.tokenizer.encode_template(text), list(self.tokenizer.start)

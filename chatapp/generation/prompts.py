@@ -12,7 +12,7 @@ from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.tokenizer import Tokenizer
 
 BEYOND = 4
-"""Contexts that a conversation may fill before it is refused without being rendered: no template leaves out more."""
+"""Contexts that a prompt may fill before it is refused without being read: no template leaves out more."""
 
 
 class Prompts:
@@ -26,14 +26,14 @@ class Prompts:
     def of_chat(self, messages: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()) -> list[int]:
         """The prompt of a conversation; one of many times the context is refused before it is rendered."""
         template = self.check_template()
-        if found := count_beyond(messages, self.tokenizer, BEYOND * self.session.context_length):
-            raise PromptTooLong(found, self.session.context_length, and_more=True)
+        self.check_length(messages)
         return template.encode(messages, self.tokenizer, think=think, tools=tools)
 
     def of_text(self, text: str, *, file_start: bool = False) -> list[int]:
         """The prompt that a text is, with the mark of a file's start before it where that is wanted."""
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
+        self.check_length([Message("user", text)])
         if self.session.whole_prompts:
             return self.tokenizer.encode_whole(text)
         if not file_start:
@@ -52,6 +52,11 @@ class Prompts:
         prompt = gap.prompt(self.tokenizer, prefix, suffix, length - min(max_tokens, length // 2), around)
         self.check(prompt)
         return gap.heal(self.tokenizer, prompt, prefix)
+
+    def check_length(self, messages: Sequence[Message]) -> None:
+        """Refuse what has many times the tokens of the context, without counting them all."""
+        if found := count_beyond(messages, self.tokenizer, BEYOND * self.session.context_length):
+            raise PromptTooLong(found, self.session.context_length, and_more=True)
 
     def check_template(self) -> ChatTemplate:
         """The chat template; refuse a model that has none."""

@@ -87,6 +87,8 @@ class App:
     async def _answer(self, found: Found, call: Call, headers: dict[str, str], receive: Receive) -> int:
         """Let the endpoint answer, for as long as the client is there; the status."""
         method = call.scope["method"]
+        if call.scope["http_version"] not in ("1.0", "1.1"):
+            raise Refusal(400, "this is no request of HTTP/1.1", code="invalid_http")
         call.headers = self.guard.check(method, headers, needs_key=not (found.endpoint and found.endpoint.open))
         if method == "OPTIONS" and "origin" in headers:
             await call.send_bytes(b"", "text/plain", 204)

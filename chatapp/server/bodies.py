@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -50,8 +51,16 @@ def describe_knobs(schema: dict[str, Any]) -> None:  # Any: a JSON schema
 Known = TypeVar("Known", bound=Body)
 
 
+MOST = 200_000
+"""Values that a body may have: each may be wrong, and millions of complaints would take many seconds."""
+TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
+"""A text in JSON, or the beginning of one that does not end."""
+
+
 def parse(kind: type[Known], raw: bytes) -> Known:
     """The body as its model describes it; Refusal names what is wrong with it."""
+    if raw.count(b",") > MOST and TEXT.sub(b"", raw).count(b",") > MOST:
+        raise Refusal(413, f"the body has more than {MOST:,} values", code="body_too_large")
     try:
         body = kind.model_validate_json(raw or b"{}")
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -19,22 +20,28 @@ MOST = 1000
 """Connections, unless the system allows fewer files."""
 WRITING = 60.0
 """Seconds for which a client may read nothing of what it was sent."""
+UNSAID = "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"
+"""What uvicorn says of requests that the log has a line of already."""
+COUNTING = 5.0
+"""Seconds in which what is closed for one reason is counted, for one line of the log."""
 
 
 class Connection(H11Protocol):
     """One connection; where there are too many, the one that has been idle longest is closed."""
 
     most = MOST
+    closed: Counter[str] = Counter()
+    """Connections that were closed and not told of yet, by the reason."""
     _late: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # a Transport, as TCP has it
-        self._late = self.loop.call_later(SLOW_HEAD, self._abort)
+        self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request came within {SLOW_HEAD:g} seconds")
         if len(self.connections) > self.most:
             others: Any = self.connections  # a set of protocols, which are of this class
             idle = next((one for one in others if one is not self and one.is_idle), self)
-            idle._abort()
+            idle._abort(f"there are more than {self.most:,}")
 
     @property
     def is_idle(self) -> bool:
@@ -48,7 +55,9 @@ class Connection(H11Protocol):
             self._late = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no request."""
+        """Refuse bytes that are no request; those of a request that is being read are its own line of the log."""
+        if self.is_idle:
+            self.logger.warning("400 (this is no request of HTTP/1.1)")
         with suppress(h11.LocalProtocolError):
             error = {"message": "this is no request of HTTP/1.1", "type": "invalid_request_error", "param": None}
             content = compact({"error": {**error, "code": "invalid_http"}})
@@ -60,7 +69,7 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stuck = self.loop.call_later(WRITING, self._abort)
+        self._stuck = self.loop.call_later(WRITING, self._abort, f"nothing was read for {WRITING:g} seconds")
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -73,5 +82,11 @@ class Connection(H11Protocol):
                 timer.cancel()
         super().connection_lost(exc)
 
-    def _abort(self) -> None:
+    def _abort(self, why: str) -> None:
         self.transport.abort()
+        if not self.closed[why]:
+            self.loop.call_later(COUNTING, self._tell, why)
+        self.closed[why] += 1
+
+    def _tell(self, why: str) -> None:
+        self.logger.warning("closed connections: %d (%s)", self.closed.pop(why), why)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
 FORMS = (
-    ("<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>"),
-    ("<fim-prefix>{prefix}<fim-suffix>{suffix}<fim-middle>"),
-    ("<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>"),
-    ("<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>"),
-    ("<PRE> {prefix} <SUF>{suffix} <MID>"),
-    ("[SUFFIX]{suffix}[PREFIX]{prefix}"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
+    ("<PRE> ", " <SUF>", " <MID>"),
 )
-"""StarCoder, SantaCoder, Qwen, DeepSeek, CodeLlama, Codestral: clients choose by a model's name, and often wrongly."""
-PATTERNS = [
-    re.compile(
-        re.escape(form).replace(r"\{prefix\}", "(?P<prefix>.*)").replace(r"\{suffix\}", "(?P<suffix>.*)"), re.DOTALL
-    )
-    for form in FORMS
-]
+"""StarCoder, SantaCoder, Qwen, DeepSeek, CodeLlama: clients choose by a model's name, and often wrongly."""
+SUFFIX_FIRST = "[SUFFIX]", "[PREFIX]"
+"""Codestral."""
 
 
 def find_gap(prompt: str) -> tuple[str, str] | None:
     """The texts before and after the gap that a prompt spells; None where it spells none."""
-    found = next((found for pattern in PATTERNS if (found := pattern.fullmatch(prompt.strip()))), None)
-    return (found["prefix"], found["suffix"]) if found else None
+    prompt = prompt.strip()
+    for begin, middle, end in FORMS:
+        if prompt.startswith(begin) and prompt.endswith(end):
+            prefix, mark, suffix = prompt[len(begin) : -len(end)].rpartition(middle)
+            if mark:
+                return prefix, suffix
+    begin, middle = SUFFIX_FIRST
+    suffix, mark, prefix = prompt.removeprefix(begin).rpartition(middle)
+    return (prefix, suffix) if mark and prompt.startswith(begin) else None

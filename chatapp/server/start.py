@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -58,7 +59,7 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
         App.of(service, protocols),
         host=settings.host,
         port=settings.port,
-        http=type("Connection", (Connection,), {"most": most}),
+        http=type("Connection", (Connection,), {"most": most, "closed": Counter()}),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -95,6 +96,8 @@ class Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage().strip()
+        if said.startswith(connections.UNSAID):
+            return
         if record.exc_info and record.exc_info[0]:
             said += f" ({record.exc_info[0].__name__})"
         tell(said)

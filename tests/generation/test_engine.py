@@ -93,6 +93,16 @@ def test_a_prompt_longer_than_the_context_is_refused_before_anything_is_computed
     assert session.calls == []
 
 
+@pytest.mark.parametrize("text", ["," * 15_000_000, "word " * 3_000_000], ids=["commas", "words"])
+def test_of_megabytes_only_the_beginning_is_read_to_refuse_them(tokenizer: Tokenizer, text: str) -> None:
+    engine, _ = make_engine(tokenizer, context_length=1024)
+    started = time.process_time()
+    for refuse in (lambda: engine.complete(text, Options()), lambda: engine.encode_marked(text)):
+        with pytest.raises(PromptTooLong, match="more than"):
+            refuse()
+    assert time.process_time() - started < 5
+
+
 @pytest.mark.parametrize("room", [0, 1, 5])
 def test_a_full_context_ends_the_reply_and_is_never_overrun(tokenizer: Tokenizer, room: int) -> None:
     count = len(tokenizer.encode("hello world"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from chatapp.server.bodies import parse
+from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal
 from support.scripted_engine import ScriptedEngine
@@ -165,9 +167,17 @@ def test_what_is_no_body_is_refused(served: Served, body: bytes) -> None:
     assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
 
 
+def test_a_body_of_too_many_values_is_refused_before_each_is_looked_at() -> None:
+    for body, status in ((b"0," * 250_000, 413), (b'"%s"' % (b',\\"' * 250_000), 400)):
+        with pytest.raises(Refusal) as caught:
+            parse(ChatRequest, b'{"messages": [%s]}' % body)
+        assert caught.value.status == status
+
+
 @pytest.mark.parametrize(
     "sent",
     [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -177,7 +187,7 @@ def test_what_is_no_body_is_refused(served: Served, body: bytes) -> None:
         b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n Folded: x\r\nA : b\r\n\r\n",
         b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
-    ids=["TLS", "two hosts", "no host", "two lengths", "negative", "encodings", "space", "long"],
+    ids=["HTTP/2", "TLS", "two hosts", "no host", "two lengths", "negative", "encodings", "space", "long"],
 )
 def test_what_is_no_request_is_refused(served: Served, sent: bytes) -> None:
     answer = served.exchange(sent)

@@ -118,6 +118,10 @@ class ChatTemplate:
             raise GenerationError(f"the chat template of {self.name} {error}") from error
 
 
+PART = 1 << 16
+"""Characters that are counted at a time: of megabytes, the first few of these are enough."""
+
+
 def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) -> int:
     """The tokens of the last messages, counted until they are more than the limit; 0 where they never are."""
     found = 0
@@ -125,9 +129,10 @@ def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) 
         return 0
     for message in reversed(messages):
         said = split(message.text).answer if message.role == "assistant" else message.text
-        found += len(tokenizer.encode(said))
-        if found > limit:
-            return found
+        for start in range(0, len(said), PART):
+            found += len(tokenizer.encode(said[start : start + PART]))
+            if found > limit:
+                return found
     return 0
 
 
