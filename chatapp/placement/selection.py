@@ -9,6 +9,7 @@ from backends.processor import processor
 from chatapp.placement import record
 from chatapp.placement.record import Measurement
 from model_store import Store, StoredModel
+from model_store.checkpoint.refusals import MIXTURES
 
 WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "battery": (256, 128)}
 """For each objective, the tokens of the prompt and of the answer that are to be quick, or little work."""
@@ -94,7 +95,9 @@ def list_suitable(model: StoredModel, precision: str, device: str | None = None)
     if model.export and (reason := backends.get(model.export).missing()):
         raise BackendError(f"{model.name} is an export for {model.export}, which cannot run here: {reason}")
     if found := [one for one in list_placements(precision, device) if model.export in ("", one.backend)]:
-        return found
+        if model.family not in MIXTURES:
+            return found
+        return sorted(found, key=lambda one: one.backend != "onnx")  # the others read prompts slowly, or not at all
     raise BackendError(f"{model.name} is an export for {model.export}, which has no device {device!r} here")
 
 

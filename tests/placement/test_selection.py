@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -152,6 +153,19 @@ def test_an_answer_waits_for_no_measurement(store: Store, model: StoredModel) ->
     engine = open_engine(store, model.name, PlacementOptions(), on_fallback=never)
     assert engine.placement.backend == "onnx"
     assert not (store.folder(model.name) / record.RECORD).exists()
+
+
+def test_a_mixture_of_experts_runs_on_onnx_runtime_until_it_is_measured(
+    model: StoredModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "order_backends", lambda: ["openvino", "coreml", "onnx"])
+    monkeypatch.setattr(backends, "get", lambda name: SimpleNamespace(devices=lambda: ["cpu"]))
+
+    def order(model: StoredModel) -> list[str]:
+        return [one.backend for one in selection.list_suitable(model, "int4")]
+
+    assert order(model) == ["openvino", "coreml", "onnx"]
+    assert order(replace(model, family="qwen3_moe")) == ["onnx", "openvino", "coreml"]
 
 
 def test_what_was_measured_comes_before_what_nobody_tried(store: Store, model: StoredModel) -> None:
