@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import socket
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -453,8 +454,12 @@ def test_without_ray_the_extra_is_named(chatapp: Run, home: Path, monkeypatch: p
     done = chatapp("deploy", "ray", "builtin")
     assert done.returncode == 1 and "with its extra `ray`" in done.stderr
     monkeypatch.setattr(environment, "find_spec", lambda name: object())
-    done = chatapp("deploy", "ray", "--gateway-only", "--name", "x", "--address", "h:1")
-    assert done.returncode == 1 and "the token of the cluster is needed: copy it to" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = chatapp("deploy", "ray", "--gateway-only", "--name", "x", "--address", address)
+        assert done.returncode == 1 and "the token of the cluster is needed: copy it to" in done.stderr
+    done = chatapp("deploy", "ray", "--remove", "--name", "x", "--address", address)
+    assert done.returncode == 1 and f"nothing answers at {address} (" in done.stderr
 
 
 def test_secrets_are_made_once_and_for_their_user_only(tmp_path: Path) -> None:

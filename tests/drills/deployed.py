@@ -361,6 +361,7 @@ def network(count: int) -> Iterator[None]:
     def clean() -> None:
         for place in range(count):
             ip("netns", "del", f"{SPACE}{place}", ok=False)
+            ip("link", "del", f"dv{place}", ok=False)
         ip("link", "del", BRIDGE, ok=False)
 
     clean()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,15 +20,26 @@ def check_installed() -> None:
 
 
 def prepare(home: Path, address: str) -> None:
-    """Set what Ray is to read; InputError where no token of a running cluster is here."""
+    """Set what Ray is to read; InputError where no cluster answers at the address, or its token is not here."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a machine may be busy
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    if address:
+        knock(address)
     if any(os.environ.get(name) for name in TOKENS):
         return
     path = home / "deploy" / "ray-token"
     if address and not path.is_file():
         raise InputError(f"the token of the cluster is needed: copy it to {path}, or name its file in {TOKENS[1]}")
     os.environ[TOKENS[1]] = str(keep_secret(path))
+
+
+def knock(address: str) -> None:
+    """InputError where nothing listens at an address: Ray itself would try for many minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 5).close()
+    except OSError as error:
+        raise InputError(f"nothing answers at {address} ({error.strerror or error}); is Ray's head there?") from error
 
 
 def keep_secret(path: Path) -> Path:
