@@ -37,7 +37,7 @@ def add(parser: Parser) -> None:
     parser.usage = "chatapp mcp add NAME COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
     parser.add_details(DETAILS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
     parser.set_defaults(name_words=name_words)
     group = parser.add_argument_group("of add")
     group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for the program; repeatable")
@@ -103,6 +103,8 @@ def add_server(workspace: Workspace, server: ToolServer) -> None:
     from chatapp.tools.http import leaves
 
     elsewhere = leaves(server)
+    if server.key_variable and elsewhere.endswith("unencrypted"):
+        raise InputError(f"{server.url} is not encrypted: anybody on the way could read the key; use https://")
     workspace.read_settings()  # what is wrong with them is told before they are changed
     tool_servers.add(workspace.home / "settings.toml", server)
     print(printable(f"{server.name} is {server.place}; /tools on {server.name} lets a conversation use it"))

@@ -82,7 +82,7 @@ def hold_back(turn: Turn, delta: Delta) -> Delta:
     """A delta as its reader is told it: what becomes a call of a tool is none of the text."""
     if not turn.listener or delta.channel != "text" and not delta.finish_reason:
         return delta
-    told = turn.listener.add(delta.text) if delta.channel == "text" else ""
+    told = turn.listener.add(delta.text) if delta.channel == "text" else delta.text
     if delta.finish_reason:
         rest, calls = turn.listener.end()
         told, turn.calls = told + rest, tuple(calls)

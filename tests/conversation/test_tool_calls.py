@@ -135,6 +135,12 @@ def test_nothing_runs_unasked_and_what_is_allowed_stays_so_in_this_conversation_
     assert len(decide(other, "refuse")[0]) == 1
 
 
+def test_what_is_thought_is_told_whole_also_where_it_ends_the_answer(begin: Begin) -> None:
+    thought = f"<think>Perhaps {CALL} helps"
+    assert heard(begin().ask(chatty(thought), "?")) == [thought]
+    assert heard(begin().ask(chatty(f"{thought}</think>\n\n{CALL}"), "?")) == [f"{thought}</think>\n\n"]
+
+
 def test_a_refused_call_is_told_to_the_model_and_a_stopped_one_ends_it(begin: Begin) -> None:
     dialogue, engine = begin(), chatty(TWO, "As you wish.")
     heard(dialogue.ask(engine, "?"))

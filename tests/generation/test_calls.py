@@ -82,3 +82,10 @@ def test_forms_that_are_no_json_are_left_alone() -> None:
     assert find_opener(QWEN) == "<tool_call>"
     assert find_opener("<tool_call><function=name>") == find_opener("[TOOL_CALLS]name[ARGS]{}") == ""
     assert find_opener((ROOT / "chat_templates" / "llama3.jinja").read_text("utf-8")) == ""
+
+
+def test_a_call_that_is_only_thought_of_is_free(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    replies = [ask(tokenizer, template, "<think>perhaps <tool_call>", seed, WEATHER) for seed in range(4)]
+    assert not all(
+        (reply.thinking + reply.text).partition("<tool_call>")[2].lstrip().startswith("{") for reply in replies
+    )

@@ -35,6 +35,7 @@ def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixtu
         (["add", "x", "ftp://a"], "no web address"),
         (["add", "x y", "run"], "is no server"),
         (["add", "x", "run", "--env", "A"], "--env A has no value"),
+        (["add", "x", "http://a.example/mcp", "--key-variable", "K"], "is not encrypted"),
         (["remove", "x"], "there is no server 'x'"),
         (["tools", "x"], "there is no server of tools 'x'"),
     ],
