@@ -97,7 +97,7 @@ class Session(CachedSession):
         """How their names begin."""
         self.scales = whole.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
         self.long_from = whole.LONG if (folder / whole.ALLOWED).exists() else whole.NEVER
-        self.after = whole.AFTER
+        self.after, self.gain = whole.AFTER, whole.Gain()
         self.single = 0
         """Tokens decoded one after the other."""
         self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
@@ -160,7 +160,10 @@ class Session(CachedSession):
         new = slice(self.cached, self.cached + count)
         while self.held == "bytes_" and self.scales.widen(self.cache, new):
             step.call()
-        self.computing += time.monotonic() - start
+        spent = time.monotonic() - start
+        self.computing += spent
+        if batch == count == 1:
+            self.gain.steps[self.held == "bytes_"].append(spent)
         self.alike = self.alike if self.cached else 0
         self.cached, self.read_ahead = self.cached + count, ahead
         self.top = step.top
@@ -196,21 +199,27 @@ class Session(CachedSession):
 
     def hold(self, count: int) -> None:
         """Turn the caches into bytes where many single tokens follow a long text, and back for a part of a prompt."""
-        if self.held == "bytes_" and count > FEW:
-            for name in list(self.cache):
-                values = self.cache.pop(name)
-                floats = self.cache[name.replace("bytes_", "past_")] = np.zeros(values.shape, np.float32)
-                floats[:, :, : self.cached] = self.scales.restore(name, values[:, :, : self.cached])
-            self.held = "past_"
+        if self.held == "bytes_" and self.after and self.gain.missed:
+            self.long_from = whole.NEVER
+        if self.held == "bytes_" and (count > FEW or self.long_from == whole.NEVER):
+            self.turn("bytes_", "past_")
         elif self.held == "past_" and self.scales.values and self.cached >= self.long_from and self.single > self.after:
-            self.held, self.spare = "bytes_", {}
-            for name in list(self.cache):
-                floats, to = self.cache.pop(name), name.replace("past_", "bytes_")
-                self.cache[to] = np.zeros(floats.shape, np.int8)
-                self.cache[to][:, :, : self.cached] = self.scales.round(to, floats[:, :, : self.cached])
-        else:
-            return
-        self.steps = {}
+            begun = time.monotonic()
+            self.turn("past_", "bytes_")
+            self.gain.turned(time.monotonic() - begun)
+
+    def turn(self, before: str, after: str) -> None:
+        """Make caches of bytes of those of floats, or the other way; each is left as soon as the other is there."""
+        caches, rows, capacity, length = self.cache, self.rows, self.capacity, self.cached
+        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
+        self.steps, self.spare, made = {}, {}, {}
+        for name in list(caches):
+            values, to = caches.pop(name), name.replace(before, after)
+            made[to] = np.zeros(values.shape, np.int8 if after == "bytes_" else np.float32)
+            seen = values[:, :, :length]
+            turned = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
+            made[to][:, :, :length] = turned
+        self.held, self.cache, self.rows, self.capacity, self.cached = after, made, rows, capacity, length
 
     def rewind(self, length: int) -> None:
         super().rewind(length)

@@ -4,7 +4,9 @@ So they become floats and bytes again with no other rounding than that of a chan
 exports a cache gets floats.
 """
 
+from collections import deque
 from collections.abc import Mapping
+from statistics import median
 
 import numpy as np
 
@@ -12,6 +14,8 @@ LONG = 512
 """Tokens of a text from which reading a quarter of the bytes gains more than it takes."""
 AFTER = 16
 """Tokens that are decoded one after the other before caches become bytes, which takes as long as some of them."""
+ANSWER = 128
+"""Tokens of an answer, of which the steps must gain together what turning the caches into bytes takes."""
 NEVER = 1 << 62
 ALLOWED = "bytes-verified"
 """The file beside a graph that says that its logits were compared with caches of bytes, and are good enough."""
@@ -55,3 +59,23 @@ class Scales:
                 caches[name][:, heads, :, places] = np.rint(part * np.float32(0.5)).astype(np.int8)
                 self.values[name][0, heads, 0, places] *= 2
         return True
+
+
+class Gain:
+    """What steps of one token took with caches of floats and of bytes, and what turning these into those took."""
+
+    def __init__(self) -> None:
+        self.steps = {in_bytes: deque[float](maxlen=AFTER) for in_bytes in (False, True)}
+        self.turning = 0.0
+
+    def turned(self, seconds: float) -> None:
+        """Caches have become bytes, which took so long; the steps are measured from here."""
+        self.turning = seconds
+        self.steps[True].clear()
+
+    @property
+    def missed(self) -> bool:
+        """Whether an answer gains less by bytes than they take, as far as that is known."""
+        floats, held = self.steps[False], self.steps[True]
+        enough = len(floats) == len(held) == AFTER
+        return enough and (median(floats) - median(held)) * ANSWER < self.turning

@@ -7,7 +7,7 @@ import pytest
 
 from backends.onnx import lowering
 from backends.onnx.session import Session
-from backends.onnx.whole import LONG, NEVER, Scales
+from backends.onnx.whole import AFTER, LONG, NEVER, Scales
 from backends.quantize import PRECISIONS, Rounded
 from support.golden_logits import golden, open_golden
 
@@ -132,6 +132,29 @@ def test_scales_are_powers_of_two_that_leave_room(tmp_path: Path) -> None:
     after = scales.restore("x", held)
     assert np.array_equal(np.delete(after[0, 1], 3, 1), np.delete(before[0, 1], 3, 1))
     assert np.abs(after - before)[0, 1, :-1, 3].max() <= scales.values["x"][0, 1, 0, 3] / 2
+
+
+@pytest.mark.parametrize(("floats", "held", "turning", "missed"), [
+    (0.010, 0.008, 0.05, False), (0.010, 0.0098, 0.05, True), (0.010, 0.011, 0.0, True), (0.010, 0.009, 0.2, True),
+])  # fmt: skip
+def test_bytes_that_an_answer_gains_nothing_by_are_left_off(
+    tmp_path: Path, floats: float, held: float, turning: float, missed: bool
+) -> None:
+    session = Session(lower("gpt2", tmp_path))
+    session.allow_bytes(True)
+    session.long_from = 8
+    tokens = golden("gpt2")[0][:1].repeat(3, 1)
+    session.forward(tokens[:, :10])
+    for i in range(10, 28):
+        session.forward(tokens[:, i : i + 1])
+    assert session.held == "bytes_" and not session.gain.missed
+    session.gain.turned(turning)
+    session.gain.steps[False].extend([floats] * AFTER)
+    session.gain.steps[True].extend([held] * (AFTER - 1))
+    assert not session.gain.missed
+    session.gain.steps[True].append(held)
+    session.forward(tokens[:, 28:29])
+    assert (session.held, session.long_from) == (("past_", NEVER) if missed else ("bytes_", 8))
 
 
 def test_bytes_are_there_where_no_heads_share_keys_and_rounding_is_allowed(tmp_path: Path) -> None:
