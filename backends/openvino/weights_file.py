@@ -28,6 +28,8 @@ class WeightsFile:
         self.file = (folder / f"{name}.bin").open("wb")
         self.zeros = np.zeros(0, np.uint8)
         """What stands for every constant that is not larger than this."""
+        self.smaller: list[np.ndarray] = []
+        """What stood for others before: the runtime reads it once more, and does not keep it."""
         self.places: dict[str, int] = {}
         """Where each large constant begins, by its name."""
         self.written: dict[bytes, int] = {}
@@ -64,6 +66,7 @@ class WeightsFile:
     def placeholder(self, size: int, kind: Type, shape: tuple[int, ...]) -> tuple[Node, str]:
         """A constant of so many bytes, all zero, and its name."""
         if size > len(self.zeros):
+            self.smaller.append(self.zeros)
             self.zeros = np.zeros(size, np.uint8)
         node = Constant(Tensor(self.zeros[:size], Shape(shape), kind))
         assert node.get_byte_size() == size

@@ -16,9 +16,13 @@ from support.golden_logits import CASES, GOLDEN, golden
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
+import openvino
+from openvino import opset15 as op
+
 from backends.openvino.fixed import CHUNK, FixedSession
 from backends.openvino.runtime import Facts, properties
 from backends.openvino.session import SPARE, StatefulSession
+from backends.openvino.weights_file import WeightsFile
 from support.openvino_models import compiled, kinds, lower
 
 
@@ -264,3 +268,13 @@ def test_a_signal_is_survived_after_two_models_were_released_in_the_order_they_w
     command = [sys.executable, "-c", RELEASED, str(lower(GOLDEN / "gpt2", tmp_path))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Ctrl+C\n", "")
+
+
+def test_constants_may_grow_from_one_to_the_next(tmp_path: Path) -> None:
+    file, sizes = WeightsFile(tmp_path, "model"), (1 << 20, 40 << 20, 48 << 20)
+    parts = ((np.full(size // 2, place, np.uint8) for place in (1, 2)) for size in sizes)
+    nodes = [file.stack(part, openvino.Type.u8, (2, size // 2)) for part, size in zip(parts, sizes, strict=True)]
+    file.finish(openvino.Model([op.result(node) for node in nodes], [], "model"))
+    read = openvino.Core().read_model(tmp_path / "model.xml")
+    found = [one.input_value(0).get_node().data for one in read.get_results()]
+    assert [(one.nbytes, int(one[0, 0]), int(one[1, -1])) for one in found] == [(size, 1, 2) for size in sizes]
