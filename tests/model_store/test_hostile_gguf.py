@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from model_store import Store, UnsupportedCheckpoint
+from model_store.checkpoint.weights import Canonical
 from model_store.gguf import open_gguf
 from model_store.gguf.reader import read_header
+from support import gguf_files
 from support.gguf_files import F32, KEYS, converted, gguf, text, value, vocabulary
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -172,6 +174,28 @@ def test_numbers_that_are_none_are_refused_by_the_tensors_name(tmp_path: Path) -
     for precision in ("int8-32", "f32"):
         with pytest.raises(UnsupportedCheckpoint, match="blk.0.attn_output.weight holds NaN or infinite"):
             store.lowered(model, "onnx", precision)
+
+
+OF_NEW_KINDS: list[tuple[str, str, object, str]] = [
+    ("apertus", "xielu.alpha_p", [1.0], r"lacks the tensor blk\.0\.xielu"),
+    ("apertus", "xielu.alpha_p", [float("nan"), 1.0], r"blk\.0\.xielu holds NaN"),
+    ("olmo3", "olmo2.attention.sliding_window_pattern", [1, 0], "layer_types names 2 layers, there are 4"),
+    ("olmo", "olmo.attention.clamp_kqv", -3.0, "clip_qkv .* not below 0"),
+    ("mpt", "mpt.attention.max_alibi_bias", 0.0, "alibi_bias_max .* should be a number"),
+    ("ministral3", "mistral3.rope.scaling.yarn_beta_fast", -1.0, "beta_fast .* above 0"),
+]
+
+
+@pytest.mark.parametrize(("case", "key", "wrong", "reason"), OF_NEW_KINDS)
+def test_a_key_that_cannot_be_is_refused_by_its_name(
+    case: str, key: str, wrong: object, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = gguf_files.gguf
+    monkeypatch.setattr(gguf_files, "gguf", lambda keys, tensors: whole({**keys, key: wrong}, tensors))
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf_files.converted(GOLDEN / case))
+    with pytest.raises(UnsupportedCheckpoint, match=reason):
+        dict(Canonical(*open_gguf(path)))
 
 
 def test_millions_of_empty_strings_are_refused_at_once(tmp_path: Path) -> None:
