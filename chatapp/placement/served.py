@@ -127,7 +127,7 @@ class ServedEngine(AfarEngine):
         raise RemoteError(ENDED)
 
 
-ENDED = "the server ended in the middle of the answer; what it had written stays: /continue goes on with it"
+ENDED = "the server ended in the middle of the answer; what it had written stays, and what is asked next needs none"
 
 
 def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tuple[Connection, str] | None:

@@ -71,13 +71,14 @@ def ask(*more: str) -> tuple[float, float, str]:
     return time.perf_counter() - begun, used.ru_maxrss / 1e3, said
 
 
-def wait_for(path: Path) -> None:
-    """Wait until a file is there."""
-    for _ in range(600):
-        if path.exists():
-            return
-        time.sleep(0.1)
-    raise SystemExit(f"{path} never came")
+def start_server() -> "subprocess.Popen[str]":
+    """A server that has opened the model."""
+    server = subprocess.Popen([*CHATAPP, "serve", "medium", "--port", "0"], stderr=-1, text=True)
+    assert server.stderr
+    while "opened medium" not in (line := server.stderr.readline()):
+        if not line:
+            raise SystemExit(f"the server ended: exit code {server.wait()}")
+    return server
 
 
 def main() -> None:
@@ -90,11 +91,7 @@ def main() -> None:
         subprocess.run([sys.executable, "-c", code, str(Path(place) / "medium")], check=True)
         subprocess.run([*CHATAPP, "import", str(Path(place) / "medium")], check=True, stdout=-3)
         ask()  # lowers it
-        server = subprocess.Popen([*CHATAPP, "serve", "medium", "--port", "0"], stderr=-1, text=True)
-        wait_for(home / "server.json")
-        assert server.stderr
-        while "opened medium" not in server.stderr.readline():
-            pass
+        server = start_server()
         try:
             found: dict[str, list[tuple[float, float, str]]] = {"with": [], "without": []}
             for _ in range(ROUNDS):
@@ -106,13 +103,32 @@ def main() -> None:
             for name, rows in found.items():
                 seconds, memory = median(row[0] for row in rows), median(row[1] for row in rows)
                 print(f"{name} the server: {seconds:.2f} s from start to end, {memory:,.0f} MB at most")
-            kill(server)
+            kill_beside_loop(server)
         finally:
             server.kill()
             server.wait()
+        kill_beside("", "run", "medium", "hello", "--max-tokens", "3000", "--temperature", "0", "--no-history")
+        kill_beside("def add(a, b):\n    return ", "complete", "medium", "-", "--lines", "8", "-n", "8", "--no-recall")
 
 
-def kill(server: "subprocess.Popen[str]") -> None:
+def kill_beside(given: str, *words: str) -> None:
+    """Kill the server in the middle of what a command asks of it; it keeps what there is, or goes on by itself."""
+    server = start_server()
+    with subprocess.Popen([*CHATAPP, *words], stdin=-1, stdout=-1, stderr=-1) as asking:
+        assert asking.stdin and asking.stdout and asking.stderr
+        asking.stdin.write(given.encode())
+        asking.stdin.close()
+        said = b"" if given else asking.stdout.read(20)
+        time.sleep(1.0 if given else 0.2)
+        server.kill()
+        server.wait()
+        said += asking.stdout.read()
+        complaint = asking.stderr.read().decode()
+    print(f"{words[0]}: exit {asking.returncode}, {len(said)} characters, {complaint.strip()!r}")
+    assert said and "Traceback" not in complaint and asking.returncode in (0, 1)
+
+
+def kill_beside_loop(server: "subprocess.Popen[str]") -> None:
     """Kill the server in the middle of an answer to a loop, which answers the next message by itself."""
     words = [*CHATAPP, "chat", "medium", "--plain"]
     with subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-2, text=True, bufsize=1) as loop:
