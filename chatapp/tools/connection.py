@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line
-from chatapp.text.printable import printable
-from chatapp.tools.errors import ToolError
-from chatapp.tools.flow import Flow
+from chatapp.tools.errors import ToolError, shorten
+from chatapp.tools.flow import TOOLS, Flow
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -26,8 +25,6 @@ OPENING = 30.0
 """Seconds that a server may take to be ready, or to list its tools."""
 CLOSING = 4.0
 """Seconds to end it."""
-MOST = 128
-"""Tools of a server that are looked at."""
 PAGES = 20
 """Pages in which it may list them."""
 MISSING = "tools need the package mcp, which is not installed: pip install mcp"
@@ -199,7 +196,7 @@ async def list_pages(client: Client) -> Sequence[Tool]:
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
         found += page.tools
         cursor = page.next_cursor
-        if not cursor or len(found) > MOST:
+        if not cursor or len(found) > TOOLS:
             break
     return found
 
@@ -257,12 +254,6 @@ def find_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def shorten(text: str) -> str:
-    """The beginning of what somebody else says, in one harmless line."""
-    line = " ".join(printable(text).split())
-    return f"{line[:300]}…" if len(line) > 300 else line
 
 
 class Connections:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+TOOLS = 128
+"""Tools of a server that are looked at."""
 LARGEST = 4 << 20
 """Bytes of a message."""
 MOST, BYTES, SPAN = 2_000, 32 << 20, 10.0

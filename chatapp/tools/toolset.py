@@ -19,13 +19,15 @@ from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line
 from chatapp.text.printable import clean_paste
 from chatapp.text.suggest import suggest
-from chatapp.tools.connection import CONNECTIONS, MOST, Connections, shorten
-from chatapp.tools.errors import ToolError
+from chatapp.tools.errors import ToolError, shorten
+from chatapp.tools.flow import TOOLS
 from chatapp.tools.result import Result
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
     from mcp_types import Tool as Listed
+
+    from chatapp.tools.connection import Connections
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What a tool may be called: a model has to spell it, and a user to read it."""
@@ -67,10 +69,10 @@ class Toolset:
         servers: Callable[[], Mapping[str, ToolServer]],
         warn: Callable[[str], object],
         *,
-        connections: Connections = CONNECTIONS,
+        connections: Connections | None = None,
     ) -> None:
         """`servers` are those of the settings; `warn` is told what is left out, and why."""
-        self._servers, self._warn, self._connections = servers, warn, connections
+        self._servers, self._warn, self._given = servers, warn, connections
         self.offered: Sequence[Tool] = ()
         """Those that the model was offered last."""
         self._allowed: set[str] = set()
@@ -82,6 +84,15 @@ class Toolset:
         self._resting: dict[str, tuple[float, str]] = {}
         """Servers that have failed: until when they are not asked, and why."""
         self._lock = threading.Lock()
+
+    @property
+    def _connections(self) -> Connections:
+        """Those of this process, unless others were given; few conversations ever need them."""
+        if self._given is None:
+            from chatapp.tools.connection import CONNECTIONS
+
+            self._given = CONNECTIONS
+        return self._given
 
     def find_servers(self, names: Sequence[str]) -> list[ToolServer]:
         """The servers with these names; ToolError where one is not in the settings."""
@@ -205,9 +216,9 @@ def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str
         listed = [one for one in listed if one.name in server.tools]
         if missing := [name for name in server.tools if name not in {one.name for one in listed}]:
             warn(f"{server.name} has no tool {shorten(missing[0])}, which [mcp.{server.name}] names")
-    elif len(listed) > MOST:
+    elif len(listed) > TOOLS:
         raise ToolError(
-            f"{server.name} offers more than {MOST} tools, which no model could be told of: "
+            f"{server.name} offers more than {TOOLS} tools, which no model could be told of: "
             f"name some, as tools = [...] in [mcp.{server.name}]"
         )
     found = dict[str, Tool]()
