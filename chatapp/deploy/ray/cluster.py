@@ -169,11 +169,12 @@ class Cluster:
 
     def deploy(self, version: Version, replicated: Replicated, on_wait: Callable[[str], object]) -> None:
         """Start the replicas of a version, and return when requests may go to them; InputError if they fail."""
-        there, needed = ray.cluster_resources().get("CPU", 0.0), replicated.fewest * replicated.cpus
-        if needed > there:
+        runs = version.application in serve.status().applications
+        free = (ray.cluster_resources() if runs else ray.available_resources()).get("CPU", 0.0)
+        if (needed := replicated.fewest * replicated.cpus) > free:
             raise InputError(
-                f"{replicated.fewest} replicas of {replicated.cpus:g} processors need {needed:g}, and the cluster has "
-                f"{there:g}: let nodes join, or lower --replicas or --cpus"
+                f"{replicated.fewest} replicas of {replicated.cpus:g} processors need {needed:g}; {free:g} are free "
+                "in the cluster: let nodes join, or lower --replicas or --cpus"
             )
         scaling = {
             "min_replicas": replicated.fewest,
