@@ -44,7 +44,9 @@ def describe_knobs(schema: dict[str, Any]) -> None:  # Any: a JSON schema
     """Add the numbers to the schema of a body."""
     for name, knob in KNOBS.items():
         number = "integer" if type(knob.default) is int else "number"
-        schema["properties"].setdefault(name, {"type": number, "description": f"{knob.does} ({knob.allowed})"})
+        schema["properties"].setdefault(
+            name, {"type": [number, "null"], "description": f"{knob.does} ({knob.allowed})"}
+        )
     schema["additionalProperties"] = False
 
 
