@@ -60,7 +60,7 @@ PERIOD = Kind(
     ),
 )
 SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
-LAST = Kind("the number of a layer, or -1", lambda value: is_whole(value) and value >= -1)
+LAST = Kind("the number of a layer, or -1", lambda value: is_whole(value) and -1 <= value <= 1 << 12)
 NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
@@ -120,8 +120,9 @@ KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
 NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
 NEVER_NULL = {
-    "attention_multiplier", "attention_types", "embedding_multiplier", "layer_norm_eps", "layer_norm_epsilon",
-    "logit_scale", "logits_scaling", "max_window_layers", "multi_query", "no_rope_layer_interval", "norm_eps",
+    "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "layer_norm_eps",
+    "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers", "moe_num_shared_experts",
+    "multi_query", "no_rope_layer_interval", "norm_eps",
     "norm_epsilon", "query_pre_attn_scalar", "relative_attention_max_distance", "relative_attention_num_buckets",
     "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length", "text_config",
     "vocab_size", "window_size",
