@@ -1,6 +1,7 @@
 """One module per `model_type` of config.json: its decoder, and where its weights are."""
 
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, cast
@@ -33,11 +34,12 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every `model_type` that is known."""
     types = {name: kind for kind, name in FILES.items()}
     modules = [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
-    return [types.get(name, name) for name in modules]
+    return tuple(types.get(name, name) for name in modules)
 
 
 def find(config: Config) -> Family:

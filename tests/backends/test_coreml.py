@@ -32,10 +32,11 @@ from support.coreml_cases import (
     tokens_of,
 )
 from support.coreml_interpreter import Interpreter, stored
+from support.golden_logits import every_feature, every_pair_of_features
 
 
-@pytest.mark.parametrize("case", CASES, scope="class")
-class TestEveryFamily:
+@pytest.mark.parametrize("case", every_pair_of_features(CASES))
+class TestEveryPairOfFeatures:
     def test_prefill_in_chunks_then_steps(self, case: str, lowered: Lowered) -> None:
         session, tokens = interpreted(lowered(case)), tokens_of(case)
         expected = reference(case).forward(tokens[:1], last=24)
@@ -43,6 +44,9 @@ class TestEveryFamily:
         found += [session.forward(tokens[:1, i : i + 1]) for i in range(14, 24)]
         assert distance(np.concatenate(found, axis=1), expected[:, 12:]) < EXACT
 
+
+@pytest.mark.parametrize("case", every_feature(CASES), scope="class")
+class TestEveryFeature:
     def test_three_rows_rewound_and_reordered(self, case: str, lowered: Lowered) -> None:
         session, tokens = interpreted(lowered(case)), tokens_of(case)
         expected = reference(case).forward(tokens, last=24)

@@ -12,7 +12,7 @@ import backends
 from model_store import Store
 from model_store.convert import open_checkpoint
 from support.checkpoints import ROOT, MakeCheckpoint
-from support.golden_logits import CASES, GOLDEN, golden
+from support.golden_logits import GOLDEN, every_feature, golden
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
@@ -26,7 +26,7 @@ from backends.openvino.weights_file import WeightsFile
 from support.openvino_models import compiled, kinds, lower
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every_feature())
 def test_fixed_shapes_give_the_same_logits(case: str, tmp_path: Path) -> None:
     session = FixedSession(lower(GOLDEN / case, tmp_path), "CPU")
     tokens, logits = golden(case)

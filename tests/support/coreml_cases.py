@@ -23,15 +23,13 @@ from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
+from support import golden_logits
 from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")
-CASES = sorted(
-    path.name
-    for path in GOLDEN.iterdir()
-    if path.is_dir() and not open_checkpoint(path)[2].experts  # which Core ML refuses
-)
+CASES = tuple(case for case in golden_logits.CASES if not open_checkpoint(GOLDEN / case)[2].experts)
+"""Core ML refuses experts."""
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
 CLOSE = 0.01

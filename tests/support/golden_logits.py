@@ -1,7 +1,10 @@
 """The golden checkpoints of every family, their logits, and sessions that compute them."""
 
-from collections.abc import Callable
-from functools import lru_cache
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, lru_cache
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +24,58 @@ ANSWERS = GOLDEN.with_name("golden_answers")
 TOLERANCE = 1e-4
 """Absolute, in float32."""
 EVERYWHERE = ("int8", "int4", "int8-128", "int4-asym", "mxfp4")
-"""Precisions tried with every family."""
+"""Precisions tried with every feature of a decoder."""
 GoldenSession = Callable[[str, str], Session]
+Features = frozenset[tuple[object, ...]]
+
+
+def features_of(case: str) -> Features:
+    """What a backend sees of a checkpoint: the options of its decoder, as 0, 1 or other numbers, whether its layers
+    differ in them, and the kinds of its weights."""
+    decoder, weights = open_golden(case)
+    found: set[tuple[object, ...]] = {("weight", re.sub(r"\d+", "0", name)) for name in weights}
+
+    def describe(path: str, part: object) -> None:
+        if is_dataclass(part):
+            for field in fields(part):
+                describe(f"{path}.{field.name}", getattr(part, field.name))
+        elif isinstance(part, tuple) and part and is_dataclass(part[0]):
+            for one in part:
+                describe(path, one)
+            found.add((path, "alike", len(set(part)) == 1))
+        else:
+            found.add((path, part if isinstance(part, str) or part in (0, 1) else bool(part)))
+
+    describe("", decoder)
+    first = decoder.layers[0]
+    found.add(("heads that share keys", first.kv_heads == first.heads, first.kv_heads == 1))
+    return frozenset(found)
+
+
+def cover(features: Mapping[str, Features]) -> list[str]:
+    """Few cases that have every feature between them."""
+    chosen: list[str] = []
+    lacking = frozenset[tuple[object, ...]]().union(*features.values())
+    while lacking:
+        chosen.append(max(sorted(features), key=lambda case: len(features[case] & lacking)))
+        lacking -= features[chosen[-1]]
+    return sorted(chosen)
+
+
+@cache
+def every_feature(of: tuple[str, ...] = ()) -> list[str]:
+    """Golden checkpoints, of all or of these, that have every feature of a decoder between them.
+
+    Backends know decoders, and no families: where one takes long, or is tried in many ways, these are tried.
+    """
+    return cover({case: features_of(case) for case in of or CASES})
+
+
+@cache
+def every_pair_of_features(of: tuple[str, ...] = ()) -> list[str]:
+    """The same with every two features that some checkpoint has together."""
+    single = {case: features_of(case) for case in of or CASES}
+    return cover({case: frozenset(combinations(sorted(found, key=str), 2)) for case, found in single.items()})
 
 
 def open_golden(case: str) -> tuple[Decoder, Canonical]:

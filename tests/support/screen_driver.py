@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import TIMEOUT_MAX
 
 from textual.pilot import Pilot
 
@@ -82,8 +83,8 @@ class ScriptedWorkspace(Workspace):
         self.measures: Callable[[str, Callable[[list[Measurement]], object]], Measuring] = self.be_quiet
 
     def be_quiet(self, name: str, tell: Callable[[list[Measurement]], object]) -> Measuring:
-        """A thread that waits longer than a test takes."""
-        return Measuring(self.open_store(), name, PlacementOptions(), after=600.0, on_end=tell)
+        """A thread that waits longer than any run of all tests."""
+        return Measuring(self.open_store(), name, PlacementOptions(), after=TIMEOUT_MAX, on_end=tell)
 
     def read_settings(self) -> Settings:
         return self.chosen

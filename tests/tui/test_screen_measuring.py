@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import TIMEOUT_MAX
 
 from backends import Placement
 from chatapp.placement.measuring import Measuring
@@ -24,7 +25,7 @@ class Measurements:
 
     def __call__(self, name: str, on_end: Callable[[list[Measurement]], object]) -> Measuring:
         self.tell = on_end
-        self.begun.append(Measuring(self.store, name, PlacementOptions(), after=600.0))
+        self.begun.append(Measuring(self.store, name, PlacementOptions(), after=TIMEOUT_MAX))
         return self.begun[-1]
 
 
