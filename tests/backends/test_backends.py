@@ -15,6 +15,7 @@ from backends.reference import Session as ReferenceSession
 from backends.rereading import Foreseeing
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
+from support.arrays import near
 from support.checkpoints import HERE
 from support.golden_logits import EVERYWHERE, GOLDEN, every_feature, every_pair_of_features
 from support.neighbours import Crowd
@@ -81,7 +82,7 @@ def test_rows_that_branch_and_are_given_up_again_and_again_stay_what_they_were(t
             session.reorder(parents)
             session.rewind(session.length - (len(parents) == 1))
         found, expected = (session.forward(more) for session in sessions)
-        assert found == pytest.approx(expected, abs=1e-4), parents
+        assert found == near(expected, abs=1e-4), parents
 
 
 @pytest.mark.parametrize("backend", [name for name in HERE if name != "coreml"])
@@ -98,7 +99,7 @@ def test_room_for_a_prompt_is_made_once_and_its_parts_give_what_the_whole_gives(
     room = [(session.forward(part), held(session))[1] for part in np.split(tokens[:, :600], 3, axis=1)]
     assert room[0] == room[1] == room[2] >= 700
     session.rewind(400)
-    assert session.forward(tokens[:, 400:600]) == pytest.approx(whole, abs=1e-4)
+    assert session.forward(tokens[:, 400:600]) == near(whole, abs=1e-4)
 
 
 def test_a_cache_that_grows_is_never_there_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +123,7 @@ def test_a_cache_that_grows_is_never_there_twice(tmp_path: Path, monkeypatch: py
     after = sum(values.nbytes for values in session.cache.values())
     assert after == 2 * before
     assert most < after + before / 2
-    assert again == pytest.approx(whole, abs=1e-4)
+    assert again == near(whole, abs=1e-4)
 
 
 def held(session: object) -> int:
@@ -142,7 +143,7 @@ def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(
         time.sleep(0.0015)
         found = session.forward(tokens[:, step : step + 1])
         assert session.crowded is crowded
-        assert found == pytest.approx(logits[:, step : step + 1], abs=1e-4)
+        assert found == near(logits[:, step : step + 1], abs=1e-4)
 
 
 def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Path) -> None:

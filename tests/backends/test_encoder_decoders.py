@@ -18,6 +18,7 @@ from backends.reference import Session as ReferenceSession
 from chatapp.placement.opening import FallbackSession
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
+from support.arrays import near
 from support.checkpoints import HERE
 from support.golden_logits import EVERYWHERE
 from support.neighbours import Crowd
@@ -88,42 +89,42 @@ class TestLogits:
         session.forward(prompt)
         assert session.length == prompt.shape[1]
         found = session.forward(answer[:, :-8], last=16)
-        assert found == pytest.approx(golden.logits[:1, :16], abs=TOLERANCE)
+        assert found == near(golden.logits[:1, :16], abs=TOLERANCE)
         for i in range(told + 15, answer.shape[1]):
             found = session.forward(answer[:, i : i + 1])
-            assert found[0, 0] == pytest.approx(golden.after(i + 1)[0], abs=TOLERANCE)
+            assert found[0, 0] == near(golden.after(i + 1)[0], abs=TOLERANCE)
         assert session.length == prompt.shape[1] + answer.shape[1]
 
     def test_three_rows(self, golden: Golden, session: Session) -> None:
         session.forward(golden.prompts)
         found = session.forward(golden.answers[:, : golden.told + 2], last=2)
-        assert found == pytest.approx(golden.logits[:, 1:3], abs=TOLERANCE)
+        assert found == near(golden.logits[:, 1:3], abs=TOLERANCE)
         found = session.forward(golden.answers[:, golden.told + 2 : golden.told + 3])
-        assert found == pytest.approx(golden.logits[:, 3:4], abs=TOLERANCE)
+        assert found == near(golden.logits[:, 3:4], abs=TOLERANCE)
 
     def test_the_answer_is_rewound_and_the_prompt_stays(self, golden: Golden, session: Session) -> None:
         prompt, answer, told = golden.prompts[:1], golden.answers[:1], golden.told
         first = session.forward(prompt).copy()
         session.forward(np.roll(answer, 3, axis=1))
         session.rewind(prompt.shape[1])
-        assert session.forward(answer[:, :told])[0, 0] == pytest.approx(golden.after(told)[0], abs=TOLERANCE)
+        assert session.forward(answer[:, :told])[0, 0] == near(golden.after(told)[0], abs=TOLERANCE)
         session.rewind(prompt.shape[1] + 5)
         found = session.forward(answer[:, 5 : told + 1])[0, 0]
-        assert found == pytest.approx(golden.after(told + 1)[0], abs=TOLERANCE)
+        assert found == near(golden.after(told + 1)[0], abs=TOLERANCE)
         session.rewind(0)
         assert (session.length, session.batch) == (0, 0)
-        assert session.forward(prompt) == pytest.approx(first, abs=TOLERANCE)
+        assert session.forward(prompt) == near(first, abs=TOLERANCE)
 
     def test_another_prompt_of_another_length_and_more_rows(self, golden: Golden, session: Session) -> None:
         for prompt in (golden.prompts[:1, :7], golden.prompts[1:2, :30], golden.prompts[2:]):
             session.rewind(0)
             session.forward(prompt)
             found = session.forward(golden.answers[2:, : golden.told])[0, 0]
-        assert found == pytest.approx(golden.after(golden.told)[2], abs=TOLERANCE)
+        assert found == near(golden.after(golden.told)[2], abs=TOLERANCE)
         session.rewind(0)
         session.forward(golden.prompts)
         found = session.forward(golden.answers[:, : golden.told])[:, 0]
-        assert found == pytest.approx(golden.after(golden.told), abs=TOLERANCE)
+        assert found == near(golden.after(golden.told), abs=TOLERANCE)
 
     def test_rows_share_a_prompt_and_are_reordered(self, golden: Golden, session: Session) -> None:
         told = golden.told
@@ -131,13 +132,13 @@ class TestLogits:
         session.reorder([0, 0, 0])
         assert session.batch == 3
         mixed = golden.answers[[1, 2, 0]]
-        assert session.forward(mixed[:, :told])[1, 0] == pytest.approx(golden.after(told)[2], abs=TOLERANCE)
+        assert session.forward(mixed[:, :told])[1, 0] == near(golden.after(told)[2], abs=TOLERANCE)
         session.reorder([1, 0])
         found = session.forward(golden.answers[[2, 1], told : told + 1])
-        assert found[0, 0] == pytest.approx(golden.after(told + 1)[2], abs=TOLERANCE)
+        assert found[0, 0] == near(golden.after(told + 1)[2], abs=TOLERANCE)
         session.reorder([0])
         found = session.forward(golden.answers[2:, told + 1 : told + 2])
-        assert found[0, 0] == pytest.approx(golden.after(told + 2)[2], abs=TOLERANCE)
+        assert found[0, 0] == near(golden.after(told + 2)[2], abs=TOLERANCE)
 
     def test_rows_with_prompts_of_their_own_are_reordered(self, golden: Golden, session: Session) -> None:
         told = golden.told
@@ -145,7 +146,7 @@ class TestLogits:
         session.forward(golden.answers[:, :told])
         session.reorder([2, 0])
         found = session.forward(golden.answers[[2, 0], told : told + 1])[:, 0]
-        assert found == pytest.approx(golden.after(told + 1)[[2, 0]], abs=TOLERANCE)
+        assert found == near(golden.after(told + 1)[[2, 0]], abs=TOLERANCE)
 
     def test_the_context_holds_prompt_and_answer(self, golden: Golden, session: Session) -> None:
         with pytest.raises(backends.ContextExceeded, match="do not fit the context"):
@@ -174,7 +175,7 @@ class TestLogits:
             with pytest.raises(backends.BackendError):
                 call()
         found = session.forward(answer[:, told - 1 : told])[0, 0]
-        assert found == pytest.approx(golden.after(told)[0], abs=TOLERANCE)
+        assert found == near(golden.after(told)[0], abs=TOLERANCE)
 
 
 def change_layers(decoder: Decoder, change: Callable[[Attention], Attention]) -> Decoder:
@@ -268,10 +269,10 @@ def test_fixed_shapes_change_next_to_nothing(tmp_path: Path, precision: str, cas
     for prompts in golden.prompts, golden.prompts[:2, :9]:  # the second is padded where the first had tokens
         for one in session, expected:
             one.rewind(0)
-        assert session.forward(prompts) == pytest.approx(expected.forward(prompts), abs=2e-5)
+        assert session.forward(prompts) == near(expected.forward(prompts), abs=2e-5)
         answers = golden.answers[: len(prompts)]
         found = session.forward(answers, last=answers.shape[1])
-        assert found == pytest.approx(expected.forward(answers, last=answers.shape[1]), abs=2e-5)
+        assert found == near(expected.forward(answers, last=answers.shape[1]), abs=2e-5)
     for request in (*session.requests.values(), session.encoder):
         nodes = request.get_compiled_model().get_runtime_model().get_ops()
         assert not any(output.get_partial_shape().is_dynamic for node in nodes for output in node.outputs())
@@ -289,7 +290,7 @@ def test_when_others_want_the_cores_both_graphs_are_loaded_anew(tmp_path: Path) 
         time.sleep(0.0015)
         found = session.forward(golden.answers[:1, : golden.told])[0, 0]
         assert session.crowded is (cores > 1) and session.encoder is not before
-        assert found == pytest.approx(golden.after(golden.told)[0], abs=TOLERANCE)
+        assert found == near(golden.after(golden.told)[0], abs=TOLERANCE)
         session.patience = 1000.0
 
 
@@ -326,4 +327,4 @@ def test_another_session_takes_over_in_mid_answer(tmp_path: Path, answered: int,
     assert reasons == ["reference failed on cpu: the driver was reset"]
     assert session.placement.backend == "onnx"
     same = slice(None) if own_prompts else slice(1, 2)
-    assert found[same] == pytest.approx(golden.after(golden.told)[same], abs=TOLERANCE)
+    assert found[same] == near(golden.after(golden.told)[same], abs=TOLERANCE)

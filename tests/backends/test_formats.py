@@ -14,6 +14,7 @@ from backends.onnx import matrices
 from backends.onnx.graph import Graph
 from backends.quantize import PRECISIONS, dequantize, rounded
 from model_store.convert import convert
+from support.arrays import near
 
 ROOT = Path(__file__).parents[2]
 ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]
@@ -83,12 +84,10 @@ def test_every_precision_is_in_the_table_in_order() -> None:
 @pytest.mark.parametrize("precision", ROUNDED)
 def test_a_row_is_true(tmp_path: Path, precision: str) -> None:
     bits, *noise, _, carrier, held = table()[precision]
-    assert float(bits) == pytest.approx(format_bits(precision), abs=0.01)
-    assert [float(cell) for cell in noise] == pytest.approx(
-        [decibels(matrix(kind), precision) for kind in KINDS], abs=0.1
-    )
+    assert float(bits) == near(format_bits(precision), abs=0.01)
+    assert [float(cell) for cell in noise] == near([decibels(matrix(kind), precision) for kind in KINDS], abs=0.1)
     assert (carrier if carrier != "itself" else "") == onnx.carrier(precision)
-    assert float(held) == pytest.approx(held_bits(precision, tmp_path), abs=0.02)
+    assert float(held) == near(held_bits(precision, tmp_path), abs=0.02)
 
 
 @pytest.mark.parametrize("precision", ROUNDED)

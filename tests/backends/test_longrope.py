@@ -23,6 +23,7 @@ from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
+from support.arrays import near
 from support.checkpoints import HERE, MakeCheckpoint
 from support.gguf_files import converted
 from support.golden_logits import GOLDEN, open_case
@@ -45,24 +46,24 @@ def texts() -> tuple[np.ndarray, Callable[[int, int], np.ndarray]]:
 
 def test_a_text_that_grows_is_read_again_once_it_is_long(session: Session) -> None:
     tokens, logits = texts()
-    assert session.forward(tokens[:1, :FIRST])[0] == pytest.approx(logits(0, FIRST), abs=1e-4)
+    assert session.forward(tokens[:1, :FIRST])[0] == near(logits(0, FIRST), abs=1e-4)
     for length in range(FIRST + 1, LAST + 1):
         found = session.forward(tokens[:1, length - 1 : length])
-        assert found[0] == pytest.approx(logits(0, length), abs=1e-4), length
+        assert found[0] == near(logits(0, length), abs=1e-4), length
         assert session.length == length
 
 
 @pytest.mark.parametrize("length", [BORDER, BORDER + 1, LAST])
 def test_a_prompt_is_read_as_what_it_is(session: Session, length: int) -> None:
     tokens, logits = texts()
-    assert session.forward(tokens[:1, :length])[0] == pytest.approx(logits(0, length), abs=1e-4)
+    assert session.forward(tokens[:1, :length])[0] == near(logits(0, length), abs=1e-4)
 
 
 def test_a_prompt_in_parts_is_as_one_in_one(session: Session) -> None:
     tokens, logits = texts()
     for start in range(0, LAST, 7):
         found = session.forward(tokens[:1, start : start + 7], last=1)
-    assert found[0] == pytest.approx(logits(0, LAST), abs=1e-4)
+    assert found[0] == near(logits(0, LAST), abs=1e-4)
 
 
 class Counting(Range):
@@ -83,10 +84,10 @@ def test_a_long_prompt_in_parts_is_read_once_where_its_length_is_told() -> None:
     [whole] = split_prompt(session, tokens[0].tolist())  # which tells it
     for part in np.split(whole, 8, axis=1):
         found = session.forward(part)
-    assert found[0] == pytest.approx(logits(0, LAST), abs=1e-4)
+    assert found[0] == near(logits(0, LAST), abs=1e-4)
     assert counting.counted == LAST
     session.rewind(FIRST)
-    assert session.forward(tokens[:1, FIRST : FIRST + 1])[0] == pytest.approx(logits(0, FIRST + 1), abs=1e-4)
+    assert session.forward(tokens[:1, FIRST : FIRST + 1])[0] == near(logits(0, FIRST + 1), abs=1e-4)
 
 
 def test_turns_that_share_a_beginning_say_what_they_would_say_alone(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
@@ -120,13 +121,13 @@ def test_rewinding_below_the_border_makes_a_text_short_again(session: Session) -
     tokens, logits = texts()
     session.forward(tokens[:1, :LAST])
     session.rewind(FIRST)
-    assert session.forward(tokens[:1, FIRST : FIRST + 2])[0] == pytest.approx(logits(0, FIRST + 2), abs=1e-4)
+    assert session.forward(tokens[:1, FIRST : FIRST + 2])[0] == near(logits(0, FIRST + 2), abs=1e-4)
     session.forward(tokens[:1, FIRST + 2 : LAST])
     session.rewind(BORDER)
-    assert session.forward(tokens[:1, BORDER : BORDER + 1])[0] == pytest.approx(logits(0, BORDER + 1), abs=1e-4)
+    assert session.forward(tokens[:1, BORDER : BORDER + 1])[0] == near(logits(0, BORDER + 1), abs=1e-4)
     session.rewind(0)
     assert (session.length, session.batch) == (0, 0)
-    assert session.forward(tokens[1:, :BORDER])[0] == pytest.approx(logits(1, BORDER), abs=1e-4)
+    assert session.forward(tokens[1:, :BORDER])[0] == near(logits(1, BORDER), abs=1e-4)
 
 
 def test_rows_cross_the_border_together_and_come_back(session: Session) -> None:
@@ -135,15 +136,15 @@ def test_rows_cross_the_border_together_and_come_back(session: Session) -> None:
     for length in range(FIRST + 1, BORDER + 2):
         found = session.forward(tokens[:, length - 1 : length])
     for row in 0, 1:
-        assert found[row] == pytest.approx(logits(row, BORDER + 1), abs=1e-4)
+        assert found[row] == near(logits(row, BORDER + 1), abs=1e-4)
     session.reorder([1, 0, 1])
     found = session.forward(tokens[[1, 0, 1], BORDER + 1 : BORDER + 3])
     for place, row in enumerate([1, 0, 1]):
-        assert found[place] == pytest.approx(logits(row, BORDER + 3), abs=1e-4)
+        assert found[place] == near(logits(row, BORDER + 3), abs=1e-4)
     session.rewind(FIRST)
     found = session.forward(tokens[[1, 0, 1], FIRST : FIRST + 1])
     for place, row in enumerate([1, 0, 1]):
-        assert found[place] == pytest.approx(logits(row, FIRST + 1), abs=1e-4)
+        assert found[place] == near(logits(row, FIRST + 1), abs=1e-4)
 
 
 def test_whole_caches_of_openvino_are_read_again_too(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_whole_caches_of_openvino_are_read_again_too(tmp_path: Path) -> None:
     session = RereadingSession(StatefulSession(tmp_path, "CPU"))
     for length in range(FIRST, LAST + 1):
         found = session.forward(tokens[:1, session.length : length])
-        assert found[0] == pytest.approx(logits(0, length), abs=1e-4)
+        assert found[0] == near(logits(0, length), abs=1e-4)
 
 
 def test_a_runtime_that_failed_while_reading_again_reads_all_of_it_the_next_time() -> None:
@@ -169,7 +170,7 @@ def test_a_runtime_that_failed_while_reading_again_reads_all_of_it_the_next_time
     session.forward(tokens[:1, :BORDER])
     session.session.rewind(0)
     session.session.long = True  # as after a failure
-    assert session.forward(tokens[:1, BORDER : BORDER + 1])[0] == pytest.approx(logits(0, BORDER + 1), abs=1e-4)
+    assert session.forward(tokens[:1, BORDER : BORDER + 1])[0] == near(logits(0, BORDER + 1), abs=1e-4)
 
 
 def test_a_gguf_file_has_both_kinds_of_text(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_gguf_file_has_both_kinds_of_text(tmp_path: Path) -> None:
     session = ReferenceSession(decoder, Canonical(checkpoint, family, decoder))
     for length in FIRST, BORDER, BORDER + 1, LAST:
         found = session.forward(tokens[:1, session.length : length])
-        assert found[0] == pytest.approx(logits(0, length), abs=1e-4)
+        assert found[0] == near(logits(0, length), abs=1e-4)
 
 
 @pytest.mark.parametrize("backend", HERE)

@@ -11,6 +11,7 @@ import pytest
 import backends
 from model_store import Store
 from model_store.convert import open_checkpoint
+from support.arrays import near
 from support.checkpoints import ROOT, MakeCheckpoint
 from support.golden_logits import GOLDEN, every_feature, golden
 
@@ -30,21 +31,21 @@ from support.openvino_models import compiled, kinds, lower
 def test_fixed_shapes_give_the_same_logits(case: str, tmp_path: Path) -> None:
     session = FixedSession(lower(GOLDEN / case, tmp_path), "CPU")
     tokens, logits = golden(case)
-    assert session.forward(tokens[:1, :10], last=2) == pytest.approx(logits[:1, 8:10], abs=1e-4)
+    assert session.forward(tokens[:1, :10], last=2) == near(logits[:1, 8:10], abs=1e-4)
     session.rewind(3)
-    assert session.forward(tokens[:1, 3:16]) == pytest.approx(logits[:1, 15:16], abs=1e-4)
-    assert session.forward(tokens[:1, 16:17]) == pytest.approx(logits[:1, 16:17], abs=1e-4)
+    assert session.forward(tokens[:1, 3:16]) == near(logits[:1, 15:16], abs=1e-4)
+    assert session.forward(tokens[:1, 16:17]) == near(logits[:1, 16:17], abs=1e-4)
     session.rewind(0)
     session.forward(tokens[1:, :7])
     session.reorder([1, 0, 1])
-    assert session.forward(tokens[[2, 1, 2], 7:9]) == pytest.approx(logits[[2, 1, 2], 8:9], abs=1e-4)
+    assert session.forward(tokens[[2, 1, 2], 7:9]) == near(logits[[2, 1, 2], 8:9], abs=1e-4)
 
 
 def test_a_prompt_longer_than_a_chunk_is_read_in_parts(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     folder = lower(checkpoint(max_position_embeddings=300), tmp_path)
     fixed, stateful = FixedSession(folder, "CPU"), StatefulSession(folder, "CPU")
     tokens = np.random.default_rng(0).integers(0, 320, (2, 2 * CHUNK + 20))
-    assert fixed.forward(tokens, last=3) == pytest.approx(stateful.forward(tokens, last=3), abs=1e-4)
+    assert fixed.forward(tokens, last=3) == near(stateful.forward(tokens, last=3), abs=1e-4)
     assert fixed.length == tokens.shape[1]
     for request in fixed.requests.values():
         nodes = request.get_compiled_model().get_runtime_model().get_ops()
@@ -153,7 +154,7 @@ def test_what_is_rewound_again_and_again_leaves_the_cache(tmp_path: Path) -> Non
     assert SPARE < most < SPARE + 40
     assert len(session.slots) < SPARE
     found = session.forward(tokens[[1, 0], 5:12])
-    assert found == pytest.approx(logits[[1, 0], 11:12], abs=1e-4)
+    assert found == near(logits[[1, 0], 11:12], abs=1e-4)
 
 
 def test_a_failure_is_told_and_after_it_the_session_can_begin_anew(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_failure_is_told_and_after_it_the_session_can_begin_anew(tmp_path: Pat
     with pytest.raises(backends.BackendError, match="OpenVINO failed: "):
         session.forward(np.zeros((1, 2), np.float32))
     session.rewind(0)
-    assert session.forward(tokens[:1, :6]) == pytest.approx(logits[:1, 5:6], abs=1e-4)
+    assert session.forward(tokens[:1, :6]) == near(logits[:1, 5:6], abs=1e-4)
 
 
 def test_a_compiled_model_is_kept_in_the_folder_of_its_variant(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_compiled_model_that_does_not_fit_is_compiled_anew(damage: str, tmp_pa
     blob.write_bytes(damaged)
     session = StatefulSession(tmp_path, "CPU")
     assert not compiled(session).get_property("LOADED_FROM_CACHE")
-    assert session.forward(tokens[:1, :9]) == pytest.approx(logits[:1, 8:9], abs=1e-4)
+    assert session.forward(tokens[:1, :9]) == near(logits[:1, 8:9], abs=1e-4)
     [replaced] = (tmp_path / "compiled-cpu").iterdir()
     assert replaced.stat().st_size >= len(whole)
     assert compiled(StatefulSession(tmp_path, "CPU")).get_property("LOADED_FROM_CACHE")
@@ -220,7 +221,7 @@ def test_where_nothing_can_be_kept_it_is_compiled_each_time(tmp_path: Path) -> N
     (tmp_path / "compiled-cpu").write_text("a file where the folder would be")
     tokens, logits = golden("llama")
     session = StatefulSession(tmp_path, "CPU")
-    assert session.forward(tokens[:1, :9]) == pytest.approx(logits[:1, 8:9], abs=1e-4)
+    assert session.forward(tokens[:1, :9]) == near(logits[:1, 8:9], abs=1e-4)
 
 
 def test_a_runtime_that_cannot_compile_says_why(tmp_path: Path) -> None:

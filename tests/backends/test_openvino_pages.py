@@ -9,6 +9,7 @@ import pytest
 import backends
 from backends import BackendError
 from model_store.convert import open_checkpoint
+from support.arrays import near
 from support.checkpoints import MakeCheckpoint
 from support.golden_logits import GOLDEN, golden
 from support.openvino_models import kinds, lower
@@ -71,7 +72,7 @@ def test_pages_give_what_a_whole_cache_gives(sliding_window: int | None, session
     start = 0
     for count, last in (1, 1), (30, 2), (1, 1), (1, 1), (100, 40), (130, 1), (37, 37):
         part = text[:, start : start + count]
-        assert paged.forward(part, last) == pytest.approx(whole.forward(part, last), abs=1e-4)
+        assert paged.forward(part, last) == near(whole.forward(part, last), abs=1e-4)
         start += count
     assert start == paged.length == LONG
     assert paged.pages.count * paged.page >= 2 * LONG > FIRST_PAGES * paged.page
@@ -90,7 +91,7 @@ def test_rows_share_pages_until_one_writes_there(sessions: Callable[..., Session
         for session in paged, whole:
             session.reorder(parents)
         step = tokens(len(parents), 25, seed)
-        assert paged.forward(step, 3) == pytest.approx(whole.forward(step, 3), abs=1e-4)
+        assert paged.forward(step, 3) == near(whole.forward(step, 3), abs=1e-4)
 
 
 def test_what_is_written_after_a_rewind_reaches_no_other_row(sessions: Callable[..., Sessions]) -> None:
@@ -103,7 +104,7 @@ def test_what_is_written_after_a_rewind_reaches_no_other_row(sessions: Callable[
         session.rewind(45)
         session.reorder([1])
     step = tokens(1, 30, 2)
-    assert paged.forward(step, 30) == pytest.approx(whole.forward(step, 30), abs=1e-4)
+    assert paged.forward(step, 30) == near(whole.forward(step, 30), abs=1e-4)
     assert len(paged.rows[0]) == -(-75 // paged.page)
 
 
@@ -143,6 +144,6 @@ def test_after_a_failure_the_session_can_begin_anew(tmp_path: Path) -> None:
     session.forward(text[:2, :5])
     with pytest.raises(BackendError, match="OpenVINO failed: "):
         session.forward(np.zeros((2, 2), np.float32))
-    assert session.forward(text[:2, 5:7]) == pytest.approx(logits[:2, 6:7], abs=1e-4)
+    assert session.forward(text[:2, 5:7]) == near(logits[:2, 6:7], abs=1e-4)
     session.rewind(0)
-    assert session.forward(text[:1, :6]) == pytest.approx(logits[:1, 5:6], abs=1e-4)
+    assert session.forward(text[:1, :6]) == near(logits[:1, 5:6], abs=1e-4)

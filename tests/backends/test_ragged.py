@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from backends import BackendError, Batch, ContextExceeded, KeyValues, Session
+from support.arrays import near
 from support.checkpoints import HERE
 from support.golden_logits import GOLDEN, TOLERANCE, open_case
 
@@ -48,7 +49,7 @@ def test_a_ragged_batch_gives_the_logits_of_single_runs_while_rows_join_branch_a
         found = batch.forward(np.array([[tokens[place]] for place in places]))
         assert found.shape == (len(rows), 1, session.vocab_size)
         for row, place in enumerate(places):
-            assert found[row, 0] == pytest.approx(logits[place], abs=TOLERANCE)
+            assert found[row, 0] == near(logits[place], abs=TOLERANCE)
             if batch.top:
                 assert batch.top.tokens[row, 0, 0] == found[row, 0].argmax()
 
@@ -68,7 +69,7 @@ def test_a_ragged_batch_gives_the_logits_of_single_runs_while_rows_join_branch_a
         batch.forward(np.zeros((0, 1), np.int64))
     session.restore(tokens[2, :11].tolist(), again)
     assert (session.length, session.batch) == (11, 1)
-    assert session.forward(tokens[2:3, 11:14], 3)[0] == pytest.approx(logits[2, 11:14], abs=TOLERANCE)
+    assert session.forward(tokens[2:3, 11:14], 3)[0] == near(logits[2, 11:14], abs=TOLERANCE)
     batch.join(again, 13)
     rows = [2]
     step()
@@ -86,7 +87,7 @@ def test_a_batch_makes_room_as_rows_grow_and_ends_with_the_context(name: str, tm
     batch.join(read(session, tokens[:1, : context - 1]), context - 1)
     batch.join(read(session, tokens[1:, : context - 2]), context - 2)
     found = batch.forward(np.array([tokens[0, context - 1 :], tokens[1, context - 2 : context - 1]]))
-    assert found == pytest.approx(np.concatenate(expected), abs=TOLERANCE)
+    assert found == near(np.concatenate(expected), abs=TOLERANCE)
     with pytest.raises(ContextExceeded):
         batch.forward(np.zeros((2, 1), np.int64))
     assert list(batch.lengths) == [context, context - 1]

@@ -14,6 +14,7 @@ from model_store import families
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.errors import UnsupportedCheckpoint
+from support.arrays import near
 from support.checkpoints import HERE, ROOT
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, golden, open_case
 
@@ -27,15 +28,15 @@ class TestLogits:
 
     def test_prefill_and_cached_steps(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)
-        assert session.forward(tokens[:1, :16], last=16) == pytest.approx(logits[:1, :16], abs=TOLERANCE)
+        assert session.forward(tokens[:1, :16], last=16) == near(logits[:1, :16], abs=TOLERANCE)
         for i in range(16, 24):
-            assert session.forward(tokens[:1, i : i + 1]) == pytest.approx(logits[:1, i : i + 1], abs=TOLERANCE)
+            assert session.forward(tokens[:1, i : i + 1]) == near(logits[:1, i : i + 1], abs=TOLERANCE)
 
     def test_three_rows(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)
-        assert session.forward(tokens[:, :16], last=2) == pytest.approx(logits[:, 14:16], abs=TOLERANCE)
-        assert session.forward(tokens[:, 16:17]) == pytest.approx(logits[:, 16:17], abs=TOLERANCE)
-        assert session.forward(tokens[:, 17:20], last=2) == pytest.approx(logits[:, 18:20], abs=TOLERANCE)
+        assert session.forward(tokens[:, :16], last=2) == near(logits[:, 14:16], abs=TOLERANCE)
+        assert session.forward(tokens[:, 16:17]) == near(logits[:, 16:17], abs=TOLERANCE)
+        assert session.forward(tokens[:, 17:20], last=2) == near(logits[:, 18:20], abs=TOLERANCE)
 
     def test_rewind_then_a_chunk(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)
@@ -43,7 +44,7 @@ class TestLogits:
         session.rewind(0)
         session.forward(tokens[:1, :20])
         session.rewind(11)
-        assert session.forward(tokens[:1, 11:15], last=4) == pytest.approx(logits[:1, 11:15], abs=TOLERANCE)
+        assert session.forward(tokens[:1, 11:15], last=4) == near(logits[:1, 11:15], abs=TOLERANCE)
 
     def test_rows_share_a_prefix_and_are_reordered(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)
@@ -51,15 +52,15 @@ class TestLogits:
         session.reorder([0, 0])
         for i in range(12, 16):
             steps = session.forward(tokens[[2, 1], i : i + 1]).copy()
-        assert steps[0] == pytest.approx(logits[2, 15:16], abs=TOLERANCE)
+        assert steps[0] == near(logits[2, 15:16], abs=TOLERANCE)
         session.reorder([1, 0, 0])
         steps = session.forward(tokens[[2, 2, 2], 16:17]).copy()
-        assert steps[1:] == pytest.approx(logits[[2, 2], 16:17], abs=TOLERANCE)
+        assert steps[1:] == near(logits[[2, 2], 16:17], abs=TOLERANCE)
         session.reorder([2])
-        assert session.forward(tokens[2:, 17:18]) == pytest.approx(logits[2:, 17:18], abs=TOLERANCE)
+        assert session.forward(tokens[2:, 17:18]) == near(logits[2:, 17:18], abs=TOLERANCE)
         session.rewind(0)
         mixed = np.concatenate([tokens[2, :12], tokens[1, 12:16], tokens[2, 16:17]])[None]
-        assert session.forward(mixed) == pytest.approx(steps[:1], abs=TOLERANCE)
+        assert session.forward(mixed) == near(steps[:1], abs=TOLERANCE)
 
     def test_the_context_is_not_overrun(self, case: str, session: Session) -> None:
         tokens, logits = golden(case)
@@ -68,7 +69,7 @@ class TestLogits:
         with pytest.raises(backends.ContextExceeded, match="do not fit the context"):
             session.forward(tokens[:1, :2])
         session.rewind(0)
-        assert session.forward(tokens[:1, :4]) == pytest.approx(logits[:1, 3:4], abs=TOLERANCE)
+        assert session.forward(tokens[:1, :4]) == near(logits[:1, 3:4], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("backend", ["reference", *HERE])
@@ -76,9 +77,9 @@ def test_positions_that_no_table_ends_are_right_far_from_the_start(backend: str,
     arrays = np.load(GOLDEN / "bloom" / "golden.npz")
     tokens, logits = arrays["long_tokens"], arrays["long_logits"]
     session = open_case("bloom", backend, tmp_path)
-    assert session.forward(tokens[:, :290], last=290) == pytest.approx(logits[:, :290], abs=TOLERANCE)
+    assert session.forward(tokens[:, :290], last=290) == near(logits[:, :290], abs=TOLERANCE)
     for i in range(290, 300):
-        assert session.forward(tokens[:, i : i + 1]) == pytest.approx(logits[:, i : i + 1], abs=TOLERANCE)
+        assert session.forward(tokens[:, i : i + 1]) == near(logits[:, i : i + 1], abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("backend", ["reference", *HERE])
@@ -98,7 +99,7 @@ def test_impossible_calls_are_refused_and_change_nothing(backend: str, tmp_path:
     for call in impossible:
         with pytest.raises(backends.BackendError):
             call()
-    assert session.forward(tokens[:1, 10:11]) == pytest.approx(logits[:1, 10:11], abs=TOLERANCE)
+    assert session.forward(tokens[:1, 10:11]) == near(logits[:1, 10:11], abs=TOLERANCE)
 
 
 def decoder_of(case: str) -> Decoder:

@@ -88,7 +88,7 @@ def open_case(case: str, backend: str, folder: Path) -> Session:
     """A session of the golden checkpoint `case` in float32."""
     decoder, weights = open_golden(case)
     if backend == "reference":
-        return ReferenceSession(decoder, weights)
+        return ReferenceSession(decoder, dict(weights))  # read once, and not at every step
     backends.get(backend).lower(decoder, weights, folder, precision="f32")
     return backends.get(backend).load(folder, device="cpu")
 

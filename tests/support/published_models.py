@@ -4,6 +4,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -201,18 +202,21 @@ def sample(logits: np.ndarray) -> np.ndarray:
 
 def random_tensors(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """Values for tensors, the same whenever their names and shapes are, and with every release of NumPy."""
-    tensors = {}
-    for name, shape in shapes.items():
-        random = np.random.RandomState(zlib.crc32(name.encode()))
-        values = np.asarray(random.standard_normal(shape), np.float32)
-        deviation = GAIN / math.sqrt(shape[-1]) if len(shape) == 2 else 0.1
-        if "Attention.q." in name:
-            deviation /= 4  # T5 does not scale its scores
-        is_scale = len(shape) == 1 and name.endswith("weight")
-        tensors[name] = np.asarray(values * np.float32(deviation) + np.float32(is_scale))
-        if name.endswith("act_fn.eps"):
-            tensors[name] = np.float32(-1e-6) * np.ones(shape, np.float32)
-    return tensors
+    return {name: random_tensor(name, tuple(shape)) for name, shape in shapes.items()}
+
+
+@cache
+def random_tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The values of one tensor."""
+    if name.endswith("act_fn.eps"):
+        return np.float32(-1e-6) * np.ones(shape, np.float32)
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    values = np.asarray(random.standard_normal(shape), np.float32)
+    deviation = GAIN / math.sqrt(shape[-1]) if len(shape) == 2 else 0.1
+    if "Attention.q." in name:
+        deviation /= 4  # T5 does not scale its scores
+    is_scale = len(shape) == 1 and name.endswith("weight")
+    return np.asarray(values * np.float32(deviation) + np.float32(is_scale))
 
 
 NESTED = "rope_scaling", "rope_parameters", "attn_config"
