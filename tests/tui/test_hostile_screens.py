@@ -32,7 +32,7 @@ from support.screen_driver import Driver, beginning, running, started
 from support.scripted_engine import Open, Placement, ScriptedEngine, opener
 
 Visit = Callable[[Driver], Awaitable[object]]
-HEAVY = ("1 MB without a line end", "100,000 lines", "huge table", "joined flood", "nested quotes")
+HEAVY = ("1 MB without a line end", "30,000 lines", "huge table", "joined flood", "nested quotes")
 MARKUP = "[@click=app.quit]evil[/]"
 
 
