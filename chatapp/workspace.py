@@ -18,6 +18,7 @@ from chatapp.text.printable import printable
 if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
     from chatapp.completion.acceptance import Acceptance
     from chatapp.conversation import Setup
+    from chatapp.conversation.tools.toolset import Toolset
     from chatapp.generation import Engine
     from chatapp.history import History
     from chatapp.models.jobs import Job, Jobs
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
     from chatapp.placement.record import Measurement
     from chatapp.placement.selection import PlacementOptions
     from chatapp.remote.address import Remote
-    from chatapp.tools.toolset import Toolset
     from model_store import Progress, Store, StoredModel
 
 
@@ -217,7 +217,7 @@ class Workspace:
 
     def open_tools(self, warn: Callable[[str], object]) -> Toolset:
         """The tools of one conversation, of the servers in the settings; none is started before it is looked at."""
-        from chatapp.tools.toolset import Toolset
+        from chatapp.conversation.tools.toolset import Toolset
 
         return Toolset(lambda: self.read_settings().mcp, warn)
 

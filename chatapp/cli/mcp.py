@@ -100,7 +100,7 @@ def read_server(given: Namespace) -> ToolServer:
 
 def add_server(workspace: Workspace, server: ToolServer) -> None:
     """Keep a server; it is neither started nor asked."""
-    from chatapp.tools.http import leaves
+    from chatapp.conversation.tools.http import leaves
 
     elsewhere = leaves(server)
     if server.key_variable and elsewhere.endswith("unencrypted"):
@@ -114,7 +114,7 @@ def add_server(workspace: Workspace, server: ToolServer) -> None:
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:
     """Print the servers of the settings."""
-    from chatapp.tools.http import leaves
+    from chatapp.conversation.tools.http import leaves
 
     servers = workspace.read_settings().mcp.values()
     if as_json:

@@ -21,9 +21,9 @@ from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 
 if TYPE_CHECKING:
+    from chatapp.conversation.tools.toolset import Toolset
     from chatapp.history import History, Kind
     from chatapp.placement.selection import PlacementOptions
-    from chatapp.tools.toolset import Toolset
     from chatapp.workspace import Opened, Workspace
 
 MORE = "... "

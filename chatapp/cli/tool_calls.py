@@ -9,8 +9,8 @@ from chatapp.cli.printing import note, stoppable
 from chatapp.conversation import Dialogue
 from chatapp.conversation.rounds import LATE, ROUNDS, STOPPED, Decision, Question, Running, answer_calls, describe_call
 from chatapp.conversation.tool_calls import BEAT
+from chatapp.conversation.tools.result import Result
 from chatapp.text.units import milliseconds
-from chatapp.tools.result import Result
 
 ANSWERS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse", "s": "stop"}
 ASKING = "Allow it? [o]nce, for this [c]onversation, [r]efuse, [s]top: "

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from chatapp.commands.commands import Command
     from chatapp.conversation import Dialogue
     from chatapp.conversation.files import ExportForm
+    from chatapp.conversation.tools.toolset import Toolset
     from chatapp.generation import Engine
     from chatapp.history import History, Message, Role
-    from chatapp.tools.toolset import Toolset
     from chatapp.workspace import Workspace
 
 Topic = Literal["info", "parameters", "system", "template", "license", "modelfile"]

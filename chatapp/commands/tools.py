@@ -13,7 +13,7 @@ from chatapp.text.suggest import suggest
 if TYPE_CHECKING:
     from chatapp.commands.run import View
     from chatapp.conversation import Dialogue
-    from chatapp.tools.toolset import Tool
+    from chatapp.conversation.tools.toolset import Tool
 
 NONE = "No server of tools is named in settings.toml: chatapp mcp add NAME COMMAND... names one."
 USAGE = "write /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOOL or /tools ask"
@@ -38,7 +38,7 @@ def show(view: View) -> None:
 
 def describe(view: View) -> str:
     """The servers of the settings, and the tools of those that the conversation uses, as far as they were looked at."""
-    from chatapp.tools.http import leaves
+    from chatapp.conversation.tools.http import leaves
 
     toolset, used = view.find_tools(), view.dialogue.setup.tools
     lines = list[str]()
@@ -54,7 +54,7 @@ def describe(view: View) -> str:
 
 def find_leaving(dialogue: Dialogue) -> str:
     """The other machines that text goes to with the calls of a conversation."""
-    from chatapp.tools.http import leaves
+    from chatapp.conversation.tools.http import leaves
 
     known = dialogue.toolset.list_servers() if dialogue.toolset else {}
     used = [known[name] for name in dialogue.setup.tools if name in known]

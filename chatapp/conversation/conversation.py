@@ -23,9 +23,9 @@ from chatapp.history.text import clean
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
+    from chatapp.conversation.tools.result import Result
+    from chatapp.conversation.tools.toolset import Toolset
     from chatapp.history import History
-    from chatapp.tools.result import Result
-    from chatapp.tools.toolset import Toolset
 
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""

@@ -10,15 +10,15 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from chatapp.conversation.tools.result import Result
 from chatapp.generation import ToolCall
 from chatapp.history import Message
-from chatapp.tools.result import Result
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from chatapp.conversation.conversation import Dialogue
-    from chatapp.tools.toolset import Tool
+    from chatapp.conversation.tools.toolset import Tool
 
 ROUNDS = 8
 """Replies in a row that may call tools; then it is the user's turn."""
@@ -84,7 +84,7 @@ def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]
 
 def describe_call(call: ToolCall, tool: Tool) -> str:
     """A call, in a line for its user: what is asked of whom, and where that is elsewhere."""
-    from chatapp.tools.http import leaves
+    from chatapp.conversation.tools.http import leaves
 
     away = leaves(tool.server)
     more = len(call.arguments) - SHOWN

@@ -12,7 +12,7 @@ from chatapp.generation.text.tools import Toolbox
 from chatapp.history import Message
 
 if TYPE_CHECKING:
-    from chatapp.tools.toolset import Toolset
+    from chatapp.conversation.tools.toolset import Toolset
 
 BEAT = 0.1
 """Seconds between two looks at whether anybody still waits for a server."""

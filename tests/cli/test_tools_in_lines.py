@@ -10,10 +10,10 @@ import pytest
 from chatapp.cli import tool_calls
 from chatapp.cli.repl import PLAIN, LineView
 from chatapp.conversation import Setup
+from chatapp.conversation.tools.connection import CONNECTIONS
 from chatapp.settings import tool_servers
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import InputError
-from chatapp.tools.connection import CONNECTIONS
 from chatapp.workspace import Workspace
 from support.scripted_engine import ScriptedEngine
 

@@ -14,14 +14,14 @@ from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.context_window import takes_results
 from chatapp.conversation.rounds import REFUSED, ROUNDS, Decision, Question, answer_calls
 from chatapp.conversation.tool_calls import find_open
+from chatapp.conversation.tools.connection import Connections
+from chatapp.conversation.tools.toolset import Toolset
 from chatapp.generation import Message, ToolCall
 from chatapp.generation.engine import Engine as RealEngine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import Conversation, History, exports, imported, pages
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.tools.connection import Connections
-from chatapp.tools.toolset import Toolset
 from support.dialogues import heard
 from support.scripted_engine import ScriptedEngine
 from support.scripted_session import ScriptedSession, hashed, write_tokenizer

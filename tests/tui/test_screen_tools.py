@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from chatapp.conversation.tools.connection import CONNECTIONS
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.tools.connection import CONNECTIONS
 from chatapp.tui.chat import calls
 from chatapp.tui.chat.tool_result import ToolResult
 from support.screen_driver import Driver, beginning, started

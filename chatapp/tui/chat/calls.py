@@ -22,7 +22,7 @@ from chatapp.tui.errors import telling
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
     from chatapp.conversation.rounds import Decision, Question, Running
-    from chatapp.tools.result import Result
+    from chatapp.conversation.tools.result import Result
 
 QUIET = 0.6
 """Seconds without a key before one counts: who was typing something else has not answered."""

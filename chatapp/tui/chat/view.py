@@ -15,10 +15,10 @@ from chatapp.tui.widgets.windows import AskLine, NoteScreen
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue, WhenFull
+    from chatapp.conversation.tools.toolset import Toolset
     from chatapp.generation import Engine, Options
     from chatapp.generation.decoding.preview import Preview
     from chatapp.history import Conversation, Found, History, Message
-    from chatapp.tools.toolset import Toolset
     from chatapp.tui.chat.conversations import Conversations
     from chatapp.tui.chat.pane import Pane
     from chatapp.workspace import Opened

@@ -13,21 +13,21 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from chatapp.conversation.tools.errors import ToolError, shorten
+from chatapp.conversation.tools.flow import TOOLS
+from chatapp.conversation.tools.result import Result
 from chatapp.generation import ToolCall
 from chatapp.generation.text.tools import Function
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line
 from chatapp.text.printable import clean_paste
 from chatapp.text.suggest import suggest
-from chatapp.tools.errors import ToolError, shorten
-from chatapp.tools.flow import TOOLS
-from chatapp.tools.result import Result
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
     from mcp_types import Tool as Listed
 
-    from chatapp.tools.connection import Connections
+    from chatapp.conversation.tools.connection import Connections
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What a tool may be called: a model has to spell it, and a user to read it."""
@@ -89,7 +89,7 @@ class Toolset:
     def _connections(self) -> Connections:
         """Those of this process, unless others were given; few conversations ever need them."""
         if self._given is None:
-            from chatapp.tools.connection import CONNECTIONS
+            from chatapp.conversation.tools.connection import CONNECTIONS
 
             self._given = CONNECTIONS
         return self._given

@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chatapp.conversation.tools.errors import ToolError, shorten
+from chatapp.conversation.tools.flow import TOOLS, Flow
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line
-from chatapp.tools.errors import ToolError, shorten
-from chatapp.tools.flow import TOOLS, Flow
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -126,13 +126,13 @@ class Connection:
     async def _make_client(self, stack: AsyncExitStack) -> Client:
         client_class = import_client()
         if self.server.command:
-            from chatapp.tools.stdio import open_program
+            from chatapp.conversation.tools.stdio import open_program
 
             return client_class(open_program(self.server, self.flow), cache=None)
         from mcp.client.streamable_http import streamable_http_client
 
-        from chatapp.tools.flow import LARGEST
-        from chatapp.tools.http import find_remote, open_client
+        from chatapp.conversation.tools.flow import LARGEST
+        from chatapp.conversation.tools.http import find_remote, open_client
 
         web = await stack.enter_async_context(open_client(self.server, self.flow))
         url = find_remote(self.server).url

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.conversation.tools.connection import Connections
+from chatapp.conversation.tools.http import leaves
+from chatapp.conversation.tools.result import Result
+from chatapp.conversation.tools.stdio import USUAL
+from chatapp.conversation.tools.toolset import Toolset
 from chatapp.generation import ToolCall
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.tools.connection import Connections
-from chatapp.tools.http import leaves
-from chatapp.tools.result import Result
-from chatapp.tools.stdio import USUAL
-from chatapp.tools.toolset import Toolset
 
 pytest.importorskip("mcp")
-SCRIPT = str(Path(__file__).parents[1] / "support" / "tool_server.py")
+SCRIPT = str(Path(__file__).parents[2] / "support" / "tool_server.py")
 
 
 def free_port() -> int:

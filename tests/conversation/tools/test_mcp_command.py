@@ -8,7 +8,7 @@ import pytest
 
 from chatapp.cli.main import main
 
-HOSTILE = str(Path(__file__).parents[1] / "support" / "hostile_tool_server.py")
+HOSTILE = str(Path(__file__).parents[2] / "support" / "hostile_tool_server.py")
 
 
 def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

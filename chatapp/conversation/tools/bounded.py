@@ -5,7 +5,7 @@ from ssl import SSLContext
 
 import httpx2
 
-from chatapp.tools.flow import Flood, Flow
+from chatapp.conversation.tools.flow import Flood, Flow
 
 
 class Stream(httpx2.AsyncByteStream):

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.conversation.tools import connection
+from chatapp.conversation.tools.connection import Connections
+from chatapp.conversation.tools.errors import ToolError
+from chatapp.conversation.tools.result import Result
+from chatapp.conversation.tools.toolset import Tool, Toolset
 from chatapp.generation import ToolCall
 from chatapp.settings.offline import VARIABLE, Offline
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.tools import connection
-from chatapp.tools.connection import Connections
-from chatapp.tools.errors import ToolError
-from chatapp.tools.result import Result
-from chatapp.tools.toolset import Tool, Toolset
 
 pytest.importorskip("mcp")
-HOSTILE = Path(__file__).parents[1] / "support" / "hostile_tool_server.py"
+HOSTILE = Path(__file__).parents[2] / "support" / "hostile_tool_server.py"
 BERN = {"city": "Bern"}
 Open = Callable[..., Toolset]
 
@@ -206,7 +206,7 @@ def test_offline_refuses_another_machine_and_keys_are_not_sent_in_the_clear(
 
 
 def test_only_few_variables_reach_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    from chatapp.tools.stdio import USUAL, environment
+    from chatapp.conversation.tools.stdio import USUAL, environment
 
     monkeypatch.setenv("SECRET_TOKEN", "1")
     monkeypatch.setenv("WANTED", "2")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from chatapp.conversation.tools.errors import ToolError
+from chatapp.conversation.tools.flow import Flow
 from chatapp.remote.address import Remote, check_online, parse_url
 from chatapp.remote.errors import RemoteError
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.tools.errors import ToolError
-from chatapp.tools.flow import Flow
 
 if TYPE_CHECKING:
     import httpx2
@@ -39,7 +39,7 @@ def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:
     """What asks a server; refused where it is another machine and the network must not be used."""
     import httpx2
 
-    from chatapp.tools.bounded import Bounded
+    from chatapp.conversation.tools.bounded import Bounded
 
     remote = find_remote(server)
     check_online(remote)
