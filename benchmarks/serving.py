@@ -63,11 +63,13 @@ def prompt(place: int) -> str:
 
 
 def rate(address: str, body: dict[str, Any], clients: int) -> float:
-    """Tokens a second of so many clients at once."""
+    """Tokens a second of so many clients at once, each of which has its answer streamed."""
     written: list[int] = []
+    streamed = {"stream": True, "stream_options": {"include_usage": True}}
 
     def count(place: int) -> None:
-        written.append(json.loads(ask(address, {**body, "prompt": prompt(place)}))["usage"]["completion_tokens"])
+        usage = ask(address, {**body, "prompt": prompt(place), **streamed}).split(b"data: ")[-2].partition(b"\r\n")[0]
+        written.append(json.loads(usage)["usage"]["completion_tokens"])
 
     threads = [threading.Thread(target=count, args=(place,)) for place in range(clients)]
     start = time.perf_counter()

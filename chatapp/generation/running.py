@@ -1,7 +1,8 @@
 """A turn while it is computed."""
 
+import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -19,8 +20,15 @@ UNREAD = 256
 class Running:
     """A turn while it is computed, by the thread of its reader or of another's."""
 
-    def __init__(self, turn: Turn):
+    def __init__(self, turn: Turn, lock: threading.RLock):
+        """Under this lock its reader waits."""
         self.turn = turn
+        self.news = threading.Condition(lock)
+        """Of what its reader waits for: it is `ready`, or nobody computes."""
+        self.waits = False
+        """Whether its reader does."""
+        self.hear: Callable[[Delta], bool] | None = None
+        """Is given its deltas by the thread that computes them, and tells whether more are wanted."""
         several = Beams(turn.rows) if turn.rows[0].sampler.options.num_beams > 1 else Rows(turn.rows)
         self.decoding = turn.speculation or several
         self.inline: Generator[Growth, None, None] | None = None
@@ -41,7 +49,8 @@ class Running:
 
     @property
     def ready(self) -> bool:
-        return bool(self.deltas or self.error or self.ended)
+        """Whether there is something for its reader."""
+        return bool(self.deltas or self.error or self.ended or self.left)
 
     @property
     def over(self) -> bool:
@@ -56,6 +65,11 @@ class Running:
         """Make deltas of what has grown."""
         growth, self.growth = self.growth, Growth()
         self.deltas.extend(self.turn.deltas(growth, self.decoding))
+
+    def hand_over(self) -> None:
+        """Give its deltas to who hears them, if somebody does."""
+        while self.hear and self.deltas and not self.left:
+            self.left = not self.hear(self.deltas.popleft())
 
     def draw(self, logits: np.ndarray, top: Top | None, spent: float) -> None:
         """Choose the next tokens, and tell what is due; `spent` seconds were the model's."""

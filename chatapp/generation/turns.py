@@ -3,9 +3,10 @@
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,31 @@ AT_ONCE = 8
 """Turns that run at once, where nobody says how many."""
 SHORT_PART = 32
 """Tokens of a prompt that are read at a time while others wait for their next token."""
+
+
+class TurnStream(Generator[Delta, None, None]):
+    """The deltas of a turn as they come: to be drawn, or told."""
+
+    def __init__(self, one: Running, drawn: Generator[Delta, None, None]):
+        self._one, self._drawn = one, drawn
+
+    def send(self, value: None, /) -> Delta:
+        return self._drawn.send(value)
+
+    def throw(self, *error: Any) -> Delta:  # Any: as generators take it
+        return self._drawn.throw(*error)
+
+    def close(self) -> None:
+        self._drawn.close()
+
+    def tell(self, hear: Callable[[Delta], bool]) -> None:
+        """Give each delta to `hear`, until the turn has ended or `hear` says that no more are wanted.
+
+        The thread that computes them calls it, for all turns at the end of each step: no other thread has to wake.
+        """
+        self._one.hear = hear
+        for delta in self._drawn:
+            hear(delta)
 
 
 class Turns:
@@ -49,25 +75,30 @@ class Turns:
         """Seconds that prompts took from those that wait for tokens, more than these took since."""
         self._idle = 0.0
         """When the last round ended."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        """Of what who wants a place waits for, or who has left."""
         self._driver: int | None = None
         """The thread that computes: nobody else touches the session, or what belongs to turns."""
 
-    def stream(self, turn: Turn) -> Generator[Delta, None, None]:
+    def stream(self, turn: Turn) -> TurnStream:
         """The deltas of a turn, as they come."""
-        one = Running(turn)
-        with self._changed:
+        one = Running(turn, self._lock)
+        return TurnStream(one, self._draw(one))
+
+    def _draw(self, one: Running) -> Generator[Delta, None, None]:
+        with self._lock:
             self.queue.append(one)
         try:
             self._enter(one)
-            turn.watch.resume()
+            one.turn.watch.resume()
             while True:
                 self._compute_for(one)
-                while one.deltas:
+                while one.deltas and not one.left:
                     yield one.deltas.popleft()
                 if one.error:
                     raise one.error
-                if one.ended:
+                if one.ended or one.left:
                     return
         finally:
             self._leave(one)
@@ -81,7 +112,7 @@ class Turns:
     def alone(self) -> Iterator[None]:
         """A time in which no turn runs, and the session is the caller's."""
         me = object()
-        with self._changed:
+        with self._lock:
             self.queue.append(me)
             try:
                 self._changed.wait_for(lambda: self.queue[0] is me and not self.running and self._driver is None)
@@ -95,7 +126,7 @@ class Turns:
             self._stop_driving()
 
     def _enter(self, one: Running) -> None:
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._has_place(one))
             self.queue.popleft()
             self.running.append(one)
@@ -111,43 +142,60 @@ class Turns:
     def _compute_for(self, one: Running) -> None:
         """Return when there is something for the reader of a turn; compute, unless another thread does."""
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: one.ready or self._driver is None)
+            with self._lock:
+                self._wait(one)
                 if one.ready:
                     return
                 self._driver = threading.get_ident()
             try:
-                while True:
+                while not one.ready:
                     self._compute()
-                    if one.ready:
-                        break
+                    for other in self.running:
+                        other.hand_over()
                     if len(self.running) > 1 or self.queue:
-                        with self._changed:
+                        with self._lock:
                             self._sweep()
-                            self._changed.notify_all()
             finally:
                 self._stop_driving()
 
+    def _wait(self, one: Running) -> None:
+        """Wait until there is something for the reader of a turn, or nobody computes."""
+        one.waits = True
+        try:
+            one.news.wait_for(lambda: one.ready or self._driver is None)
+        finally:
+            one.waits = False
+
     def _stop_driving(self) -> None:
-        with self._changed:
-            self._sweep()
+        with self._lock:
             self._driver, self._idle = None, perf_counter()
-            self._changed.notify_all()
+            self._sweep()
 
     def _leave(self, one: Running) -> None:
         """Let go of a turn, which has ended, was cancelled, or has failed; what nobody was told was never said."""
         if sys.is_finalizing():  # nobody will go on
             return
-        with self._changed:
+        with self._lock:
             one.left = True
             if one in self.queue:
                 self.queue.remove(one)
+                self._changed.notify_all()
             elif self._driver != threading.get_ident():  # else it was dropped, and found while computing
-                self._changed.wait_for(lambda: self._driver is None)
-                self._sweep()
-            self._changed.notify_all()
+                self._changed.wait_for(lambda: self._driver is None or one not in self.running)
+                if self._driver is None:
+                    self._sweep()
 
     def _sweep(self) -> None:
+        """Let those go of which nothing more is computed, and tell those who wait what they wait for."""
+        for one in self.running:
+            if one.waits and one.ready:
+                one.news.notify()
+        self._let_go()
+        if self._driver is None and (idle := next((one for one in self.running if one.waits), None)):
+            idle.news.notify()  # to compute
+        self._changed.notify_all()
+
+    def _let_go(self) -> None:
         """Let those go of which nothing more is computed; what their caches hold may serve the next."""
         for one in [one for one in self.running if one.over]:
             self.running.remove(one)

@@ -53,7 +53,7 @@ class Texts:
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         options = limit(replace(engine.defaults, **self.given), most)
         first = self._go_on(engine, self.prompts[0], options, most)  # checks before anything is told
-        return self._draw(engine, first, options, most)
+        return self._draw(engine, first, options, most) if len(self.prompts) > 1 else first
 
     def _draw(
         self, engine: Engine, first: Generator[Delta, None, None], options: Options, most: int | None

@@ -7,18 +7,51 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import closing, suppress
 from threading import Thread
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """A generator that can be told to give its items to a function, in whatever thread it makes them."""
+
+    def tell(self, hear: Callable[[Any], bool]) -> None:  # Any: its items
+        """Give each item to `hear`, until there are no more or `hear` says that no more are wanted."""
+
+
+class Wakeups:
+    """What threads want done in the event loop that runs here; it is woken once for all that has come."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._acts: deque[Callable[[], object]] = deque()
+        self._woken = False
+
+    def call(self, act: Callable[[], object]) -> None:
+        """Do something in the loop; nothing, where that has ended."""
+        self._acts.append(act)
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                self._loop.call_soon_threadsafe(self._do_all)
+
+    def _do_all(self) -> None:
+        self._woken = False
+        while self._acts:
+            self._acts.popleft()()
+
+
 class Drawing(Generic[Item]):
     """A generator that is drawn in a thread of its own; to close it ends it at its next item."""
 
-    def __init__(self, begin: Callable[[], Generator[Item, None, None]]):
-        """`begin` makes the generator, in the thread; what it raises is raised where the items are awaited."""
-        self._begin, self._loop = begin, asyncio.get_running_loop()
+    def __init__(self, begin: Callable[[], Generator[Item, None, None]], wakeups: Wakeups | None = None):
+        """`begin` makes the generator, in the thread; what it raises is raised where the items are awaited.
+
+        Drawings that share their `wakeups` wake the loop together.
+        """
+        self._begin, self._wakeups = begin, wakeups or Wakeups()
         self._items: deque[Item | BaseException | None] = deque()
         self._arrived = asyncio.Event()
         self._told = False
@@ -47,26 +80,28 @@ class Drawing(Generic[Item]):
     def _draw(self) -> None:
         try:
             with closing(self._begin()) as items:
+                if isinstance(items, Telling):
+                    items.tell(self._hear)
                 while self._wanted and (item := next(items, None)) is not None:
                     self._bring(item)
         except BaseException as error:  # whoever waits is told
             self._bring(error)
         self._bring(None)
-        self._tell(self.ended.set)
+        self._wakeups.call(self.ended.set)
+
+    def _hear(self, item: Item) -> bool:
+        self._bring(item)
+        return self._wanted
 
     def _bring(self, item: Item | BaseException | None) -> None:
         self._items.append(item)
         if not self._told:
             self._told = True
-            self._tell(self._wake)
+            self._wakeups.call(self._wake)
 
     def _wake(self) -> None:
         self._told = False
         self._arrived.set()
-
-    def _tell(self, act: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            self._loop.call_soon_threadsafe(act)
 
 
 def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
@@ -85,7 +120,7 @@ def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
             outcome: tuple[Callable[..., object], object] = done.set_exception, error
         else:
             outcome = done.set_result, result
-        with suppress(RuntimeError):  # as above
+        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
             loop.call_soon_threadsafe(settle, *outcome)
 
     Thread(target=run, name="work", daemon=True).start()

@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from chatapp.generation import Delta, Engine, Usage
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
-from chatapp.server.drawing import Drawing, in_thread
+from chatapp.server.drawing import Drawing, Wakeups, in_thread
 from chatapp.server.loaded import LoadedModel, LoadedModels
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
@@ -97,6 +97,11 @@ class Service:
             tell=tell,
         )
 
+    @cached_property
+    def wakeups(self) -> Wakeups:
+        """What all answers wake the loop by: once for a step of all of them."""
+        return Wakeups()
+
     @asynccontextmanager
     async def use(self, model: str, client: str, *, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
         """An open model and a place to draw on it, for as long as the block lasts."""
@@ -114,7 +119,7 @@ class Service:
         asked = time.perf_counter()
         async with self.use(model, client, keep_alive=keep_alive) as loaded:
             queued = time.perf_counter() - asked
-            drawing = Drawing(partial(self._draw, loaded.engine, ask))
+            drawing = Drawing(partial(self._draw, loaded.engine, ask), self.wakeups)
             stream = None
             try:
                 async with asyncio.timeout(self.settings.timeout):

@@ -12,7 +12,7 @@ from chatapp.generation import Delta, GenerationError, Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.running import UNREAD
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.turns import SHORT_PART
+from chatapp.generation.turns import SHORT_PART, TurnStream
 from support.scripted_session import (
     ScriptedBatch,
     ScriptedSession,
@@ -89,6 +89,42 @@ def test_turns_of_several_threads_run_at_once_and_each_says_what_it_says_alone(t
         assert said(found[place]) == alone(tokenizer, *way)
         assert usage_of(found[place]).completion_tokens == sum(len(tokens) for _, tokens, _ in said(found[place]))
     assert any(len(set(lengths)) > 1 for batch in session.batches for lengths in batch.calls)
+    assert not engine.turns.running and not engine.turns.queue
+    assert all(not batch.rows for batch in session.batches)
+
+
+def test_turns_that_are_told_are_told_by_the_thread_that_computes_and_let_go_when_no_more_is_wanted(
+    tokenizer: Tokenizer,
+) -> None:
+    engine, session = watched(tokenizer)
+    found: dict[int, list[Delta]] = {place: [] for place in range(len(WAYS) + 1)}
+    tellers: dict[int, set[int]] = {place: set() for place in found}
+    threads = [threading.Thread(target=lambda p=place: listen(p)) for place in found]
+
+    def listen(place: int) -> None:
+        text, options = WAYS[place] if place < len(WAYS) else ("left", Options(temperature=0, logit_bias=GOING))
+
+        def hear(delta: Delta) -> bool:
+            while not any(found.values()) and len(engine.turns.running) < len(found):
+                pass  # until all are there
+            found[place].append(delta)
+            tellers[place].add(threading.get_ident())
+            return place < len(WAYS) or len(found[place]) < 5
+
+        stream = engine.complete(text, options)
+        assert isinstance(stream, TurnStream)
+        stream.tell(hear)
+        assert not list(stream)
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for place, way in enumerate(WAYS):
+        assert said(found[place]) == alone(tokenizer, *way)
+    assert len(found[len(WAYS)]) == 5
+    own = {place: thread.ident for place, thread in enumerate(threads)}
+    assert any(tellers[place] - {own[place]} for place in found)
     assert not engine.turns.running and not engine.turns.queue
     assert all(not batch.rows for batch in session.batches)
 
