@@ -63,6 +63,14 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Clamped:
+    """A gate of some experts: `g * sigmoid(alpha * g) * (u + 1)`, with g up to `limit`, and u from -limit to limit."""
+
+    alpha: float
+    limit: float
+
+
+@dataclass(frozen=True)
 class Experts:
     """How each token chooses a few of many feed-forwards, and what share each of these has in the sum of them."""
 
@@ -83,6 +91,8 @@ class Experts:
     chosen_groups: int = 1
     shared: bool = False
     """Whether these layers have, beside the experts, a feed-forward for all tokens."""
+    clamped: Clamped | None = None
+    """How they gate, where not as the decoder's activation says."""
 
     def __post_init__(self) -> None:
         sizes = dict(experts=self.count, experts_of_a_token=self.chosen, expert_size=self.size)
@@ -183,6 +193,8 @@ class Weight:
     bias: np.ndarray | None = None
 
 
+Norms = tuple[Weight, Weight] | None
+"""Of the queries and the keys of a layer, if they are normalised."""
 Weights = Mapping[str, Weight]
 """Canonical weights by name, read when asked for: `layers.0.qkv_proj`, `encoder.layers.0.qkv_proj`, `embedding`, ..."""
 
@@ -242,12 +254,11 @@ class Ops(Protocol[Tensor]):
         """Return `norm(x + y)` and `x + y`."""
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
-    def attention(
-        self, qkv: Tensor, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
-    ) -> Tensor:
+    def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
-        `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores.
+        `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores;
+        `sinks` (heads,) are scores of a key beside all others, whose value is 0.
         """
 
     def cross_attention(self, q: Tensor, layer: int) -> Tensor:
@@ -324,9 +335,10 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
         if decoder.qkv_clip:
             qkv = ops.clip(qkv, decoder.qkv_clip)
-        norms = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
+        q_norm, k_norm = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
+        norms = (q_norm, k_norm) if q_norm and k_norm else None
         bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
-        attended = ops.attention(qkv, i, *norms, bias)
+        attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
         branch = ops.linear(attended, weights[layer + "o_proj"])  # (B, T, hidden)
         if decoder.parallel:
             if layer + "ffn_norm" in weights:

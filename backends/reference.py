@@ -9,9 +9,11 @@ from backends import Batch, KeyValues, Placement, check_batch, check_call, check
 from backends.decoder import (
     Activation,
     Attention,
+    Clamped,
     Decoder,
     ExpertMatrices,
     Experts,
+    Norms,
     Quantized,
     Rope,
     Weight,
@@ -77,19 +79,19 @@ class Ops:
         return y if weight.bias is None else y + weight.bias
 
     def attention(
-        self, qkv: np.ndarray, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
+        self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
     ) -> np.ndarray:
         a = self.decoder.layers[layer]
         q, k, v = np.split(qkv, np.array([a.heads, a.heads + a.kv_heads]) * a.head_dim, axis=-1)
-        if q_norm and k_norm and a.qk_norm == "heads":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "heads":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         q, k, v = split_heads(q, a), split_heads(k, a), split_heads(v, a)
-        if q_norm and k_norm and a.qk_norm == "head":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "head":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if q_norm and k_norm and a.qk_norm == "turned":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "turned":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         past_k, past_v = self.cache[layer]
         k, v = np.concatenate([past_k, k], axis=2), np.concatenate([past_v, v], axis=2)
         self.cache[layer] = k, v
@@ -107,7 +109,8 @@ class Ops:
         if a.causal:
             visible = (distance >= 0) & (distance < (a.window or np.inf))
             scores = np.where(visible, scores, np.float32(-np.inf))
-        return join_heads(softmax(scores) @ v.repeat(repeats, 1))
+        shares = softmax_with(sinks, scores) if sinks else softmax(scores)
+        return join_heads(shares @ v.repeat(repeats, 1))
 
     def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
         a, (k, v) = self.decoder.layers[layer], self.memory[layer]
@@ -142,7 +145,9 @@ class Ops:
         total = np.zeros_like(tokens)
         for expert in np.unique(chosen):  # the others are not read
             rows, place = np.nonzero(chosen == expert)
-            hidden = self.gate(self.linear(tokens[rows], gate_up[expert]), self.decoder.activation)
+            both = self.linear(tokens[rows], gate_up[expert])
+            clamped = self.decoder.experts.clamped
+            hidden = clamped_gate(both, clamped) if clamped else self.gate(both, self.decoder.activation)
             total[rows] += self.linear(hidden, down[expert]) * shares[rows, place, None]
         return total.reshape(x.shape)
 
@@ -155,6 +160,13 @@ class Ops:
 
     def softcap(self, x: np.ndarray, cap: float) -> np.ndarray:
         return np.float32(cap) * np.tanh(x / np.float32(cap))
+
+
+def clamped_gate(gate_up: np.ndarray, how: Clamped) -> np.ndarray:
+    """The first half, activated, times the second and one: (N, 2 F) -> (N, F)."""
+    gate, up = np.split(gate_up, 2, axis=-1)
+    gate, up = np.minimum(gate, np.float32(how.limit)), np.clip(up, -np.float32(how.limit), np.float32(how.limit))
+    return np.asarray(gate * sigmoid(np.float32(how.alpha) * gate) * (up + 1), np.float32)
 
 
 def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
@@ -194,6 +206,12 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     """Probabilities along the last axis."""
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
+    """Probabilities of the keys, which leave some to the sink of each head: (B, H, T, S)."""
+    column = np.broadcast_to(np.asarray(sinks.values)[:, None, None], (*scores.shape[:-1], 1))
+    return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
 def empty(layers: Sequence[Attention], batch: int) -> Cache:

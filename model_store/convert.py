@@ -10,6 +10,7 @@ from backends.decoder import Decoder, Lazy, Weight
 from backends.prebuilt import PRECISION, Prebuilt, write
 from model_store import families, gguf, prebuilt
 from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.kept import Kept
 from model_store.checkpoint.links import linked
 from model_store.checkpoint.weights import Canonical, Family
 from model_store.disk import amount
@@ -86,9 +87,9 @@ def convert(
         on_progress("lowering", 1.0)
 
 
-def kept(checkpoint: Checkpoint, weights: Canonical, precision: str) -> Canonical | gguf.Kept:
+def kept(checkpoint: Checkpoint, weights: Canonical, precision: str) -> Canonical | Kept:
     """The weights as they are to be rounded to `precision`: those that are so already are not made float first."""
-    return gguf.Kept(weights) if precision == checkpoint.precision else weights
+    return Kept(weights) if precision == checkpoint.exact else weights
 
 
 def expected_size(weights: Canonical, name: str) -> int:
@@ -111,9 +112,7 @@ def expected_size(weights: Canonical, name: str) -> int:
 class Watched(Lazy):
     """The same weights, telling what part of their bytes has been lowered."""
 
-    def __init__(
-        self, weights: Canonical | gguf.Kept, on_progress: Callable[[str, float], None], step: str = "lowering"
-    ):
+    def __init__(self, weights: Canonical | Kept, on_progress: Callable[[str, float], None], step: str = "lowering"):
         self.table = self.weights = weights
         self.on_progress, self.step = on_progress, step
         self.sizes = {name: sum(tensor.nbytes for tensor in weights.parts(name)) for name in weights}

@@ -27,6 +27,7 @@ from backends.decoder import (
     Attention,
     Decoder,
     ExpertMatrices,
+    Norms,
     Quantized,
     Rope,
     Weight,
@@ -174,12 +175,11 @@ class Ops:
         constants = {part: self.constant(f"{name}.{part}", self.layout.shape(array)) for part, array in parts.items()}
         return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
 
-    def attention(
-        self, qkv: Value, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
-    ) -> Value:
+    def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
+        if sinks:
+            raise BackendError("coreml cannot run attention with sinks; run this model with --backend onnx")
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
-        norms = (q_norm, k_norm) if q_norm and k_norm else None
         q, k, v = qkv
         if norms and a.qk_norm == "heads":
             q, k = self.norm(q, norms[0]), self.norm(k, norms[1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from backends.onnx import matrices
 from backends.onnx.graph import FUSED, Graph
 from backends.quantize import dequantize
 
-SWIGLU = dict(activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.0, activation_beta=0.0)
+Attributes = dict[str, Any]  # Any: numbers and names
+SWIGLU: Attributes = dict(activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.0, activation_beta=0.0)
 """A gate, activated, times its neighbour."""
 
 
@@ -79,7 +81,7 @@ def mix(
     logits = routing.by_token(logits)
     plain = experts.plain and bias is None
     shares = "" if plain else routing.shares(logits, bias)
-    how = dict(k=experts.chosen, normalize_routing_weights=1, **SWIGLU)
+    how = dict(k=experts.chosen, normalize_routing_weights=1, **gating(experts))
     if block := common_block(*parts):
         bits, (gate_up, down) = parts_bits(parts), (rounded_stack(graph, part, block) for part in parts)
         inputs = [x, shares or logits, *gate_up[:2], biases(graph, parts[0]), *down[:2], biases(graph, parts[1])]
@@ -98,6 +100,14 @@ def mix(
     shape = graph.node("Shape", x, end=2)
     total = graph.node("Unsqueeze", graph.node("Reshape", total, shape), routing.numbers(2))
     return graph.node("Mul", mixed, total)
+
+
+def gating(experts: Experts) -> Attributes:
+    """How experts gate."""
+    clamped = experts.clamped
+    if not clamped:
+        return SWIGLU
+    return SWIGLU | dict(activation_alpha=clamped.alpha, activation_beta=1.0, swiglu_limit=clamped.limit)
 
 
 def ordered(part: ExpertMatrices) -> Iterator[Weight]:

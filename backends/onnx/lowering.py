@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from backends import BackendError
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Weight, Weights, encode, forward
 from backends.onnx import experts, matrices
 from backends.onnx.graph import FUSED, Attribute, Graph, read_by
 from backends.onnx.rows import Rows
@@ -63,17 +63,17 @@ class Ops:
         scale = self.constant(weight.name, weight.values)
         return [scale] if weight.bias is None else [scale, self.constant(weight.name + ".bias", weight.bias)]
 
-    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None) -> str:
+    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         a = self.decoder.layers[layer]
         q, k, v = qkv, "", ""
-        if q_norm and k_norm:
+        if norms:
             sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
             q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
             if turns_first(a):
                 q, k = self.turn(q, a, a.heads), self.turn(k, a, a.kv_heads)
                 a = replace(a, rope=None)
             size = 0 if a.qk_norm == "heads" else a.head_dim
-            q, k = self.norm_heads(q, q_norm, size), self.norm_heads(k, k_norm, size)
+            q, k = self.norm_heads(q, norms[0], size), self.norm_heads(k, norms[1], size)
         q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
@@ -82,6 +82,7 @@ class Ops:
             last_position="last_position", total_length="total_length",
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
             position_ids="rope_positions" if a.rope and a.rope.border else "", attention_bias=added,
+            head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
         outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
@@ -117,7 +118,7 @@ class Ops:
             known = inputs | dict(zip(("past_key", "past_value"), whole, strict=True))
             made = [f"{name}_in_bytes" for name in (outputs[0], *both[3:])]
             kinds = dict(k_quant_type="PER_CHANNEL", v_quant_type="PER_CHANNEL", kv_cache_bit_width=8)
-            self.graph.node_with("GroupQueryAttention", [*known.values(), "", *scales], made, FUSED, **how, **kinds)
+            self.graph.node_with("GroupQueryAttention", [*known.values(), *scales], made, FUSED, **how, **kinds)
             return [made[0], *unused(floats, "unused"), *made[1:]]
 
         def with_floats() -> list[str]:

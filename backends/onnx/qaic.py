@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, parser
 
-from backends.decoder import Activation, Attention, Decoder, Lazy, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
@@ -175,20 +175,21 @@ class Ops(lowering.Ops):
         total = self.add(x, y)
         return self.norm(total, weight), total
 
-    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None) -> str:
+    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
+        assert sinks is None  # whoever has them has experts, which are refused
         a = self.decoder.layers[layer]
         sizes = self.constant(f"sizes_of_{a.heads}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
         q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{name}_{layer}" for name in "qkv"], axis=-1)
-        if q_norm and k_norm and a.qk_norm == "heads":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "heads":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         q, k = self.by_head(q, a), self.by_head(k, a)
-        if q_norm and k_norm and a.qk_norm == "head":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "head":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         v = v if self.flat else self.by_head(v, a)
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if q_norm and k_norm and a.qk_norm == "turned":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "turned":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         heads = self.constant("second_axis", np.array([1]))
         if self.flat:
             k = self.node("Squeeze", k, heads)

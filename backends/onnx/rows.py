@@ -45,7 +45,8 @@ class Rows:
         together: Callable[[list[str]], list[str]],
     ) -> None:
         """Append what `together` writes, which has these inputs and outputs, and for a token the quicker way."""
-        if not a.causal or a.window or a.softcap or a.alibi or a.buckets or parts(a) == a.heads // a.kv_heads:
+        plain = a.causal and not (a.window or a.softcap or a.alibi or a.buckets or inputs["head_sink"])
+        if not plain or parts(a) == a.heads // a.kv_heads:
             together(outputs)
             return
         long = max(LONG, a.heads // a.kv_heads)  # fewer keys than rows are refused

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Activation, Attention, Decoder, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Norms, Rope, Weight, Weights, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
@@ -46,21 +46,22 @@ class Ops(lowering.Ops):
         total = self.add(x, y)
         return self.norm(total, weight), total
 
-    def attention(self, qkv: str, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None) -> str:
+    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
+        assert sinks is None  # whoever has them has experts, which are refused
         a = self.decoder.layers[layer]
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
         parts = self.graph.node_with("Split", [qkv, self.numbers(*sizes)], [f"{x}_{layer}" for x in "qkv"], axis=-1)
         q, k, v = parts
-        if q_norm and k_norm and a.qk_norm == "heads":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "heads":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         q, k, v = (self.node("Reshape", x, self.shaped(a.head_dim)) for x in (q, k, v))
         q, k, v = (self.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v))  # (B, heads, T, head_dim)
-        if q_norm and k_norm and a.qk_norm == "head":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "head":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         if a.rope:
             q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if q_norm and k_norm and a.qk_norm == "turned":
-            q, k = self.norm(q, q_norm), self.norm(k, k_norm)
+        if norms and a.qk_norm == "turned":
+            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
         k, v = self.cached(k, layer, "key"), self.cached(v, layer, "value")
         k, v = self.repeated(k, a), self.repeated(v, a)
         scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)

@@ -6,7 +6,7 @@ import numpy as np
 from openvino import opset15 as op
 from openvino import opset17
 
-from backends.decoder import ExpertMatrices, Experts, Weight
+from backends.decoder import Clamped, ExpertMatrices, Experts, Weight
 from backends.openvino.matrix import stack
 from backends.openvino.weights_file import Node, WeightsFile
 
@@ -17,6 +17,14 @@ def integers(*values: int) -> Node:
 
 def number(value: int) -> Node:
     return op.constant(np.int64(value))
+
+
+def clamped_gate(gate: Node, up: Node, how: Clamped) -> Node:
+    """`Clamped`, of the rows (N, F) of a gate and of what it gates."""
+    least = float(np.finfo(np.float32).min)
+    gate, up = op.clamp(gate, least, how.limit), op.clamp(up, -how.limit, how.limit)
+    opened = op.multiply(gate, op.sigmoid(op.multiply(gate, op.constant(np.float32(how.alpha)))))
+    return op.multiply(opened, op.add(up, op.constant(np.float32(1))))
 
 
 class Mixture:

@@ -9,12 +9,14 @@ import numpy as np
 import openvino
 from openvino import PartialShape, Type
 from openvino import opset15 as op
+from openvino.utils.node_factory import NodeFactory
 
 from backends.decoder import (
     Activation,
     Attention,
     Decoder,
     ExpertMatrices,
+    Norms,
     Quantized,
     Rope,
     Weight,
@@ -22,10 +24,13 @@ from backends.decoder import (
     encode,
     forward,
 )
-from backends.openvino.experts import Mixture
+from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix, rows
 from backends.openvino.runtime import UNSEEN, Facts
 from backends.openvino.weights_file import Node, WeightsFile
+
+SINKING = NodeFactory("opset13")
+"""What makes attention with sinks, which the functions of the package do not."""
 
 
 class Matrices:
@@ -84,13 +89,10 @@ class Ops:
         total = op.add(x, y)
         return self.norm(total, weight), total
 
-    def attention(
-        self, qkv: Node, layer: int, q_norm: Weight | None, k_norm: Weight | None, bias: Weight | None
-    ) -> Node:
+    def attention(self, qkv: Node, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
         a = self.decoder.layers[layer]
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
         q, k, v = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
-        norms = (q_norm, k_norm) if q_norm and k_norm else None
         if norms and a.qk_norm != "turned":
             q, k = (x if a.qk_norm == "heads" else heads(x, a) for x in (q, k))
             q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
@@ -104,7 +106,7 @@ class Ops:
         mask = self.once(
             ("mask", a.causal, a.window, a.alibi, a.buckets, bias and bias.name), lambda: self.mask(a, bias)
         )
-        return self.attend(q, k, v, a, mask)
+        return self.attend(q, k, v, a, mask, sinks)
 
     def cross_attention(self, q: Node, layer: int) -> Node:
         a = self.decoder.layers[layer]
@@ -113,14 +115,18 @@ class Ops:
         self.inputs |= zip(names, (k, v), strict=True)
         return self.attend(by_head(q, a), k, v, a, op.constant(np.float32(0)))
 
-    def attend(self, q: Node, k: Node, v: Node, a: Attention, mask: Node) -> Node:
+    def attend(self, q: Node, k: Node, v: Node, a: Attention, mask: Node, sinks: Weight | None = None) -> Node:
         """From heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
         k, v = repeat(k, a), repeat(v, a)
+        scale = op.constant(np.float32(a.scale))
         if a.softcap:
             scores = self.softcap(self.scale(op.matmul(q, k, False, True), a.scale), a.softcap)
             y = op.matmul(op.softmax(op.add(scores, mask), -1), v, False, False)
+        elif sinks:
+            column = vector(np.asarray(sinks.values)[None, :, None, None])
+            y = SINKING.create("ScaledDotProductAttention", outputs([q, k, v, mask, scale, column]), {"causal": False})
         else:
-            y = op.scaled_dot_product_attention(q, k, v, mask, op.constant(np.float32(a.scale)), causal=False)
+            y = op.scaled_dot_product_attention(q, k, v, mask, scale, causal=False)
         return op.reshape(op.transpose(y, integers(0, 2, 1, 3)), integers(0, 0, a.heads * a.head_dim), True)
 
     def mask(self, a: Attention, bias: Weight | None) -> Node:
@@ -203,9 +209,13 @@ class Ops:
         self, x: Node, logits: Node, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
     ) -> Node:
         assert self.decoder.experts
-        return Mixture(self.decoder.experts, self.decoder.hidden_size, self.matrices.file).mix(
-            x, logits, bias, lambda gated: self.gate(gated, self.decoder.activation), (gate_up, down)
-        )
+        clamped = self.decoder.experts.clamped
+
+        def gate(gated: list[Node]) -> Node:
+            return clamped_gate(gated[0], gated[1], clamped) if clamped else self.gate(gated, self.decoder.activation)
+
+        mixture = Mixture(self.decoder.experts, self.decoder.hidden_size, self.matrices.file)
+        return mixture.mix(x, logits, bias, gate, (gate_up, down))
 
     def open(self, x: Node, logit: Node) -> Node:
         return op.multiply(x, op.sigmoid(logit))
@@ -215,6 +225,10 @@ class Ops:
 
     def softcap(self, x: Node, cap: float) -> Node:
         return self.scale(op.tanh(self.scale(x, 1 / cap)), cap)
+
+
+def outputs(nodes: list[Node]) -> list[Node]:
+    return [x.output(0) if isinstance(x, openvino.Node) else x for x in nodes]
 
 
 def parameter(name: str, dtype: type, *shape: int) -> Node:

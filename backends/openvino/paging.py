@@ -25,7 +25,6 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     counts = {name: parameter(name, shape, Type.i32) for name, shape in shapes.items()}
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
     caches: list[Node] = []
-    others = [counts["max_context_len"], *unused()]
     masks = {(window, tuple(slopes)): [op.constant(np.int32(window)), vector(slopes)] for window, slopes in layers}
     for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
         key, value = (
@@ -35,6 +34,8 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
         places = [key, value, *(counts[name] for name in COUNTS)]
         facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
+        sinks = node.input_value(5) if node.get_input_size() > 5 else op.constant(np.zeros((0, 0, 0, 0), np.float32))
+        others = [counts["max_context_len"], *beside(sinks)]
         rows = [flat(x) for x in (query, keys, values)]
         paged = PagedAttention(outputs([*rows, *places, *facts, *others]))
         _, heads, _, head_dim = keys.get_partial_shape()
@@ -85,8 +86,8 @@ def vector(values: Sequence[float]) -> Node:
     return op.constant(np.array(values, np.float32))
 
 
-def unused() -> list[Node]:
-    """Inputs for scores, turned caches, sparse attention, sinks, evictions and trees of tokens: none is wanted."""
+def beside(sinks: Node) -> list[Node]:
+    """Inputs for scores, turned caches, sparse attention, sinks, evictions and trees of tokens: few are wanted."""
 
     def none(kind: type, *shape: int) -> Node:
         return op.constant(np.zeros(shape, kind))
@@ -95,7 +96,7 @@ def unused() -> list[Node]:
     sparse = [none(np.float32, 0), none(np.int32), none(np.int32)]
     evicted = [none(np.int32), *(none(np.int32, 0) for _ in range(3))]
     trees = [none(np.int32, 0), none(np.uint8, 0), none(np.int32, 0)]
-    return [none(np.int32, 0), *turned, *sparse, none(np.float32, 0, 0, 0, 0), *evicted, *trees]
+    return [none(np.int32, 0), *turned, *sparse, sinks, *evicted, *trees]
 
 
 def outputs(nodes: Sequence[Node]) -> list[Node]:

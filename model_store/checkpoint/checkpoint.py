@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from model_store.checkpoint import torch_file
+from model_store.checkpoint import mxfp4, torch_file
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import read_json as read_json
@@ -21,6 +21,8 @@ DTYPES = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
+BYTES = {"U8": np.dtype(np.uint8)}
+"""What only some formats of rounded matrices have."""
 OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
 ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
 """Types of one byte or less that only rounded checkpoints have."""
@@ -43,16 +45,21 @@ class Checkpoint:
     """A publisher's folder: its configuration, and its floating-point tensors by name, none of them read yet."""
 
     precision = precision_reason = ""
-    """What its weights are rounded to already, and what that means; empty for those that are not."""
+    """What suits weights that are rounded already, and what that means; empty for those that are not."""
+    exact = ""
+    """The precision at which they are kept as they are."""
 
     def __init__(self, folder: Path):
         refuse_adapter(folder)
         self.folder = folder
         self.config: Config = read_json(folder / "config.json")
-        self.tensors: dict[str, Tensor] = {}
+        found: dict[str, Tensor] = {}
         self.files = weight_files(folder)
         for path in self.files:
-            self.tensors |= tensors(path) if path.suffix == ".safetensors" else torch_file.tensors(path)
+            found |= tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
+        self.tensors = mxfp4.join(found)
+        if any(isinstance(tensor, mxfp4.Mxfp4Tensor) for tensor in self.tensors.values()):
+            self.precision, self.precision_reason, self.exact = mxfp4.PRECISION, mxfp4.REASON, mxfp4.EXACT
 
 
 def refuse_adapter(folder: Path) -> None:

@@ -84,6 +84,7 @@ NAMED: dict[str, Kind] = {
     "no_rope_layers": SWITCHES,
     "norm_topk_prob": FLAG,
     "routed_scaling_factor": MULTIPLIER,
+    "swiglu_alpha swiglu_limit": POSITIVE,
     "sliding_window_pattern": PERIOD,
     "partial_rotary_factor rotary_pct": SHARE,
     "query_pre_attn_scalar": POSITIVE,

@@ -13,7 +13,6 @@ RECURRENT = "keeps a recurrent state"
 SENSES = "reads or makes images or sound"
 TYPES = {
     LATENT: ("deepseek_v[2-9]*", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2*", "longcat_flash", "minicpm3", "youtu"),
-    "has sinks in its attention and weights in mxfp4": ("gpt_oss",),
     "chooses its experts one after the other, by thresholds": ("phimoe",),
     EXPERT: (
         "*moe*", "dbrx", "dots1", "flex_olmo", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
@@ -73,7 +72,9 @@ ANSWERED = {("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"), ("
 """The types that have what a field asks for."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
-MIXTURES = "ernie4_5_moe", "glm4_moe", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"
+KEPT = "gpt_oss", "mxfp4"
+"""The type that is read although it is rounded, and how."""
+MIXTURES = "ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"
 """Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
@@ -129,8 +130,9 @@ def refuse(config: Config) -> None:
     kind = config["model_type"]
     refuse_sizes(config)
     check_fields(config)
-    if quantization := config.get("quantization_config"):
-        method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
+    quantization = config.get("quantization_config")
+    method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
+    if method and (kind, method) != KEPT:
         raise UnsupportedCheckpoint(
             f"this checkpoint is rounded already (quantization_config in config.json: {str(method)[:40]}); take the"
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"

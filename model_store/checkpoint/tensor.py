@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.decoder import Quantized
 from model_store.errors import StoreError
 
 
@@ -66,6 +67,10 @@ class Tensor:
         if strides is None:
             return values.reshape(self.shape)
         return np.lib.stride_tricks.as_strided(values, self.shape, [s * values.itemsize for s in strides])
+
+    def quantized(self) -> Quantized | None:
+        """The same matrix (out, in) as integers, exactly; None where it is none."""
+        return None
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.read(), dtype)

@@ -209,6 +209,7 @@ class Canonical(Lazy):
             "gate_up_proj": (2 * inner, size),
             "down_proj": (size, inner),
             "xielu": (3,),
+            "sinks": (a.heads,),
             "router": (count, size),
             "choice_bias": (count,),
             "shared_gate": (1, size),

@@ -11,10 +11,10 @@ from model_store.gguf import architectures
 from model_store.gguf.architectures import GgufFamily
 from model_store.gguf.config import config_of
 from model_store.gguf.reader import Header, read_header
-from model_store.gguf.tensors import Kept, own_precision, tensors_of
+from model_store.gguf.tensors import own_precision, tensors_of
 from model_store.gguf.vocabulary import tokenizer_files
 
-__all__ = ["GgufCheckpoint", "GgufFamily", "Kept", "open_gguf", "write_files"]
+__all__ = ["GgufCheckpoint", "GgufFamily", "open_gguf", "write_files"]
 
 
 class GgufCheckpoint(Checkpoint):
@@ -25,7 +25,7 @@ class GgufCheckpoint(Checkpoint):
         self.folder, self.files = path, [path]
         self.tensors = tensors_of(self.header)
         self.config = config_of(self.header, self.tensors)
-        self.precision, self.precision_reason = own_precision(self.tensors)
+        self.precision, self.precision_reason, self.exact = own_precision(self.tensors)
 
 
 def open_gguf(path: Path) -> tuple[GgufCheckpoint, GgufFamily, Decoder]:

@@ -170,6 +170,13 @@ def adjust_experts(config: Fields) -> None:
     config["norm_topk_prob"] = config["model_type"] == "qwen3_moe"
 
 
+def adjust_gpt_oss(config: Fields) -> None:
+    """No number of turns is rounded where positions are stretched."""
+    adjust_experts(config)
+    if config["rope_scaling"]:
+        config["rope_scaling"]["truncate"] = False
+
+
 ARCHITECTURES: Mapping[str, Architecture] = {
     "apertus": Architecture(
         "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjust_apertus
@@ -199,6 +206,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         adjust=adjust_gemma,
     ),
     "glm4": Architecture("glm4", halve_rotary, layer=BOTH_SIDES, partial="partial_rotary_factor"),
+    "gpt-oss": Architecture(
+        "gpt_oss",
+        layer={"ffn_norm": "blk.{}.post_attention_norm", "sinks": "blk.{}.attn_sinks"},
+        keys={**EXPERTS, **WINDOW},
+        adjust=adjust_gpt_oss,
+    ),
     "gpt2": Architecture("gpt2"),
     "gptneox": Architecture(
         "gpt_neox",

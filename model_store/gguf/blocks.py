@@ -12,6 +12,7 @@ import numpy as np
 
 from backends.decoder import Quantized
 from backends.quantize import nibbles
+from model_store.checkpoint.mxfp4 import ELEMENTS, scales_of
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Numbers (n, block) int8, scales (n, groups) float32 and offsets (n, groups) float32 or None."""
@@ -112,6 +113,10 @@ def q6_k(blocks: np.ndarray) -> Parts:
     return q, half(blocks, 208) * blocks[:, 192:208].view(np.int8), None
 
 
+def mxfp4(blocks: np.ndarray) -> Parts:
+    return ELEMENTS[low_then_high(blocks[:, 1:], together=16, bits=4)], scales_of(blocks[:, :1]), None
+
+
 KINDS: Mapping[int, Kind] = {
     0: Kind("F32", 1, 4),
     1: Kind("F16", 1, 2, dtype=np.dtype(np.float16)),
@@ -125,13 +130,14 @@ KINDS: Mapping[int, Kind] = {
     12: Kind("Q4_K", 256, 144, q4_k),
     13: Kind("Q5_K", 256, 176, q5_k),
     14: Kind("Q6_K", 256, 210, q6_k, bits=8),
+    39: Kind("MXFP4", 32, 17, mxfp4, bits=8),
     30: Kind("BF16", 1, 2, dtype=np.dtype(ml_dtypes.bfloat16)),
 }
 """The types that are read, by their numbers in the file."""
 OTHER_KINDS = {
     9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
     22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
-    35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0",
+    35: "TQ2_0", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
 """Those that are not."""
 CHUNK = 1 << 18

@@ -12,14 +12,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from backends.decoder import Attention, Decoder, Rope, Weight
+from backends.decoder import Attention, Clamped, Decoder, Rope, Weight
 from backends.reference import Session
 from model_store.checkpoint import weights as transforms
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
 from model_store.convert import open_checkpoint
-from model_store.families import apertus, codegen, ernie4_5_moe, falcon, gpt_bigcode
+from model_store.families import apertus, codegen, ernie4_5_moe, falcon, gpt_bigcode, gpt_oss
 from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
@@ -88,6 +88,13 @@ def plain(model: Model) -> Model:
     config = model.checkpoint.config
     unscaled = {"rope_theta": config["rope_parameters"]["rope_theta"]}
     return attention(lambda each: {"rope": rope(unscaled, each.head_dim)})(model)
+
+
+def truncated(model: Model) -> Model:
+    """YaRN with whole numbers of turns."""
+    config = model.checkpoint.config
+    scaling = {name: value for name, value in config["rope_parameters"].items() if name != "truncate"}
+    return attention(lambda each: {"rope": rope({**config, "rope_parameters": scaling}, each.head_dim)})(model)
 
 
 def rotary(theta: float) -> Change:
@@ -188,16 +195,16 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "ministral", "mistral", "mixtral",
-    "olmo3", "phi3", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "gpt_oss", "ministral", "mistral",
+    "mixtral", "olmo3", "phi3", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
         "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
         "falcon", "glm4_moe", "gpt2", "mixtral", "olmoe",
-        "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gptj", "hunyuan_v1_dense", "nemotron", "olmo2",
-        "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
+        "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
+        "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
     1e-6: (
         "gemma", "granite", "granitemoe", "granitemoehybrid", "llama", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe",
@@ -209,7 +216,7 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = "ernie4_5_moe", "glm4_moe", "qwen2_moe"
-MIXTURES = *SHARING, "granitemoe", "mixtral", "olmoe", "qwen3_moe", "qwen3_moe-mixed"
+MIXTURES = *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "qwen3_moe", "qwen3_moe-mixed"
 """Golden cases with experts; the first have some for all tokens."""
 
 CONTROLS: dict[str, tuple[str, Change]] = {
@@ -256,7 +263,16 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     **{f"choice of {case}": (case, without("layers.*.choice_bias")) for case in ("ernie4_5_moe", "glm4_moe")},
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
     "gate of what is shared": ("qwen2_moe", without("layers.*.shared_gate")),
+    **{
+        f"gate of gpt_oss, {what}": ("gpt_oss", experts(clamped=how))
+        for what, how in {
+            "as the others": None,
+            "another factor": Clamped(1.702, 2.0),
+            "another limit": Clamped(1.2, 7.0),
+        }.items()
+    },
     # Attention.
+    "sinks": ("gpt_oss", without("layers.*.sinks")),
     "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
     "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "scale of its own, of granite": ("granite", attention(lambda each: {"scale": each.head_dim**-0.5})),
@@ -280,6 +296,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "rotary positions, yarn": ("llama-yarn", plain),
     "rotary positions, yarn of ministral3": ("ministral3", plain),
     "rotary positions, longrope": ("phi3-longrope", plain),
+    "rotary positions, yarn of gpt_oss": ("gpt_oss", plain),
+    "turns that are not rounded": ("gpt_oss", truncated),
     "amplitude of yarn": ("llama-yarn", turned(lambda each: replace(each, amplitude=1.0))),
     "amplitude of longrope": ("phi3-longrope", turned(lambda each: replace(each, amplitude=1.0))),
     "two rotations": ("gemma3_text", rotary(500.0)),
@@ -335,6 +353,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "gptj": ("up_proj", "down_proj"),
             "persimmon": ("qkv_proj", "q_norm", "k_norm", "o_proj"),
             "gpt_neox_japanese": ("o_proj",),
+            "gpt_oss": ("qkv_proj", "o_proj", "router", "experts.*.gate_up_proj", "experts.*.down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
         }.items()
         for role in roles
@@ -362,6 +381,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     },
     apertus.factors: {"apertus": ("*", None)},
     ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
+    gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},
     falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},

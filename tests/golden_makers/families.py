@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     CONFIG_MAPPING,
     AutoModelForCausalLM,
@@ -18,6 +19,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     PreTrainedModel,
 )
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -44,6 +46,11 @@ FALCON: dict[str, object] = dict(vocab_size=96, hidden_size=64, num_hidden_layer
 MROPE: dict[str, object] = dict(rope_type="default", rope_theta=500.0, mrope_section=[2, 3, 3])
 PATCHES: dict[str, object] = dict(depth=1, embed_dim=16, hidden_size=64, num_heads=2)
 EXPERTS: dict[str, object] = dict(moe_intermediate_size=48, num_experts_per_tok=2)
+GPT_OSS: dict[str, object] = dict(LLAMA, head_dim=16, num_local_experts=6, num_experts_per_tok=3, sliding_window=6)
+GPT_OSS |= dict(
+    rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
+    | dict(beta_fast=32.0, beta_slow=1.0, truncate=False)
+)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -202,6 +209,8 @@ CASES: dict[str, dict[str, object]] = {
     | dict(use_sliding_window=True, sliding_window=6),
     "granitemoe": dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True)
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "gpt_oss": dict(GPT_OSS, swiglu_limit=2.0, swiglu_alpha=1.2),
+    "gpt_oss-mxfp4": GPT_OSS,
     "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
     "qwen2_moe-each": dict(LLAMA, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, norm_topk_prob=False),
     "qwen2_moe": dict(LLAMA, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, decoder_sparse_step=2),
@@ -209,6 +218,8 @@ CASES: dict[str, dict[str, object]] = {
 """Fields of config.json, by model type and, after a dash, what is special."""
 LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
+MXFP4 = "gpt_oss-mxfp4"
+"""The case whose experts are blocks and scales, as OpenAI publishes them."""
 PICTURES = "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"
 """Types of which only the language model runs."""
 BORDERS = {"phi3-longrope": (20, 32)}
@@ -243,6 +254,31 @@ def randomise(model: PreTrainedModel, deviation: float) -> None:
             parameter.copy_(random.bfloat16())
 
 
+def pack(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """Put random blocks and scales of mxfp4 in the place of the experts' matrices, and return them by name."""
+    found: dict[str, torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        if ".experts." in name and not name.endswith("_bias"):
+            count, columns, rows = parameter.shape
+            blocks = torch.randint(0, 256, (count, rows, columns // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(121, 126, (count, rows, columns // 32), dtype=torch.uint8)
+            with torch.no_grad():
+                parameter.copy_(convert_moe_packed_tensors(blocks, scales))
+            found |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    return found
+
+
+def publish(folder: Path, packed: dict[str, torch.Tensor]) -> None:
+    """Put blocks and scales in the place of a checkpoint's matrices, and say so in its config.json."""
+    path, config = folder / "model.safetensors", json.loads((folder / "config.json").read_text())
+    matrices = {name.removesuffix("_blocks").removesuffix("_scales") for name in packed}
+    kept = {name: tensor for name, tensor in load_file(path).items() if name not in matrices}
+    save_file(kept | packed, path, {"format": "pt"})
+    spared = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    config["quantization_config"] = dict(modules_to_not_convert=spared, quant_method="mxfp4")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
 def make(case: str) -> None:
     """Write the checkpoint and its logits in float32."""
     torch.manual_seed(0)
@@ -251,6 +287,7 @@ def make(case: str) -> None:
     auto = AutoModelForImageTextToText if kind in PICTURES else AutoModelForCausalLM
     model = auto.from_config(config, attn_implementation="eager").eval().float()
     randomise(model, 0.2)
+    packed = pack(model) if case == MXFP4 else {}
     vocab_size = model.get_input_embeddings().num_embeddings
     arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
     for name, shape in ("", (3, 24)), ("long_", (1, LONG.get(case, 0))):
@@ -266,6 +303,8 @@ def make(case: str) -> None:
         arrays |= {"border_tokens": tokens, "border_logits": torch.cat(found, dim=1).numpy()}
     model.bfloat16().save_pretrained(GOLDEN / case)
     (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
+    if packed:
+        publish(GOLDEN / case, packed)
     np.savez_compressed(GOLDEN / case / "golden.npz", **arrays)
 
 

@@ -49,7 +49,7 @@ FAITHFUL = 1e-5
 def original(config: Config) -> Config:
     """The same model as transformers knows it; SantaCoder's first form needs code of its publisher."""
     if "attention_head_type" not in config:
-        return {name: value for name, value in config.items() if name != "auto_map"}
+        return {name: value for name, value in config.items() if name not in ("auto_map", "quantization_config")}
     dropped = "auto_map", "attention_head_type", "architectures"
     kept = {name: value for name, value in config.items() if name not in dropped}
     return {**kept, "model_type": "gpt_bigcode", "multi_query": True}
@@ -110,7 +110,9 @@ def load(config: Config, tensors: dict[str, np.ndarray]) -> PreTrainedModel:
             folder / "model.safetensors",
             {"format": "pt"},
         )
-        loading: Any = dict(attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+        loading: Any = dict(
+            attn_implementation="eager", experts_implementation="eager", dtype=torch.float32, output_loading_info=True
+        )
         model, found = automodel(config).from_pretrained(folder, **loading)
     wrong = {kind: names for kind, names in found.items() if names and "vision" not in str(names)}
     assert not wrong, wrong
@@ -129,7 +131,10 @@ def varied(model: PreTrainedModel, config: Config) -> PreTrainedModel:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "config.json").write_text(json.dumps(config))
         other = automodel(config).from_config(
-            AutoConfig.from_pretrained(name), attn_implementation="eager", dtype=torch.float32
+            AutoConfig.from_pretrained(name),
+            attn_implementation="eager",
+            experts_implementation="eager",
+            dtype=torch.float32,
         )
     other.load_state_dict(model.state_dict())
     return settled(other, config)

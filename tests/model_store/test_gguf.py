@@ -12,10 +12,10 @@ from backends.decoder import Quantized
 from backends.reference import Session as ReferenceSession
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, UnsupportedCheckpoint
+from model_store.checkpoint.kept import Kept, joined, wider
 from model_store.checkpoint.weights import Canonical
-from model_store.gguf import Kept, open_gguf
+from model_store.gguf import open_gguf
 from model_store.gguf.blocks import KINDS, dequantize, kept
-from model_store.gguf.tensors import joined, wider
 from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
 from model_store.tokenizers.special_tokens import special_tokens
@@ -33,6 +33,7 @@ NOT_IN_GGUF = {
     "falcon-grouped",
     "falcon-sequential",
     "gpt2-layer_scale",
+    "gpt_oss",
     "gpt_bigcode-multi_head",
     "qwen2-window",
     "qwen2_moe",
@@ -52,7 +53,7 @@ def session_of(path: Path, backend: str, folder: Path, precision: str = "f32") -
     weights = Canonical(checkpoint, family, decoder)
     if backend == "reference":
         return ReferenceSession(decoder, weights)
-    held = Kept(weights) if precision == checkpoint.precision else weights
+    held = Kept(weights) if precision == checkpoint.exact else weights
     backends.get(backend).lower(decoder, held, folder, precision=precision)
     return backends.get(backend).load(folder, device=backends.get(backend).devices()[0])
 
@@ -96,10 +97,11 @@ def test_at_its_own_precision_a_file_is_kept_as_it_is(path: Path, tmp_path: Path
     assert found.keys() == weights.keys()
 
 
+@pytest.mark.parametrize("case", ["mixtral", "gpt_oss-mxfp4"])
 @pytest.mark.parametrize("backend", HERE)
-def test_experts_are_kept_as_the_integers_that_they_are(tmp_path: Path, backend: str) -> None:
+def test_experts_are_kept_as_the_integers_that_they_are(tmp_path: Path, backend: str, case: str) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(rounded(GOLDEN / "mixtral"))
+    path.write_bytes(rounded(GOLDEN / case))
     checkpoint, family, decoder = open_gguf(path)
     weights = Canonical(checkpoint, family, decoder)
     held = Kept(weights)
@@ -107,9 +109,9 @@ def test_experts_are_kept_as_the_integers_that_they_are(tmp_path: Path, backend:
         values, expected = held[name].values, weights[name].values
         assert isinstance(values, Quantized) and isinstance(expected, np.ndarray)
         assert np.array_equal(quantize.dequantize(values), expected)
-    tokens = np.load(GOLDEN / "mixtral" / "golden.npz")["tokens"][:1]
+    tokens = np.load(GOLDEN / case / "golden.npz")["tokens"][:1]
     logits = ReferenceSession(decoder, held).forward(tokens, last=24)
-    session = session_of(path, backend, tmp_path, checkpoint.precision)
+    session = session_of(path, backend, tmp_path, checkpoint.exact)
     assert np.median(np.abs(session.forward(tokens, last=24) - logits).mean(-1)) < 0.06 * logits.std()
 
 

@@ -20,6 +20,7 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 
 EXPERT = "model.layers.1.mlp.experts.3."
 MIXTRAL = "model.layers.0.block_sparse_moe.experts."
+PACKED = "model.layers.1.mlp.experts.down_proj_"
 ROUTER = "model.layers.0.mlp.gate.weight"
 LISTED = "model.layers.0.block_sparse_moe.input_linear.weight"
 SHARED = "model.layers.1.mlp.shared_expert."
@@ -32,6 +33,17 @@ def without(prefix: str) -> Callable[[Tensors], Tensors]:
 
 def first_rows(name: str, count: int) -> Callable[[Tensors], Tensors]:
     return lambda found: found | {name: found[name][:count]}
+
+
+def first_columns(name: str, count: int) -> Callable[[Tensors], Tensors]:
+    return lambda found: found | {name: found[name][:, :count]}
+
+
+def no_numbers(found: Tensors) -> Tensors:
+    """A scale that stands for none."""
+    scales = found[PACKED + "scales"].copy()
+    scales[2, 5, 1] = 255
+    return found | {PACKED + "scales": scales}
 
 
 def narrow(found: Tensors) -> Tensors:
@@ -55,6 +67,17 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "list": ("granitemoe", first_rows(LISTED, 4), r"input_linear.weight has shape \(4, .* asks for 6 experts"),
     "shared": ("qwen3_moe", shared, "nothing is known about the tensor model.layers.0.mlp.shared_expert.gate_proj.we"),
     "nothing shared": ("qwen2_moe", without(SHARED), "lacks the tensor layers.1.mlp.gate_proj"),
+    "scales": ("gpt_oss-mxfp4", without(PACKED + "scales"), "down_proj_blocks stands alone: .*_scales is missing"),
+    "blocks": ("gpt_oss-mxfp4", first_rows(PACKED + "blocks", 5), r"down_proj_blocks \(5, .* do not fit each other"),
+    "packed list": (
+        "gpt_oss-mxfp4",
+        lambda found: first_rows(PACKED + "scales", 5)(first_rows(PACKED + "blocks", 5)(found)),
+        r"experts.down_proj has shape \(5, 96, 64\); config.json asks for 6 experts",
+    ),
+    "no numbers": ("gpt_oss-mxfp4", no_numbers, r"experts.down_proj\[2\] holds NaN or infinite values"),
+    "sinks": ("gpt_oss", first_rows("model.layers.0.self_attn.sinks", 3), r"self_attn.sinks.* has shape \(3,\)"),
+    "no sinks": ("gpt_oss", without("model.layers.1.self_attn.sinks"), "lacks the tensor layers.1.self_attn.sinks"),
+    "biases": ("gpt_oss", first_columns(PACKED + "bias", 60), r"experts.down_proj.* has shape \(60,\)"),
     "dense": ("qwen3_moe-mixed", without(DENSE), "lacks the tensor layers.1.mlp.gate_proj"),
 }
 
@@ -76,6 +99,7 @@ def test_what_is_wrong_with_experts_is_refused_by_the_name_of_the_tensor(tmp_pat
         ("mixtral", dict(num_local_experts=1 << 40), "num_local_experts"),
         ("glm4_moe", dict(n_group=3), "8 experts cannot be in 3 groups"),
         ("glm4_moe", dict(routed_scaling_factor="2"), "routed_scaling_factor"),
+        ("gpt_oss", dict(swiglu_limit=0), "swiglu_limit in config.json is 0"),
         ("olmoe", dict(clip_qkv=3.0), "clip_qkv"),
     ],
 )

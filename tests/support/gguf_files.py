@@ -58,6 +58,7 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
+    "gpt_oss": "gpt-oss",
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
@@ -85,6 +86,7 @@ NAMES = {
     "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     **dict.fromkeys(("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer"), "ffn_gate_inp"),
+    "mlp.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
     **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
     **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
@@ -98,6 +100,7 @@ RENAMED = {
     "olmo2": BEHIND,
     "olmo3": BEHIND,
     "seed_oss": BEHIND,
+    "gpt_oss": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
 NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "mixtral"
@@ -141,13 +144,26 @@ def q8_0(values: np.ndarray) -> tuple[int, tuple[int, ...], bytes]:
     return 8, values.shape, np.concatenate([scales.astype(np.float16).view(np.int8), numbers], axis=1).tobytes()
 
 
+def mxfp4(values: np.ndarray) -> tuple[int, tuple[int, ...], bytes]:
+    """A tensor whose numbers are those of mxfp4, in blocks of an exponent and nibbles, the first half low."""
+    blocks = np.asarray(values, np.float32).reshape(-1, 32)
+    exponents = np.frexp(np.abs(blocks).max(1))[1] - 4
+    units = np.ldexp(blocks, -exponents[:, None])
+    codes = np.searchsorted([0, 1, 2, 3, 4, 6, 8, 12], np.abs(units)).astype(np.uint8) | (units < 0) * np.uint8(8)
+    packed = codes[:, :16] | codes[:, 16:] << 4
+    scales = (exponents + 128).astype(np.uint8)[:, None]
+    return 39, values.shape, np.concatenate([scales, packed], axis=1).tobytes()
+
+
 def rounded(folder: Path) -> bytes:
-    """The GGUF file of a golden checkpoint whose matrices are rounded to Q8_0, but for routers."""
+    """The GGUF file of a golden checkpoint whose matrices are rounded to Q8_0, but for routers; experts stay mxfp4."""
     config: dict[str, Any] = {**json.loads((folder / "config.json").read_text())}  # Any: config.json's
     read = {name: np.asarray(one.read(), np.float32) for name, one in Checkpoint(folder).tensors.items()}
     tensors = tensors_of(config, read)
     matrices = {name for name, values in tensors.items() if values.ndim > 1 and "gate_inp" not in name}
-    blocks = {name: q8_0(tensors[name]) for name in matrices}
+    experts = {name for name in matrices if "quantization_config" in config and "_exps" in name}
+    matrices = {name for name in matrices if not name.endswith(".bias")}
+    blocks = {name: (mxfp4 if name in experts else q8_0)(tensors[name]) for name in matrices}
     return gguf(metadata_of(config) | vocabulary(96), {**floats(tensors), **blocks})
 
 
@@ -251,9 +267,11 @@ def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, values in tensors.items():
         for word, role in ("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj"):
             name = name.replace(f".{word}.", f".{role}.")
-        name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.")
+        name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.").replace(".sinks", ".sinks.weight")
         stem, experts, rest = name.partition(".experts.")
-        if experts:
+        if experts and not rest[0].isdigit():
+            found |= listed(name, values)
+        elif experts:
             number, _, role = rest.partition(".")
             several.setdefault(f"{stem}.experts.{role}", {})[int(number)] = values
         elif name.endswith("input_linear.weight"):
@@ -264,6 +282,16 @@ def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             name = name.replace("block_sparse_moe.output_linear", "mlp.experts.down_proj")
             found[name] = values.reshape(-1) if name.endswith("shared_expert_gate.weight") else values
     return found | {name: np.stack([parts[i] for i in range(len(parts))]) for name, parts in several.items()}
+
+
+def listed(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """A list of gpt-oss's matrices (in, out), or of their biases, the rows of gates and of what they gate apart."""
+    stem, bias = name.removesuffix("_bias"), name.endswith("_bias")
+    rows, end = (values, ".bias") if bias else (values.swapaxes(1, 2), ".weight")
+    if not stem.endswith("gate_up_proj"):
+        return {stem + end: rows}
+    gate, up = (stem.replace("gate_up", kind) + end for kind in ("gate", "up"))
+    return {gate: rows[:, ::2], up: rows[:, 1::2]}
 
 
 def kv_heads_of(config: dict[str, Any]) -> int:

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint import torch_file
+from model_store.checkpoint.checkpoint import BYTES, DTYPES, Checkpoint, tensors
 from support.golden_logits import GOLDEN
 
 Tensors = dict[str, np.ndarray]
@@ -17,7 +18,10 @@ Tensors = dict[str, np.ndarray]
 def respelled(case: str, folder: Path, change: Callable[[Tensors], Tensors]) -> Path:
     """A copy of the golden checkpoint `case` with other tensors."""
     copy = Path(shutil.copytree(GOLDEN / case, folder / case))
-    found = {name: np.array(values) for name, values in Checkpoint(copy).tensors.items()}
+    found: Tensors = {}
+    for path in Checkpoint(copy).files:
+        read = tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
+        found |= {name: np.array(values) for name, values in read.items()}
     save_file(
         {name: np.ascontiguousarray(values) for name, values in change(found).items()}, copy / "model.safetensors"
     )

@@ -1,0 +1,63 @@
+"""Matrices that are rounded already, kept as the integers that they are."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import Lazy, Quantized, Weight
+from backends.quantize import EXACT
+from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.weights import Canonical, transforms_of, transpose
+from model_store.errors import UnsupportedCheckpoint
+
+
+class Kept(Lazy):
+    """The same weights, of which those matrices are not made float that the files have as integers."""
+
+    def __init__(self, weights: Canonical):
+        self.table = self.weights = weights
+
+    def parts(self, name: str) -> list[Tensor]:
+        """The tensors that are read for the weight called `name`, and for its bias."""
+        return self.weights.parts(name)
+
+    def __getitem__(self, name: str) -> Weight:
+        canonical = self.weights
+        if name == "lm_head" and canonical.head_is_embedding:
+            name = "embedding"  # one table, stored once
+        source, layer = canonical.table[name]
+        names = [copies[0] for copies in canonical.find(source, layer, ".weight")]
+        found = [] if name.endswith(EXACT) else [canonical.tensors[one].quantized() for one in names]
+        matrices = [one for one in found if one]
+        bias = canonical.read(source, layer, ".bias")
+        rows = sum(len(one.scales) for one in matrices)
+        columns = {one.scales.shape[1] * one.block for one in matrices}
+        fits = canonical.shape(name) in ((), (rows, *columns)) and (bias is None or bias.shape == (rows,))
+        if not matrices or len(matrices) < len(names) or not fits:
+            return canonical[name]
+        values = joined(matrices)
+        if not np.isfinite(values.scales).all():
+            raise UnsupportedCheckpoint(f"{' or '.join(names)} holds NaN or infinite values; download the file again")
+        for transform in transforms_of(source):  # each only changes the order of rows, but for one
+            if transform is transpose:
+                continue
+            numbers, scales = (transform(part, canonical.layers[layer]) for part in (values.values, values.scales))
+            values = replace(values, values=numbers, scales=scales)
+        return Weight(name, values, bias)
+
+
+def joined(parts: list[Quantized]) -> Quantized:
+    """Matrices one below the other: in nibbles if all of them are, else in int8, with the smallest block of any."""
+    if len(parts) == 1:
+        return parts[0]
+    block = min(part.block for part in parts)
+    bits = max(part.bits for part in parts)
+    values = [part.values if part.bits == bits else wider(part.values) for part in parts]
+    scales = [part.scales.repeat(part.block // block, axis=1) for part in parts]
+    return Quantized(np.concatenate(values), np.concatenate(scales), bits, block)
+
+
+def wider(values: np.ndarray) -> np.ndarray:
+    """Nibbles (out, in / 2), of which 8 stands for 0, as int8 (out, in)."""
+    pairs = np.stack([values & 15, values >> 4], axis=-1).view(np.int8) - np.int8(8)
+    return pairs.reshape(len(values), -1)

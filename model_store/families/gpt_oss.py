@@ -1,0 +1,52 @@
+"""gpt-oss: windows in every other layer, sinks in all, and experts with a gate of their own, published in mxfp4."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import Attention, Clamped, Decoder, Experts
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, rope
+from model_store.checkpoint.weights import transpose
+from model_store.families import llama, windows
+from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
+
+
+def gates_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From the rows of gates and of what they gate in turn to all gates, and what they gate behind them."""
+    return np.concatenate([values[::2], values[1::2]])
+
+
+EXPERTS = "layers.{0}.mlp.experts"
+LAYER = {
+    **{name: source for name, source in llama.LAYER.items() if ".mlp." not in source},
+    "sinks": "layers.{}.self_attn.sinks",
+    "router": "layers.{}.mlp.router",
+    "experts.gate_up_proj": (EXPERTS + ".gate_up_proj[{1}]", transpose, gates_first),
+    "experts.down_proj": (EXPERTS + ".down_proj[{1}]", transpose),
+}
+SCALING: Config = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 4096,
+}  # fmt: skip
+"""How positions are stretched where config.json does not say."""
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    same = llama.decoder({"head_dim": 64, **config, **UNSCALED})
+    stretched = config.get("rope_scaling") or config.get("rope_parameters") or SCALING
+    turned = rope({**config, "rope_scaling": stretched}, same.layers[0].head_dim, theta=150_000.0)
+    kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
+    each = windows(config, kinds, config.get("sliding_window", 128))
+    experts = Experts(
+        layers=tuple(range(len(same.layers))),
+        count=config.get("num_local_experts", 128),
+        chosen=config.get("num_experts_per_tok", 4),
+        size=config["intermediate_size"],
+        clamped=Clamped(config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0)),
+    )
+    layers = (replace(same.layers[0], rope=turned, window=window) for window in each)
+    return replace(same, layers=tuple(layers), experts=experts, epsilon=config.get("rms_norm_eps", 1e-5))
