@@ -1,6 +1,5 @@
 """One conversation with a model: what is asked, edited, answered again, and which branch is shown."""
 
-import re
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -8,16 +7,15 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chatapp.conversation import context_window, receipt, summarising, tool_calls
+from chatapp.conversation import receipt, tool_calls
+from chatapp.conversation.prompting import Prompting
 from chatapp.conversation.saving import Saving
 from chatapp.conversation.setup import Setup, facts
-from chatapp.conversation.states import resuming
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import NO_TIME, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
+from chatapp.conversation.turn import BEGINNING, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
 from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Token, ToolCall, Usage
 from chatapp.generation.options import without_free_text
-from chatapp.generation.text.message import Message as Said
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
 from chatapp.text.printable import printable
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
-BEGINNING = Delta("", 0, (), None, NO_TIME, None)
 
 
 class Dialogue:
@@ -59,8 +56,7 @@ class Dialogue:
         number = conversation.id if conversation else None
         self._saving = Saving(history, self._tree, conversation=number, kind=self.kind, warn=warn)
         self._saving.setup = setup
-        self._window = context_window.Window()
-        """Where the last prompt began."""
+        self._prompting = Prompting(self._tree, self._saving)
 
     @property
     def conversation(self) -> int | None:
@@ -132,7 +128,7 @@ class Dialogue:
 
     def select(self, message: int) -> None:
         """Show the branch through a message, to its newest end."""
-        self._show(self._tree.newest(message))
+        self._saving.show(self._tree.newest(message))
         self._saving.save_if_well()
 
     def follow(self, text: str) -> bool:
@@ -146,7 +142,7 @@ class Dialogue:
         if last is None or (rest and not fitting):
             return False
         if last != self._tree.leaf:
-            self._show(last)
+            self._saving.show(last)
             self._saving.save_if_well()
         return True
 
@@ -225,7 +221,7 @@ class Dialogue:
         """Add what came of a call."""
         usage = {"outcome": result.outcome, **about}
         leaf, text = self._tree.leaf, clean(result.text)
-        self._add(Message(0, 0, leaf, "tool", text, time.time(), calls=(call,), usage=usage))
+        self._saving.add(Message(0, 0, leaf, "tool", text, time.time(), calls=(call,), usage=usage))
         self._saving.save_if_well()
 
     def go_on_with_results(self, engine: Engine) -> Turn:
@@ -239,7 +235,7 @@ class Dialogue:
         leaf = None if self._tree.leaf is None else self._tree[self._tree.leaf]
         own = leaf and leaf.role == "user" and leaf.text and not self._tree.after(leaf.id)
         if leaf and own and [role for role, _ in new] == ["user"] and last in (leaf.id, leaf.parent):
-            self._change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # its user types on
+            self._saving.change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # its user types on
         else:
             self._write(last, new)
         self._saving.save_if_well()
@@ -282,23 +278,26 @@ class Dialogue:
         told = "".join(token.text for token in turn.tokens)
         if turn.resumed:
             replies = [turn.resumed.id]
-            self._change(turn.resumed.id, finished=False, finish_reason=None)
+            self._saving.change(turn.resumed.id, finished=False, finish_reason=None)
         else:
             begun = [token.id for token in turn.tokens]
             text = (engine.text_of(begun, turn.options.think) if begun and self.kind == "chat" else "") or told
             reply = Message(0, 0, turn.parent, "assistant", text, time.time(), finished=False, model=self.setup.model)
             reply = replace(reply, options=facts(asdict(turn.options)))
-            replies = [self._add(reply) for _ in range(turn.options.n)]
+            replies = [self._saving.add(reply) for _ in range(turn.options.n)]
             turn.added += replies
         if turn.after:
             turn.added += self._write(replies[0], [("user", turn.after)])
         else:
-            self._show(replies[0])
+            self._saving.show(replies[0])
         self._saving.save_if_well()  # a locked history is waited for, but not by each question
         turn.question = turn.question and self._tree[turn.question.id]
         turn.replies = tuple(self._tree[one] for one in replies)
         before = self._tree.text(turn.parent) + told if self.kind == "completion" else ""
-        stream = self._answer(engine, turn) if self.kind == "chat" else self._complete(engine, turn, before)
+        if self.kind == "chat":
+            stream = self._prompting.answer(engine, turn, self.toolset)
+        else:
+            stream = self._prompting.complete(engine, turn, before)
         turn.deltas = self._draw(engine, turn, stream)
         next(turn.deltas)  # from here on it is noticed when it is closed
         return turn
@@ -340,69 +339,10 @@ class Dialogue:
                     how = receipt.write(engine, turn.asked, index=index, n=n, begun=reply.begun, again=again)
                     self._end(message.id, reply, usage, how, failed=failed)
                 if turn.calls:
-                    self._change(turn.replies[0].id, calls=turn.calls)
+                    self._saving.change(turn.replies[0].id, calls=turn.calls)
             else:
                 self._withdraw(turn)
             self._saving.save()
-
-    def _answer(self, engine: Engine, turn: Turn) -> Generator[Delta, None, None]:
-        """Ask the model for a reply to the conversation, of which the beginning may have to be left out."""
-        begun, when_full = [token.id for token in turn.tokens], self.setup.when_full
-        if self.toolset and self.setup.tools:
-            for _ in tool_calls.offer(self.toolset, self.setup.tools, engine, turn):
-                yield BEGINNING
-        before = self._tree.branch(turn.parent)
-        said, system = receipt.without_system(before), self.setup.system or receipt.find_system(before)
-        first, summary = 0, ""
-        if when_full != "stop":
-            if when_full == "summarise" and self._window.first is None and (known := summarising.count(said[:-1])):
-                self._window.first = said[known].id
-            reserved = summarising.length(engine) if when_full == "summarise" else 0
-            offered = sum(map(engine.count_tokens, turn.options.tools))
-            places = {said[place].id: place for place in context_window.turns(said)}
-
-            def count(message: int) -> int:
-                place = places[message]
-                prompt = context_window.prompt(engine, said[place:], system=system)
-                return engine.count_chat(prompt, begun) + offered + (reserved if place else 0)
-
-            first = places[self._window.choose(engine, turn.options, list(places), count)]
-        turn.left_out = first
-        if first and when_full == "summarise":
-            summary = yield from self._summarise(engine, turn, said[:first])
-        turn.asked = receipt.Asked(system, first, bool(summary))
-        messages = context_window.prompt(engine, said[first:], system=system, summary=summary)
-        with resuming(engine, self._saving) as messages_now:
-            messages_now += messages
-            yield from engine.chat(messages, turn.options, begun)
-            messages_now.append(Said("assistant", self._tree[turn.replies[0].id].text))
-
-    def _summarise(self, engine: Engine, turn: Turn, said: Sequence[Message]) -> Generator[Delta, None, str]:
-        """Sum up what was said; the summary is kept with the last of these messages."""
-        known = summarising.count(said)
-        before = said[known - 1].summary if known else ""
-        if known == len(said):
-            return before
-        turn.summarising = True
-        try:
-            summary = yield from summarising.summarise(engine, said[known:], before)
-        finally:
-            turn.summarising = False
-        self._change(said[-1].id, summary=clean(summary))
-        return summary
-
-    def _complete(self, engine: Engine, turn: Turn, text: str) -> Generator[Delta, None, None]:
-        """Ask the model for what follows a text, of which the first lines may have to be left out, or fills its gap."""
-        turn.asked = receipt.Asked(after=turn.after)
-        if turn.after is not None:
-            yield from engine.infill(text, turn.after, turn.options)
-            return
-        if self.setup.when_full != "stop":
-            lines = [0, *(match.end() for match in re.finditer("\n", text) if match.end() < len(text))]
-            first = self._window.choose(engine, turn.options, lines, lambda place: engine.count_tokens(text[place:]))
-            turn.left_out, turn.asked = lines.index(first), receipt.Asked(first=first)
-            text = text[first:]
-        yield from engine.complete(text, turn.options)
 
     # The steps of these
 
@@ -438,12 +378,12 @@ class Dialogue:
         """Add the parts of a text after a message, and show them; gives their numbers."""
         added = list[int]()
         for role, part in parts:
-            last = self._add(Message(0, 0, last, role, part, time.time()))
+            last = self._saving.add(Message(0, 0, last, role, part, time.time()))
             added.append(last)
             if role == "assistant":
                 self._credit(self._tree[last])
         if last is not None and not added:
-            self._show(last)
+            self._saving.show(last)
         return added
 
     def _credit(self, message: Message) -> None:
@@ -452,20 +392,6 @@ class Dialogue:
             self._tree.change(message.id, model=whole.model, finish_reason="cancelled")
             self._saving.tokens[message.id] = beginning(self.tokens(whole.id), message.text)
             self._saving.latencies[message.id] = ()
-
-    def _add(self, message: Message) -> int:
-        new = self._tree.add(message)
-        self._saving.new.append(new.id)
-        return new.id
-
-    def _change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
-        number = self._tree.number(message)
-        self._tree.change(number, **facts)
-        self._saving.changed.add(number)
-
-    def _show(self, message: int) -> None:
-        self._tree.leaf = self._tree.number(message)
-        self._saving.leaf_changed = True
 
     def _end(self, message: int, reply: Reply, usage: Usage | None, how: Mapping[str, Any], *, failed: bool) -> None:
         """End a reply; one that the model broke off by failing stays, unfinished; what it began with was no prompt."""
@@ -481,12 +407,12 @@ class Dialogue:
         summary["receipt"] = dict(how)
         self._saving.tokens[number], self._saving.latencies[number] = reply.tokens, reply.latencies
         reason = None if failed else reply.finish_reason
-        self._change(number, finished=not failed, finish_reason=reason, usage=summary)
+        self._saving.change(number, finished=not failed, finish_reason=reason, usage=summary)
 
     def _withdraw(self, turn: Turn) -> None:
         """Take back what nothing was said to, as far as nothing follows it by now."""
         if cut := turn.resumed:
-            self._change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
+            self._saving.change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
         gone: list[int] = []
         for message in reversed(turn.added):
             number = self._tree.number(message)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chatapp.conversation.setup import Setup
 from chatapp.conversation.tree import Tree
@@ -25,7 +25,7 @@ RETRY_SHARE = 0.2
 
 
 class Saving:
-    """What of a tree is not on the disk yet; the only place where a failing disk is met."""
+    """A tree that changes, and what of it is not on the disk yet; the only place where a failing disk is met."""
 
     def __init__(
         self,
@@ -59,6 +59,23 @@ class Saving:
         return bool(
             self.new or self.changed or self.gone or self.setup_changed or self.leaf_changed or self.draft is not None
         )
+
+    def add(self, message: Message) -> int:
+        """Add a message to the tree; gives its number."""
+        new = self.tree.add(message)
+        self.new.append(new.id)
+        return new.id
+
+    def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
+        """Change what is known of a message."""
+        number = self.tree.number(message)
+        self.tree.change(number, **facts)
+        self.changed.add(number)
+
+    def show(self, message: int) -> None:
+        """Show the branch that ends with a message."""
+        self.tree.leaf = self.tree.number(message)
+        self.leaf_changed = True
 
     def grow(self, number: int) -> None:
         """A reply has grown; save that, if it is time."""

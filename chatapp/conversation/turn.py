@@ -10,6 +10,8 @@ from chatapp.generation.text.tools import Listener
 from chatapp.history import Message
 
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
+BEGINNING = Delta("", 0, (), None, NO_TIME, None)
+"""What a turn tells before the model says anything."""
 
 
 @dataclass
