@@ -118,8 +118,9 @@ def test_several_answers_that_were_killed_are_versions_afterwards(folder: Path) 
 def test_two_screens_share_one_history(folder: Path) -> None:
     with chat(folder, size=(120, 40)) as one, chat(folder, size=(120, 40)) as two:
         for terminal, text in ((one, "said in the first"), (two, "said in the second")):
-            terminal.wait_for("● ready")
             terminal.type(text)
+            terminal.wait_for("● ready", text)  # neither has sent yet: a screen goes on with what was said before it
+        for terminal in (one, two):
             terminal.press("Enter")
         for terminal in (one, two):
             terminal.wait_for("● done")
