@@ -80,8 +80,11 @@ class Experts:
     chosen: int
     size: int
     """Hidden elements of each."""
-    scores: Literal["softmax", "sigmoid"] = "softmax"
-    """What becomes of the router's logits."""
+    scores: Literal["softmax", "sigmoid", "sparsemixer"] = "softmax"
+    """What becomes of the router's logits; with sparsemixer, https://arxiv.org/abs/2409.12136, the share of an expert
+    is the softmax of its logit beside those near it, without those of experts chosen before; that is all."""
+    nearness: float = 0.0
+    """How far below a chosen logit others count, relative to the larger of both, with sparsemixer."""
     normalised: bool = True
     """Whether the scores of the chosen ones are divided by their sum."""
     scale: float = 1.0

@@ -171,6 +171,8 @@ def clamped_gate(gate_up: np.ndarray, how: Clamped) -> np.ndarray:
 
 def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
     """The experts that tokens choose by logits (N, count), and their shares: (N, chosen) each."""
+    if experts.scores == "sparsemixer":
+        return choose_one_by_one(logits, experts)
     scores = softmax(logits) if experts.scores == "softmax" else sigmoid(logits)
     choice = scores if bias is None else scores + bias.values
     if experts.groups > 1:
@@ -184,6 +186,16 @@ def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[n
     if experts.normalised:
         shares = shares / shares.sum(1, keepdims=True)
     return chosen, shares * np.float32(experts.scale)
+
+
+def choose_one_by_one(logits: np.ndarray, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
+    """The same with sparsemixer."""
+    chosen = np.argsort(-logits, axis=1, kind="stable")[:, : experts.chosen]
+    largest, others = np.take_along_axis(logits, chosen, axis=1)[:, :, None], logits[:, None]
+    near = largest - others <= np.float32(experts.nearness) * np.maximum(np.abs(others), largest)
+    powers = np.where(near, np.exp(np.minimum(others - largest, 0)), np.float32(0))  # (N, chosen, count)
+    before = np.arange(experts.chosen, dtype=np.float32)  # each of those chosen before is 1 of the sum
+    return chosen, np.asarray(1 / (powers.sum(2) - before), np.float32)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -36,6 +36,8 @@ class Routing:
     def shares(self, logits: str, bias: Weight | None) -> str:
         """The share of every expert (N, count): 0 for those that were not chosen."""
         experts = self.experts
+        if experts.scores == "sparsemixer":
+            return self.spread(logits, *self.one_by_one(logits))
         scores = self.node("Softmax", logits, axis=-1) if experts.scores == "softmax" else self.node("Sigmoid", logits)
         choice = scores
         if bias:
@@ -49,7 +51,23 @@ class Routing:
             shares = self.node("Div", shares, self.node("ReduceSum", shares, self.numbers(1), keepdims=1))
         if experts.scale != 1:
             shares = self.node("Mul", shares, self.scalar(experts.scale))
-        return self.node("ScatterElements", self.node("Mul", scores, self.scalar(0.0)), chosen, shares, axis=1)
+        return self.spread(scores, chosen, shares)
+
+    def spread(self, like: str, chosen: str, shares: str) -> str:
+        """The shares (N, chosen) of the chosen experts among zeros, in the shape of `like` (N, count)."""
+        return self.node("ScatterElements", self.node("Mul", like, self.scalar(0.0)), chosen, shares, axis=1)
+
+    def one_by_one(self, logits: str) -> tuple[str, str]:
+        """The experts that are chosen with sparsemixer, and their shares: (N, chosen) each."""
+        node, found = self.node, self.largest(logits, self.experts.chosen)
+        largest, others = node("Unsqueeze", found[0], self.numbers(2)), node("Unsqueeze", logits, self.numbers(1))
+        limit = node("Mul", node("Max", node("Abs", others), largest), self.scalar(self.experts.nearness))
+        below = node("Sub", largest, others)  # (N, chosen, count)
+        powers = node("Exp", node("Neg", node("Relu", below)))
+        powers = node("Where", node("LessOrEqual", below, limit), powers, self.scalar(0.0))
+        before = self.graph.constant("chosen_before", np.arange(self.experts.chosen, dtype=np.float32))
+        total = node("Sub", node("ReduceSum", powers, self.numbers(2), keepdims=0), before)  # each of these is 1 of it
+        return found[1], node("Reciprocal", total)
 
     def in_groups(self, choice: str) -> str:
         """The same scores, and minus infinity in the groups that nobody may choose from."""

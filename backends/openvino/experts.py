@@ -71,6 +71,8 @@ class Mixture:
     def choose(self, logits: Node, bias: Weight | None) -> tuple[Node, Node]:
         """The experts that tokens choose by logits (N, count), and their shares: (N, chosen) each."""
         experts = self.of
+        if experts.scores == "sparsemixer":
+            return self.choose_one_by_one(logits)
         scores = op.softmax(logits, -1) if experts.scores == "softmax" else op.sigmoid(logits)
         choice = scores
         if bias:
@@ -82,6 +84,19 @@ class Mixture:
         if experts.normalised:
             shares = op.divide(shares, op.reduce_sum(shares, integers(1), True))
         return chosen, op.multiply(shares, op.constant(np.float32(experts.scale)))
+
+    def choose_one_by_one(self, logits: Node) -> tuple[Node, Node]:
+        """The same with sparsemixer."""
+        count, nearness = self.of.chosen, op.constant(np.float32(self.of.nearness))
+        found = op.topk(logits, number(count), 1, "max", "value", index_element_type="i64")
+        largest, others = op.unsqueeze(found.output(0), integers(2)), op.unsqueeze(logits, integers(1))
+        below = op.subtract(largest, others)  # (N, chosen, count)
+        near = op.less_equal(below, op.multiply(op.maximum(op.abs(others), largest), nearness))
+        powers = op.exp(op.negative(op.relu(below)))
+        powers = op.select(near, powers, op.constant(np.float32(0)))
+        before = np.arange(count, dtype=np.float32)[:, None]  # each of those chosen before is 1 of the sum
+        rest = op.subtract(powers, op.constant(before / self.of.count))  # behind the sum the plugin takes a wrong one
+        return found.output(1), op.divide(op.constant(np.float32(1)), op.reduce_sum(rest, integers(2), False))
 
     def in_groups(self, choice: Node) -> Node:
         """The same scores, and the lowest in the groups that nobody may choose from."""

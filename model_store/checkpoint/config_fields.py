@@ -86,7 +86,8 @@ NAMED: dict[str, Kind] = {
     "routed_scaling_factor": MULTIPLIER,
     "swiglu_alpha swiglu_limit": POSITIVE,
     "sliding_window_pattern": PERIOD,
-    "partial_rotary_factor rotary_pct": SHARE,
+    "long_mscale short_mscale": POSITIVE,
+    "partial_rotary_factor rotary_pct router_jitter_noise": SHARE,
     "query_pre_attn_scalar": POSITIVE,
     "rope_local_base_freq rope_theta rotary_emb_base": BASE,
     "attn_config rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
@@ -111,6 +112,7 @@ SIZES_OR_NONE = {
     "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
+    "shared_intermediate_size": 1 << 20,
     "sliding_window window_size": 1 << 30,
 }
 """The largest that is believed of sizes that may be 0, which means none, by names of fields."""

@@ -13,7 +13,6 @@ RECURRENT = "keeps a recurrent state"
 SENSES = "reads or makes images or sound"
 TYPES = {
     LATENT: ("deepseek_v[2-9]*", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2*", "longcat_flash", "minicpm3", "youtu"),
-    "chooses its experts one after the other, by thresholds": ("phimoe",),
     EXPERT: (
         "*moe*", "dbrx", "dots1", "flex_olmo", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
         "switch_transformers",
@@ -74,7 +73,10 @@ ANSWERED = {("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"), ("
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 KEPT = "gpt_oss", "mxfp4"
 """The type that is read although it is rounded, and how."""
-MIXTURES = "ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe"
+MIXTURES = (
+    "ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared", "mixtral", "olmoe", "phimoe", "qwen2_moe",
+    "qwen3_moe",
+)  # fmt: skip
 """Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"

@@ -170,6 +170,14 @@ def adjust_experts(config: Fields) -> None:
     config["norm_topk_prob"] = config["model_type"] == "qwen3_moe"
 
 
+def adjust_granite(config: Fields) -> None:
+    """One more expert, for all tokens, where the file has it."""
+    adjust_experts(config)
+    if config.get("shared_expert_intermediate_size"):
+        config["model_type"] = "granitemoeshared"
+        config["shared_intermediate_size"] = config["shared_expert_intermediate_size"]
+
+
 def adjust_gpt_oss(config: Fields) -> None:
     """No number of turns is rounded where positions are stretched."""
     adjust_experts(config)
@@ -220,7 +228,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         partial="rotary_pct",
     ),
     "granite": Architecture("granite", halve_rotary, keys=FACTORS),
-    "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_experts),
+    "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_granite),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
     "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjust_llama),
     "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
@@ -236,6 +244,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "olmoe": Architecture("olmoe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
+    "phimoe": Architecture("phimoe", keys={**EXPERTS, **WINDOW}, adjust=adjust_experts),
     "qwen2": Architecture("qwen2"),
     "qwen2moe": Architecture("qwen2_moe", keys=EXPERTS, adjust=adjust_experts),
     "qwen2vl": Architecture("qwen2_vl"),

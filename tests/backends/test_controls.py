@@ -196,18 +196,19 @@ def naive_slopes(each: Attention) -> dict[str, Any]:
 
 WINDOWED = (
     "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "gpt_oss", "ministral", "mistral",
-    "mixtral", "olmo3", "phi3", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "mixtral", "olmo3", "phi3", "phimoe", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
         "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
-        "falcon", "glm4_moe", "gpt2", "mixtral", "olmoe",
+        "falcon", "glm4_moe", "gpt2", "mixtral", "olmoe", "phimoe",
         "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
         "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
     1e-6: (
-        "gemma", "granite", "granitemoe", "granitemoehybrid", "llama", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe",
+        "gemma", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared", "llama", "nanochat", "qwen2",
+        "qwen2_moe", "qwen3_moe",
         "seed_oss", "smollm3", "vaultgemma",
     ),
     1.5625e-7: ("glm", "glm4"),
@@ -215,8 +216,11 @@ EPSILONS = {
 }  # fmt: skip
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
-SHARING = "ernie4_5_moe", "glm4_moe", "qwen2_moe"
-MIXTURES = *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "qwen3_moe", "qwen3_moe-mixed"
+SHARING = "ernie4_5_moe", "glm4_moe", "granitemoeshared", "qwen2_moe"
+MIXTURES = (
+    *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "phimoe", "phimoe-longrope", "qwen3_moe",
+    "qwen3_moe-mixed",
+)  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
 
 CONTROLS: dict[str, tuple[str, Change]] = {
@@ -257,6 +261,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         for case in ("olmoe", "qwen2_moe", "qwen3_moe-mixed")
     },
     "scores by sigmoids": ("glm4_moe", experts(scores="softmax")),
+    "shares of phimoe": ("phimoe", experts(scores="softmax")),
+    "shares of phimoe, of those chosen alone": ("phimoe", experts(nearness=0.0)),
+    "nearness of phimoe": ("phimoe-longrope", experts(nearness=0.02)),
     "scaled shares": ("glm4_moe", experts(scale=1.0)),
     "groups of experts": ("glm4_moe", experts(groups=1, chosen_groups=1)),
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
@@ -300,6 +307,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "turns that are not rounded": ("gpt_oss", truncated),
     "amplitude of yarn": ("llama-yarn", turned(lambda each: replace(each, amplitude=1.0))),
     "amplitude of longrope": ("phi3-longrope", turned(lambda each: replace(each, amplitude=1.0))),
+    "amplitude of phimoe": ("phimoe-longrope", turned(lambda each: replace(each, amplitude=1.2**0.5))),
     "two rotations": ("gemma3_text", rotary(500.0)),
     "two rotations, the scaled one": ("gemma3", rotary(10_000.0)),
     "norms behind the turn": ("hunyuan_v1_dense", attention(lambda each: {"qk_norm": "head"})),
@@ -353,12 +361,14 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "gptj": ("up_proj", "down_proj"),
             "persimmon": ("qkv_proj", "q_norm", "k_norm", "o_proj"),
             "gpt_neox_japanese": ("o_proj",),
+            "phimoe": ("qkv_proj", "o_proj", "attention_norm", "ffn_norm"),
             "gpt_oss": ("qkv_proj", "o_proj", "router", "experts.*.gate_up_proj", "experts.*.down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
         }.items()
         for role in roles
     },
     "bias of the head": ("gptj", unbiased("lm_head")),
+    "bias of the head of phimoe": ("phimoe", unbiased("lm_head")),
     "bias of the last norm": ("gpt2", unbiased("norm")),
     "bias of the norm of the embedding": ("bloom", unbiased("embedding_norm")),
 }

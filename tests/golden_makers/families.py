@@ -209,6 +209,15 @@ CASES: dict[str, dict[str, object]] = {
     | dict(use_sliding_window=True, sliding_window=6),
     "granitemoe": dict(LLAMA, num_local_experts=6, num_experts_per_tok=3, tie_word_embeddings=True)
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "granitemoeshared": dict(LLAMA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=80)
+    | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "phimoe": dict(LLAMA, num_local_experts=6, attention_bias=True, lm_head_bias=True, sliding_window=6),
+    "phimoe-longrope": dict(LLAMA, num_local_experts=6, router_jitter_noise=0.4, original_max_position_embeddings=32)
+    | dict(
+        rope_parameters=dict(rope_type="longrope", rope_theta=500.0, original_max_position_embeddings=32)
+        | dict(short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5], short_mscale=1.3)
+        | dict(long_factor=[1.0, 1.1, 1.4, 2.0, 3.0, 4.0, 5.0, 6.0], long_mscale=1.3)
+    ),
     "gpt_oss": dict(GPT_OSS, swiglu_limit=2.0, swiglu_alpha=1.2),
     "gpt_oss-mxfp4": GPT_OSS,
     "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),

@@ -35,6 +35,7 @@ NOT_IN_GGUF = {
     "gpt2-layer_scale",
     "gpt_oss",
     "gpt_bigcode-multi_head",
+    "phimoe-longrope",
     "qwen2-window",
     "qwen2_moe",
     "qwen3_moe-mixed",

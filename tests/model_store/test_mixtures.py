@@ -24,6 +24,8 @@ PACKED = "model.layers.1.mlp.experts.down_proj_"
 ROUTER = "model.layers.0.mlp.gate.weight"
 LISTED = "model.layers.0.block_sparse_moe.input_linear.weight"
 SHARED = "model.layers.1.mlp.shared_expert."
+BESIDE = "model.layers.1.shared_mlp."
+PHI = "model.layers.1.block_sparse_moe."
 DENSE = "model.layers.1.mlp."
 
 
@@ -66,6 +68,9 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "no router": ("qwen3_moe", without(ROUTER), "lacks the tensor layers.0.mlp.gate.weight"),
     "list": ("granitemoe", first_rows(LISTED, 4), r"input_linear.weight has shape \(4, .* asks for 6 experts"),
     "shared": ("qwen3_moe", shared, "nothing is known about the tensor model.layers.0.mlp.shared_expert.gate_proj.we"),
+    "not shared by all": ("granitemoeshared", without(BESIDE), "lacks the tensor layers.1.shared_mlp.input_linear"),
+    "router of phimoe": ("phimoe", first_rows(PHI + "gate.weight", 4), r"moe.gate.weight has shape \(4, .*\(6, 64\)"),
+    "an expert of phimoe": ("phimoe", without(PHI + "experts.5."), r"lacks the tensor layers.1.\w+.experts.5.w1"),
     "nothing shared": ("qwen2_moe", without(SHARED), "lacks the tensor layers.1.mlp.gate_proj"),
     "scales": ("gpt_oss-mxfp4", without(PACKED + "scales"), "down_proj_blocks stands alone: .*_scales is missing"),
     "blocks": ("gpt_oss-mxfp4", first_rows(PACKED + "blocks", 5), r"down_proj_blocks \(5, .* do not fit each other"),
@@ -100,6 +105,10 @@ def test_what_is_wrong_with_experts_is_refused_by_the_name_of_the_tensor(tmp_pat
         ("glm4_moe", dict(n_group=3), "8 experts cannot be in 3 groups"),
         ("glm4_moe", dict(routed_scaling_factor="2"), "routed_scaling_factor"),
         ("gpt_oss", dict(swiglu_limit=0), "swiglu_limit in config.json is 0"),
+        ("granitemoeshared", dict(shared_intermediate_size=0), "nothing is known about the tensor .*shared_mlp"),
+        ("phimoe", dict(num_experts_per_tok=3), "other than 2 num_experts_per_tok"),
+        ("phimoe", dict(router_jitter_noise=-1), "router_jitter_noise in config.json is -1"),
+        ("phimoe-longrope", dict(rope_scaling=dict(short_mscale=1.1, long_mscale=1.2)), "long_mscale differ"),
         ("olmoe", dict(clip_qkv=3.0), "clip_qkv"),
     ],
 )

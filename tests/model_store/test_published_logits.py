@@ -157,6 +157,7 @@ SEEN = [
     ("nanochat-d32", "final_logit_softcapping*2"),
     ("Hunyuan-0.5B-Instruct", "rope_scaling.alpha*2"),
     ("gpt-neox-japanese-2.7b", "rotary_pct-1/8"),
+    ("Phi-tiny-MoE-instruct", "router_jitter_noise*2"),
     ("xglm-564M", "scale_embedding=false"),
 ]
 """What must be seen, of which fields altered in which models."""

@@ -21,7 +21,6 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 
 TYPES = {
     "dbrx": "mixes experts",
-    "phimoe": "chooses its experts",
     "deepseek_v2": "latents",
     "deepseek_v3": "latents",
     "minicpm3": "latents",

@@ -58,7 +58,7 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
-    "gpt_oss": "gpt-oss",
+    "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe", "phimoe": "phimoe",
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
@@ -89,6 +89,7 @@ NAMES = {
     "mlp.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
     **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
     **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
+    "shared_mlp.output_linear": "ffn_down_shexp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
@@ -103,7 +104,7 @@ RENAMED = {
     "gpt_oss": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
-NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "mixtral"
+NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "granitemoeshared", "mixtral"
 """Types whose queries and keys the converter puts in another order."""
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",
@@ -202,7 +203,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "expert_count": count_experts(config),
         "expert_used_count": config.get("num_experts_per_tok") if count_experts(config) else None,
         "expert_feed_forward_length": config.get("moe_intermediate_size"),
-        "expert_shared_feed_forward_length": config.get("shared_expert_intermediate_size"),
+        "expert_shared_feed_forward_length": config.get("shared_expert_intermediate_size")
+        or config.get("shared_intermediate_size"),
         "attention.head_count": heads,
         "attention.head_count_kv": 1 if config.get("multi_query") else config.get("num_key_value_heads") or heads,
         "attention.layer_norm_epsilon": epsilon,
@@ -274,6 +276,9 @@ def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         elif experts:
             number, _, role = rest.partition(".")
             several.setdefault(f"{stem}.experts.{role}", {})[int(number)] = values
+        elif name.endswith("shared_mlp.input_linear.weight"):
+            stem = name.replace("shared_mlp.input_linear.weight", "mlp.shared_expert.")
+            found |= zip((f"{stem}gate_proj.weight", f"{stem}up_proj.weight"), np.split(values, 2), strict=True)
         elif name.endswith("input_linear.weight"):
             gate, up = np.split(values, 2, axis=1)
             stem = name.replace("block_sparse_moe.input_linear.weight", "mlp.experts.")
