@@ -18,6 +18,7 @@ from chatapp.generation.options import Options, check_together
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import Channel, Channels
+from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said
@@ -49,6 +50,7 @@ class Row:
     index: int
     begun: str
     channels: Channels | None
+    calls: Calls
     finish_reason: FinishReason | None = None
     thinks: bool = False
     """Whether the server is telling what the model thinks."""
@@ -98,14 +100,12 @@ class RemoteEngine:
         self.context_length = connection.remote.context or model.context_length or UNKNOWN_CONTEXT
         self.can_chat, self.can_infill = model.can_chat, model.can_infill
         self.can_switch_thinking, self.sees_files = model.can_switch_thinking, False
+        self.knows_tools = model.knows_tools and model.can_chat
         self.placement = Placement("remote", connection.remote.host, dialect.name)
         self.origin: Mapping[str, str] = {}  # a server may compute with anything
         self._bytes_per_token = BYTES_PER_TOKEN
         self._texts: dict[int, str] = {}
         """What tokens say, by their numbers."""
-
-    knows_tools = False
-    """What its server does with tools is not asked for here."""
 
     # Counting, which must not send what somebody is still typing
 
@@ -150,13 +150,23 @@ class RemoteEngine:
             raise GenerationError(f"{self.model.name} continues text there, and cannot hold a conversation")
         if begun and not self.text_of(begun):
             raise GenerationError("these tokens were written before this start, and mean nothing here: ask again")
-        if any(one.calls or one.answers for one in messages):
-            raise GenerationError("functions are called by models on this machine only; begin another conversation")
+        if options.tools and not self.knows_tools:
+            raise GenerationError(f"{self.model.name} knows no tools, as its server tells: ask without them")
         check_together(options)
         beginning = self.text_of(begun)
         request = self.dialect.chat(self.model.name, messages, options, beginning)
         sent = sum(len(one.text.encode(errors="replace")) for one in messages)
-        return self._stream(request, options, sent, beginning, thinks=True)
+        deltas = self._stream(request, options, sent, beginning, thinks=True)
+        return self._explain_tools(deltas) if options.tools else deltas
+
+    def _explain_tools(self, deltas: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+        """A reply to a request with tools; a server that refuses it because of them tells what to do."""
+        try:
+            yield from deltas
+        except Refused as error:
+            if "tool" not in error.said.lower():
+                raise
+            raise Refused(f"{error}; {HINT}", error.status, error.said) from error
 
     def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
         """What may follow a text, or the tokens that say it."""
@@ -249,11 +259,11 @@ class RemoteEngine:
         """The deltas of a request; where the server answers only once at a time, of one request for each completion."""
         started = perf_counter()
         stream = Stream(started, started, sent)
-        rounds = 1 if self.dialect.several else options.n
+        rounds, names = 1 if self.dialect.several else options.n, read_names(options.tools)
         try:
             for place in range(rounds):
                 numbers = [place] if rounds > 1 else list(range(options.n))
-                rows = {index: Row(index, begun, Channels() if thinks else None) for index in numbers}
+                rows = {index: Row(index, begun, Channels() if thinks else None, Calls(names)) for index in numbers}
                 stream.rows |= rows
                 yield from self._round(self._nth(request, place), stream, list(rows.values()), place)
             yield from self._end(stream)
@@ -288,7 +298,9 @@ class RemoteEngine:
                         raise RemoteError("the server tells of an answer that nobody asked for; it was left")
                     row = rows[said.index]
                     row.finish_reason = row.finish_reason or said.finish_reason
-                    if said.text or said.tokens:
+                    for part in said.calls:
+                        row.calls.add(part)
+                    if said.text or said.tokens or said.calls:
                         yield from self._tell(stream, row, said, event.seconds)
         whole = all(row.finish_reason for row in rows)
         if not (ended or whole or (self.dialect.ends_silently and stream.time_to_first_token)):
@@ -352,6 +364,8 @@ class RemoteEngine:
                     yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             for channel, text in row.channels.flush() if row.channels else ():
                 yield Delta(text, row.index, (), None, NO_TIME, None, channel)
+            if calls := row.calls.spell():
+                yield Delta(calls, row.index, (), None, NO_TIME, None)
             usage = self._sum_up(stream, None) if row is rows[-1] else None
             yield Delta("", row.index, (), row.finish_reason or "stop", NO_TIME, usage)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
+from chatapp.remote.calls import read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
-from chatapp.remote.openai import read_logprobs
+from chatapp.remote.openai import read_calls, read_logprobs
 from chatapp.remote.protocol import (
     Counts,
     Json,
@@ -29,7 +30,7 @@ KNOBS = {
     **{name: name for name in ("presence_penalty", "frequency_penalty", "mirostat_tau", "mirostat_eta")},
     "repetition_penalty": "repeat_penalty",
 }
-LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs")
+LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "tools")
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Ollama:
             can_chat="template" not in found or has_template(found),
             can_infill="insert" in abilities,
             can_switch_thinking="thinking" in abilities,
+            knows_tools="tools" in abilities,
         )
 
     # Requests
@@ -93,7 +95,9 @@ class Ollama:
 
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
         """The request for an answer; one that has begun goes on where its template ends with the message."""
-        body = self._body(model, options) | {"messages": describe_messages(messages, begun)}
+        body = self._body(model, options) | {"messages": describe_messages(messages, begun, parsed=True)}
+        if options.tools:
+            body["tools"] = read_tools(options.tools)
         if options.think is not None:
             body["think"] = options.think
         return Request("/api/chat", body)
@@ -121,6 +125,8 @@ class Ollama:
             yield Said(thought, 0, "thinking", () if text else tokens)
         if text:
             yield Said(text, 0, "text", tokens)
+        if calls := tuple(read_calls(part.get("tool_calls"))):
+            yield Said(calls=calls)
         if event.get("done") is True:
             reason: FinishReason = "length" if event.get("done_reason") == "length" else "stop"
             spent = number_in(event, "prompt_eval_duration")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
 from chatapp.generation.options import KNOBS
+from chatapp.remote.calls import CallPart, read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.protocol import (
@@ -26,7 +28,7 @@ from chatapp.remote.protocol import (
 )
 
 STANDARD = {name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty")}
-LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "logit_bias")
+LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "logit_bias", "tools")
 DONE = "[DONE]"
 LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length", "loaded_context_length")
 """What servers call the length of a model's context, where they tell it with the model."""
@@ -122,12 +124,13 @@ class OpenAI:
             next((length for length in lengths if length), 0),
             can_chat=known is None or "chat" in known,
             can_infill=bool(self.flavour.gaps),
+            knows_tools=True,  # as far as it tells; it refuses them otherwise
         )
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
         """What the server tells about a model; one that it does not list may be there all the same."""
         known = {one.name: one for one in self.list_models(connection)}
-        found = known.get(name) or RemoteModel(name, can_infill=bool(self.flavour.gaps))
+        found = known.get(name) or RemoteModel(name, can_infill=bool(self.flavour.gaps), knows_tools=True)
         if self.name == "llamacpp":  # how much of the context it was started with
             facts = connection.find("//props")
             found = replace(
@@ -163,6 +166,8 @@ class OpenAI:
             if self.flavour.going_on is None:
                 raise GenerationError(f"a server of this kind ({self.name}) cannot go on from a token: ask again")
             body |= self.flavour.going_on
+        if options.tools:
+            body["tools"] = read_tools(options.tools)
         return Request("/chat/completions", body)
 
     def complete(self, model: str, text: str, options: Options) -> Request:
@@ -228,6 +233,8 @@ class OpenAI:
             yield Said(thought, index, "thinking", () if text else tokens)
         if text or (tokens and not thought):
             yield Said(text, index, "text", tokens)
+        if calls := tuple(read_calls(part.get("tool_calls"))):
+            yield Said(index=index, calls=calls)
         if (refusal := part.get("refusal")) and isinstance(refusal, str):
             yield Said(refusal, index)
         if reason := choice.get("finish_reason"):
@@ -239,6 +246,16 @@ def read_reason(reason: object) -> FinishReason:
     if reason in ("content_filter", "abort", "error", "cancelled"):
         raise RemoteError(f"the server ended the answer before it was whole ({reason})")
     return "length" if reason in ("length", "max_tokens") else "stop"
+
+
+def read_calls(found: object) -> Iterator[CallPart]:
+    """The parts of calls in an event; the arguments are text, or JSON itself."""
+    for row in found if isinstance(found, list) else ():
+        function = row.get("function") if isinstance(row, dict) else None
+        if isinstance(function, dict):
+            arguments = function.get("arguments")
+            told = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            yield CallPart(text_in(function, "name"), told, number_in(row, "index"), text_in(row, "id"))
 
 
 def read_logprobs(found: object) -> Iterator[SaidToken]:

@@ -10,11 +10,12 @@ from typing import Any, Literal, Protocol
 from chatapp.generation import FinishReason, GenerationError, Message, Options
 from chatapp.generation.options import KNOBS
 from chatapp.generation.text.thinking import Channel, split
+from chatapp.remote.calls import CallPart, describe_call, spell_name
 from chatapp.remote.connection import Connection, Unreadable
 from chatapp.remote.errors import RemoteError
 
 Json = dict[str, Any]  # Any: JSON
-Limit = Literal["max_tokens", "stop", "seed", "n", "logprobs", "logit_bias"]
+Limit = Literal["max_tokens", "stop", "seed", "n", "logprobs", "logit_bias", "tools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Said:
     index: int = 0
     channel: Channel = "text"
     tokens: tuple[SaidToken, ...] = ()
+    calls: tuple[CallPart, ...] = ()
     finish_reason: FinishReason | None = None
     counts: Counts | None = None
     is_last: bool = False
@@ -69,6 +71,7 @@ class RemoteModel:
     can_chat: bool = True
     can_infill: bool = False
     can_switch_thinking: bool = False
+    knows_tools: bool = False
 
 
 class Dialect(Protocol):
@@ -125,13 +128,26 @@ def number_in(found: object, *names: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
-def describe_messages(messages: Sequence[Message], begun: str = "") -> list[Json]:
-    """The messages; of those of the model without what it thought, and with what its answer has `begun` with."""
-    told = [
-        {"role": one.role, "content": split(one.text).answer if one.role == "assistant" else one.text}
-        for one in messages
-    ]
+def describe_messages(messages: Sequence[Message], begun: str = "", *, parsed: bool = False) -> list[Json]:
+    """The messages; of those of the model without what it thought, and with what its answer has `begun` with.
+
+    The arguments of calls are texts, or `parsed`; what answers one has its number, and there its name.
+    """
+    told = [describe_message(one, parsed=parsed) for one in messages]
     return [*told, {"role": "assistant", "content": begun}] if begun else told
+
+
+def describe_message(message: Message, *, parsed: bool) -> Json:
+    """A message."""
+    text = split(message.text).answer if message.role == "assistant" else message.text
+    told: Json = {"role": message.role, "content": text}
+    if message.calls:
+        told["tool_calls"] = [describe_call(call, parsed=parsed) for call in message.calls]
+    if (call := message.answers) and parsed:
+        told["tool_name"] = spell_name(call.name)
+    elif call:
+        told["tool_call_id"] = call.id
+    return told
 
 
 def read_options(options: Options, knobs: Mapping[str, str], limits: Sequence[Limit], server: str) -> Json:

@@ -21,8 +21,11 @@ from chatapp.generation.engine import Engine as RealEngine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.history import Conversation, History, exports, imported, pages
+from chatapp.remote.opening import open_remote
 from chatapp.settings.tool_servers import ToolServer
 from support.dialogues import heard
+from support.recorded_streams import chunk, serve
+from support.remote_server import Recorded
 from support.scripted_engine import ScriptedEngine
 from support.scripted_session import ScriptedSession, hashed, write_tokenizer
 
@@ -120,6 +123,28 @@ def test_a_call_is_asked_about_done_and_told_to_the_model(begin: Begin, history:
     assert list(history.messages(1)) == dialogue.branch()
     result = dialogue.branch()[2]
     assert result.usage["outcome"] == "done" and result.usage["server"] == "sky" and result.usage["seconds"] >= 0
+
+
+def test_a_model_of_a_server_calls_tools_of_this_machine(begin: Begin, home: Path) -> None:
+    arguments = ('{"city"', ': "Bern"}')
+    first, *more = [{"index": 0, "function": {"arguments": one}} for one in arguments]
+    first |= {"id": "1", "function": {"name": "weather", "arguments": arguments[0]}}
+    called = Recorded.events(
+        chunk({"content": "Let me see."}),
+        *(chunk({"tool_calls": [one]}) for one in (first, *more)),
+        chunk({}, "tool_calls"),
+    )
+    with serve("vllm") as server:
+        server.answers["/v1/chat/completions"].insert(0, called)
+        engine, dialogue = open_remote(home, "", server.url)[0], begin()
+        assert heard(dialogue.ask(engine, "Weather in Bern?")) == ["Let me see."]
+        asked = len(server.requests)
+        (question,), goes_on = decide(dialogue, "once")
+        assert goes_on and question.call.arguments == '{"city": "Bern"}' and len(server.requests) == asked
+        heard(dialogue.go_on_with_results(engine))
+        said = server.requests[-1].body["messages"]
+    assert [one["role"] for one in said] == ["user", "assistant", "tool"] and said[2]["content"] == BERN
+    assert said[1]["tool_calls"][0]["id"] == said[2]["tool_call_id"] and said[1]["content"] == "Let me see."
 
 
 def test_nothing_runs_unasked_and_what_is_allowed_stays_so_in_this_conversation_only(begin: Begin) -> None:

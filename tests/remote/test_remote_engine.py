@@ -1,15 +1,19 @@
 """Models on servers: what is sent to each kind, what becomes of what it says, and of what it should not say."""
 
+import json
 import threading
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chatapp.generation import Engine, GenerationError, Message, Reply
 from chatapp.generation.contract import UNKNOWN_CONTEXT
 from chatapp.generation.text.thinking import split
+from chatapp.generation.text.tools import Function, Toolbox
 from chatapp.remote import connection
 from chatapp.remote.engine import RemoteEngine
 from chatapp.remote.errors import RemoteError
@@ -25,11 +29,13 @@ def open_one(server: RemoteServer, home: Path, model: str = "") -> RemoteEngine:
     return open_remote(home, model, server.url)[0]
 
 
-def answer(engine: RemoteEngine, **options: object) -> list[Reply]:
+def answer(
+    engine: RemoteEngine, asked: Sequence[Message] = ASKED, **options: Any
+) -> list[Reply]:  # Any: of each its own
     """What it says, in as many replies as are asked for."""
-    chosen = replace(engine.defaults, **options)  # type: ignore[arg-type]
+    chosen = replace(engine.defaults, **options)
     replies = [Reply() for _ in range(chosen.n)]
-    deltas = engine.chat(ASKED, chosen) if engine.can_chat else engine.complete("Say it.", chosen)
+    deltas = engine.chat(asked, chosen) if engine.can_chat else engine.complete("Say it.", chosen)
     for delta in deltas:
         replies[delta.index].add(delta)
     return replies
@@ -100,7 +106,7 @@ def test_chunks_that_tear_characters_lines_and_events_apart_change_nothing(kind:
     ],
 )
 def test_options_are_sent_by_the_names_that_the_server_knows(
-    kind: str, options: dict[str, object], expected: dict[str, object], home: Path
+    kind: str, options: dict[str, Any], expected: dict[str, object], home: Path
 ) -> None:
     with serve(kind) as server:
         answer(open_one(server, home), **options)
@@ -131,7 +137,7 @@ def test_ollama_gets_its_options_in_a_table_of_their_own_and_the_switch_of_think
     ],
 )
 def test_an_option_that_the_server_does_not_know_is_refused_by_name_before_anything_is_sent(
-    kind: str, options: dict[str, object], name: str, home: Path
+    kind: str, options: dict[str, Any], name: str, home: Path
 ) -> None:
     with serve(kind) as server:
         engine = open_one(server, home)
@@ -222,6 +228,84 @@ def test_a_gap_is_filled_where_the_server_can_and_gone_on_with_elsewhere(home: P
         with pytest.raises(GenerationError, match="a model on this machine can"):
             engine.next_token("x =")
         assert engine.score_lines("x =", "\n", ["1"]) is None
+
+
+# What it may call
+
+
+WEATHER = Function("sky.weather", "Now", {"type": "object", "properties": {"city": {"type": "string"}}})
+BERN, BIEL = '{"city": "Bern </tool_call>"}', '{"city": "Biel"}'
+
+
+def part(index: int | None, arguments: object, **more: object) -> dict[str, Any]:  # Any: JSON
+    """A part of a call, as servers stream it."""
+    function = {"arguments": arguments} | ({"name": "sky_weather"} if "id" in more else {})
+    return {"function": function, **({} if index is None else {"index": index}), **more}
+
+
+STREAMS = {
+    "vllm": Recorded.events(
+        chunk({"role": "assistant", "content": "Let me see."}),
+        chunk({"tool_calls": [part(0, "", id="a", type="function")]}),
+        *(chunk({"tool_calls": [part(0, BERN[at : at + 5])]}) for at in range(0, len(BERN), 5)),
+        chunk({"tool_calls": [part(1, BIEL, id="b", type="function")]}),
+        chunk({}, "tool_calls"),
+    ),
+    "ovms": Recorded.events(  # whole calls without an index, and one index for two
+        chunk({"content": "Let me see."}),
+        chunk({"tool_calls": [part(None, BERN, id="a")]}),
+        chunk({"tool_calls": [part(None, BIEL, id="b")]}, "tool_calls"),
+    ),
+    "llamacpp": Recorded.events(
+        chunk({"content": "Let me see.", "tool_calls": [part(0, BERN, id="a"), part(0, BIEL, id="b")]}, "tool_calls")
+    ),
+    "ollama": Recorded.lines(
+        {"message": {"role": "assistant", "content": "Let me see."}, "done": False},
+        {"message": {"content": "", "tool_calls": [part(None, json.loads(BERN), id="a")]}, "done": False},
+        {"message": {"content": "", "tool_calls": [part(None, json.loads(BIEL), id="b")]}, "done": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_functions_are_offered_and_their_calls_found_and_sent_back(kind: str, home: Path) -> None:
+    box = Toolbox([WEATHER])
+    with serve(kind, chat=STREAMS[kind]) as server:
+        if kind == "ollama":
+            shown = json.loads(server.answers["/api/show"][0].parts[0])
+            server.answers["/api/show"] = [Recorded.json(shown | {"capabilities": ["completion", "tools"]})]
+        engine = open_one(server, home)
+        assert engine.knows_tools
+        (reply,), listener = answer(engine, **box.options), box.listen()
+        assert listener
+        told = listener.add(reply.text)
+        rest, calls = listener.end()
+        assert (told + rest).strip() == "Let me see." and reply.is_heard
+        found = [(one.name, json.loads(one.arguments)) for one in calls]
+        assert found == [("sky.weather", json.loads(BERN)), ("sky.weather", json.loads(BIEL))]
+        sent = server.requests[-1].body
+        assert [one["function"]["name"] for one in sent["tools"]] == ["sky_weather"]
+        assert sent["tools"][0]["function"]["parameters"] == WEATHER.parameters
+        given = Message("tool", "Rain", answers=calls[0])
+        answer(engine, [*ASKED, Message("assistant", "Let me see.", tuple(calls[:1])), given], **box.options)
+        *_, called, result = server.requests[-1].body["messages"]
+    (call,) = called["tool_calls"]
+    function = {"name": "sky_weather", "arguments": json.loads(BERN) if kind == "ollama" else calls[0].arguments}
+    assert (called["content"], call["function"]) == ("Let me see.", function)
+    about = {"tool_name": "sky_weather"} if kind == "ollama" else {"tool_call_id": call["id"]}
+    assert result == {"role": "tool", "content": "Rain"} | about
+
+
+def test_where_functions_are_not_known_that_is_said(home: Path) -> None:
+    options = Toolbox([WEATHER]).options
+    with serve("ollama") as server:
+        engine = open_one(server, home)
+        assert not engine.knows_tools
+        with pytest.raises(GenerationError, match="knows no tools"):
+            answer(engine, **options)
+    refusal = Recorded.json({"message": '"auto" tool choice requires --enable-auto-tool-choice'}, 400)
+    with serve("vllm", chat=refusal) as server, pytest.raises(RemoteError, match="requires .* leave them out"):
+        answer(open_one(server, home), **options)
 
 
 # What goes wrong
