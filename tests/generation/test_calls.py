@@ -11,7 +11,7 @@ from chatapp.generation import Message, Options, Reply
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.text.tools import Function, Toolbox
+from chatapp.generation.text.tools import Function, Toolbox, read_calls
 from support.scripted_session import ScriptedSession, hashed, write_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -74,6 +74,34 @@ def test_what_begins_as_a_call_becomes_one(tokenizer: Tokenizer, template: ChatT
 def test_what_is_no_call_is_as_it_would_be_without_functions(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     replies = [ask(tokenizer, template, "Good day to you <tool", 3, *tools) for tools in ((), (WEATHER,))]
     assert all(reply.text.startswith("Good day to you <tool") for reply in replies)
+
+
+LLAMA = """\
+{% if tools %}{{ tools | tojson }} Respond in the format {"name": function name, "parameters": dictionary}.{% endif %}\
+{% for message in messages %}{% if message.tool_calls %}
+{{- '{"name": "' + message.tool_calls[0].function.name + '", ' }}{{- '"parameters": ' }}
+{{- message.tool_calls[0].function.arguments | tojson }}{{- '}' }}
+{%- else %}{{ message.content }}{% endif %}{% endfor %}"""
+
+
+@pytest.mark.parametrize("beginning", ['{"name": "weather"', '\n{"name": "weather", "par'])
+def test_a_call_without_a_mark_fits_its_schema_where_its_template_makes_such(
+    beginning: str, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    llama = ChatTemplate(write_tokenizer(tmp_path, chat_template=LLAMA))
+    for seed in range(4):
+        text = ask(tokenizer, llama, beginning, seed, WEATHER, OTHER).text
+        assert text.startswith(beginning)
+        call, _ = json.JSONDecoder().raw_decode(text.lstrip())
+        assert set(call) == {"name", "parameters"} and call["parameters"]["city"] in ("Bern", "Biel")
+        (found, *_) = read_calls(text, ["weather"])
+        assert found.name == "weather" and json.loads(found.arguments) == call["parameters"]
+
+
+def test_json_that_calls_nothing_is_free(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    llama = ChatTemplate(write_tokenizer(tmp_path, chat_template=LLAMA))
+    for beginning in ('{"name": "Weather', 'Say {"name": "weather", '):
+        assert '"parameters"' not in ask(tokenizer, llama, beginning, 3, WEATHER).text
 
 
 def test_forms_that_are_no_json_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations  # as in chatapp.text.child
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,25 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.row import Row
 
 NAME = "a call of a function"
+BARE = '{"name": '
+"""What Llama 3 begins a call with, which has no mark: it is the whole reply."""
+LONGEST = 400
+"""Characters at the beginning of a reply in which a call without a mark may begin."""
 
 
 class Calls:
     """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
 
-    def __init__(self, vocabulary: Vocabulary, opener: str, call: Constraint, thinking: str = ""):
-        """`opener` begins a call, and `call` says what it may be; the prompt may have opened the `thinking`."""
+    def __init__(
+        self, vocabulary: Vocabulary, opener: str, call: Constraint, thinking: str = "", names: Sequence[str] = ()
+    ):
+        """`opener` begins a call, and `call` says what it may be; the prompt may have opened the `thinking`.
+
+        Of calls without a mark, `names` are those of the functions: JSON with another name is an answer.
+        """
         self.vocabulary, self.opener, self.call, self.thinking = vocabulary, opener, call, thinking
+        self.names = names
+        self.bare = re.compile(rf'[\s;]*(\{{\s*"name"\s*:\s*"(?:{"|".join(map(re.escape, names))})".*)', re.DOTALL)
         spelt = vocabulary.tokenizer.encode_template(opener)
         self.mark = spelt[0] if len(spelt) == 1 else None
         """The one token that begins a call, which may have no text."""
@@ -35,7 +47,7 @@ class Calls:
         self.detokenizer, self.channels = self.vocabulary.tokenizer.detokenizer(), Channels()
         self.channels.add(self.thinking)
         self.text = ""
-        """The end of what was read, in which an opener may begin."""
+        """The end of what was read, in which an opener may begin; the beginning, where calls have no mark."""
         self.begun: Constraint | None = None
         """What the call that was begun may be."""
         self.place = 0
@@ -53,7 +65,7 @@ class Calls:
         return False  # the model may go on behind a call
 
     def copy(self) -> Calls:
-        return Calls(self.vocabulary, self.opener, self.call.copy(), self.thinking)
+        return Calls(self.vocabulary, self.opener, self.call.copy(), self.thinking, self.names)
 
     def _move(self, tokens: Sequence[int]) -> None:
         """Read what is new of a reply, or all of one that has gone on otherwise."""
@@ -74,12 +86,20 @@ class Calls:
         if self.channels.is_thinking:
             return
         self.text += text
-        _, opened, rest = self.text.partition(self.opener)
-        if opened or token == self.mark:
+        found = self._find()
+        if found is not None or token == self.mark:
             whole = self.call.copy()
-            begun = self.vocabulary(rest) if opened and rest.strip() else []
+            begun = self.vocabulary(found) if found and found.strip() else []
             self.begun, self.place = Continued(whole, begun) if begun else whole, place + 1
-        self.text = self.text[-len(self.opener) :]
+        self.text = self.text[:LONGEST] if self.names else self.text[-len(self.opener) :]
+
+    def _find(self) -> str | None:
+        """What is written of a call already; None where none has begun."""
+        if self.names:
+            found = self.bare.match(self.text)
+            return found[1] if found else None
+        _, opened, rest = self.text.partition(self.opener)
+        return rest if opened else None
 
 
 def constrain_calls(
@@ -97,20 +117,22 @@ def constrain_calls(
     functions, opener = [read_function(json.loads(one)) for one in tools], find_opener(source)
     if not opener:
         return
-    schema = describe_calls(functions)
+    bare = opener == BARE
+    schema = describe_calls(functions, "parameters" if bare else "arguments")
     if opener == "[TOOL_CALLS]":
         schema = {"type": "array", "items": schema, "minItems": 1}
     call = Grammar(vocabulary, describe_indented(schema), NAME)
     for row in rows:
-        calls = Calls(vocabulary, opener, call.copy(), thinking)
+        calls = Calls(vocabulary, opener, call.copy(), thinking, [one.name for one in functions] if bare else ())
         row.constraint = Continued(calls, begun) if begun else calls
 
 
 def find_opener(source: str) -> str:
-    """The mark behind which a template shows calls as JSON; empty where it shows none, or in another form."""
+    """What a template begins a call in JSON with, a mark or none; empty where it shows none, or in another form."""
     if "<function=" in source or "[ARGS]" in source:
         return ""
-    return next((mark for mark in ("<tool_call>", "[TOOL_CALLS]") if mark in source), "")
+    shown = next((mark for mark in ("<tool_call>", "[TOOL_CALLS]") if mark in source), "")
+    return shown or (BARE if BARE in source and '"parameters": ' in source else "")
 
 
 def read_function(tool: dict[str, Any]) -> Function:  # Any: JSON

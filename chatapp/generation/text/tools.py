@@ -59,16 +59,16 @@ class Toolbox:
         return Listener([one.name for one in self.functions], self.most) if self.functions else None
 
 
-def describe_calls(functions: Sequence[Function]) -> dict[str, Any]:  # Any: JSON
-    """The schema of a call of one of some functions."""
-    calls = [describe_call(one) for one in functions]
+def describe_calls(functions: Sequence[Function], key: str = "arguments") -> dict[str, Any]:  # Any: JSON
+    """The schema of a call of one of some functions, with its arguments under this key."""
+    calls = [describe_call(one, key) for one in functions]
     return calls[0] if len(calls) == 1 else {"anyOf": calls}
 
 
-def describe_call(function: Function) -> dict[str, Any]:
+def describe_call(function: Function, key: str) -> dict[str, Any]:
     """The schema of a call."""
     arguments = function.parameters or {"type": "object"}
-    properties = {"name": {"const": function.name}, "arguments": arguments}
+    properties = {"name": {"const": function.name}, key: arguments}
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
