@@ -156,7 +156,7 @@ class Engine:
     def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
         """A text as the tokens of a reply that begins with it; what they cost is not known."""
         detokenizer, text = self.tokenizer.detokenizer(), text.removeprefix(self._opening(think))
-        return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode(text)]
+        return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode_reply(text)]
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
@@ -196,6 +196,7 @@ class Engine:
         """Keep the answers of a turn to a grammar; a model that thinks does so before."""
         think, source = turn.rows[0].sampler.options.think, self.chat_template.source if self.chat_template else ""
         marks = [opening] if opening else [] if think is False else [begin for begin, _ in MARKS if begin in source]
+        marks += ["<|channel|>analysis<|message|>"] if self.tokenizer.harmony else []
         whole = wait_for(grammar, self.tokenizer, self.session.vocab_size, marks, opened=bool(opening), begun=begun)
         for row in turn.rows:
             row.constraint = whole.copy()

@@ -26,7 +26,8 @@ class AfterThinking:
         self.answer, self.tokenizer, self.vocab_size, self.end = answer, tokenizer, vocab_size, tokenizer.eos
         self.opening = marks[0] if opened else ""
         spelt = [tokenizer.encode_template(mark) for mark in marks if not opened]
-        self.begins = [mark for mark in spelt if tokenizer.hidden.isdisjoint(mark)]
+        unseen = tokenizer.hidden.difference(tokenizer.harmony)
+        self.begins = [mark for mark in spelt if unseen.isdisjoint(mark)]
         self.read: list[int] = []
         self._start()
 

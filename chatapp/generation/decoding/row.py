@@ -15,7 +15,7 @@ from chatapp.generation.decoding.generate import Step
 from chatapp.generation.decoding.sampling import Sampler, log_probability
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.delta import Alternative, BeamEvent, FinishReason, Token
-from chatapp.generation.text.tokenizer import Detokenizer
+from chatapp.generation.text.detokenizer import Detokenizer
 
 
 class Drawn(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
-from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split
+from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split, thinks
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.special_tokens import special_tokens
@@ -104,8 +104,7 @@ class ChatTemplate:
         self, *conversations: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()
     ) -> list[str]:
         """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch."""
-        thinks = think or any(begin in self.source for begin, _ in MARKS)
-        if think is not None and self.switch is None and thinks:
+        if think is not None and self.switch is None and (think or thinks(self.source)):
             raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has no switch")
         turns = [[_describe(message) for message in messages] for messages in conversations]
         offered = [json.loads(tool) for tool in tools] or None

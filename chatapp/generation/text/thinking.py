@@ -14,6 +14,12 @@ MARKS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A."""
+THINK = "<think>\n", "\n</think>\n\n"
+"""How thinking is written down that a model tells in another way."""
+CALL = "<function={}>"
+"""How a call of a function is, before its arguments."""
+HARMONY = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
+"""The marks of gpt-oss's messages: its thinking is a message before the one that is the answer."""
 SWITCHES = ("enable_thinking", "thinking")
 """What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite."""
 
@@ -100,6 +106,21 @@ class Channels:
         """What was held back, where the reply ends with it."""
         held, self._held = self._held if self._state == "begin" else "", ""
         return [("text", held)] if held else []
+
+
+def thinks(template: str) -> bool:
+    """Whether the model of a template thinks before it answers."""
+    return "<|channel|>analysis" in template or any(begin in template for begin, _ in MARKS)
+
+
+def respell(reply: str) -> tuple[str, str, str, str]:
+    """A reply as gpt-oss writes it: what stands before its thinking, this, what stands before the answer, and this."""
+    begin, end = THINK
+    if not reply.startswith(begin):
+        return "", "", "", reply
+    thought, ended, answer = reply[len(begin) :].partition(end)
+    middle = "<|end|><|start|>assistant<|channel|>final<|message|>" if ended else ""
+    return "<|channel|>analysis<|message|>", thought, middle, answer
 
 
 def find_switch(template: str) -> str | None:

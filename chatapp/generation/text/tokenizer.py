@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import copy
 import json
 import re
@@ -18,7 +17,9 @@ import tokenizers
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text import moses
+from chatapp.generation.text.detokenizer import Detokenizer, HarmonyDetokenizer
 from chatapp.generation.text.spelling import Spelling
+from chatapp.generation.text.thinking import HARMONY, respell
 from model_store.checkpoint.config_fields import check_fields
 from model_store.files import optional_json
 from model_store.tokenizers.check import check
@@ -57,7 +58,11 @@ class Tokenizer:
             entry = added[token]
             entry.special = True  # only these can be switched off while encoding
             self.vocabulary.add_special_tokens([entry])
-        self.eos = self._end_ids(folder)
+        names = {token: entry.content for token, entry in added.items() if entry.content in HARMONY}
+        self.harmony = names if len(names) == len(HARMONY) else {}
+        """The marks of the channels in which gpt-oss writes, by token; none in other vocabularies."""
+        ends = ("<|return|>", "<|call|>") if self.harmony else ()
+        self.eos = self._end_ids(folder).union(token for token, entry in added.items() if entry.content in ends)
         """Ids that end a reply."""
         self._lock = threading.Lock()
         self.unknown = self.control.intersection(self._encode(MARK))
@@ -89,6 +94,12 @@ class Tokenizer:
     def encode_whole(self, text: str) -> list[int]:
         """Tokens of a user's text for an encoder, with those that the tokenizer puts around every text."""
         return [*self.start, *self.encode(text), *self.finish]
+
+    def encode_reply(self, text: str) -> list[int]:
+        """Tokens of a reply, whose thinking is in its channel where the model writes in channels."""
+        begin, thought, middle, answer = respell(text) if self.harmony else ("", "", "", text)
+        marks = map(self.encode_template, (begin, middle))
+        return [*next(marks), *self.encode(thought), *next(marks), *self.encode(answer)]
 
     def encode_template(self, text: str) -> list[int]:
         """Tokens of a template's text, in which control tokens count, but for those with MARKs in their spelling."""
@@ -124,7 +135,7 @@ class Tokenizer:
 
     def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
         """A detokenizer of its tokens; see there what `context` and `given` are."""
-        return Detokenizer(self, context, given)
+        return (HarmonyDetokenizer if self.harmony else Detokenizer)(self, context, given)
 
     def token_id(self, text: str) -> int | None:
         """The id of the token spelled so in the vocabulary."""
@@ -307,69 +318,6 @@ def _alphabet() -> dict[int, int]:
 ALPHABET = _alphabet()
 UNUSED = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))
 """Bytes that are in no UTF-8 text: their characters, such as ü, are there as letters (DeepSeek-Coder)."""
-
-
-class Detokenizer:
-    """Turns tokens into text as they arrive, each once, and never takes back a character.
-
-    The pieces together are what decoding all tokens at once gives. (One difference: among byte-fallback
-    tokens an invalid byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
-    """
-
-    def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
-        """`context` is what the text continues: it decides, for some tokenizers, about the first space.
-
-        The first `given` bytes are not told: the text before ends with them.
-        """
-        self.tokenizer, self.given = tokenizer, given
-        self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self.previous = next((token for token in reversed(context) if self._visible(token)), None)
-
-    def add(self, token: int) -> str:
-        """The text that this token completes; the beginning of a character waits for its end."""
-        whole = self.tokenizer.whole(token)
-        if whole is not None and not (self.given or self.utf8.getstate()[0]):
-            self.previous = token
-            return whole
-        if not self._visible(token):
-            return ""
-        content = self.tokenizer.bytes_of(token)
-        text = self.flush() + self._text(token) if content is None else self.utf8.decode(content[self.given :])
-        self.previous, self.given = token, max(0, self.given - len(content or b""))
-        return text
-
-    def copy(self) -> Detokenizer:
-        """Another one that goes on from here."""
-        other = copy.copy(self)
-        other.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        other.utf8.setstate(self.utf8.getstate())
-        return other
-
-    def flush(self) -> str:
-        """What is left at the end: U+FFFD if a character remained incomplete."""
-        return self.utf8.decode(b"", final=True)
-
-    def describe(self, token: int) -> str:
-        """What a token would look like here, were it the next one; a special token by its name."""
-        whole = self.tokenizer.whole(token)
-        if whole is not None and not self.given:
-            return whole
-        if not self._visible(token):
-            return self.tokenizer.name(token)
-        content = self.tokenizer.bytes_of(token)
-        return self._text(token) if content is None else content[self.given :].decode(errors="replace")
-
-    def _visible(self, token: int) -> bool:
-        return token not in self.tokenizer.hidden and bool(self.tokenizer.name(token))
-
-    def _text(self, token: int) -> str:
-        """What a token of characters adds: how it is spaced depends on whether one stands before it."""
-        alone = self.tokenizer.decode([token])
-        if self.previous is None:
-            return alone
-        before = self.tokenizer.decode([self.previous])
-        both = self.tokenizer.decode([self.previous, token])
-        return both.removeprefix(before) if both.startswith(before) else alone
 
 
 class MosesTokenizer(Tokenizer):
