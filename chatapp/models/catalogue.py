@@ -42,7 +42,7 @@ CONVERSATION = 12_800
 """Bytes of keys and values in a conversation of 4,096 tokens, per square root of the number of weights: about."""
 CONVERSATIONS = {"phi3": 52_000, "qwen3": 25_000}
 """The same in families that keep far more."""
-PUBLISHED_BITS = {family: 32 for family in ("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "t5")}
+PUBLISHED_BITS = {"gpt_oss": 5.3} | dict.fromkeys(("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "t5"), 32)
 """Bits of a weight as published, in families where that is not 16."""
 
 
@@ -229,7 +229,7 @@ def describe_offered(entry: Entry, this: Machine) -> ListedModel:
     """Describe a model of the catalogue that is not here; what it takes is reckoned from its parameters."""
     parameters = entry.parameters * 1_000_000
     precision = "int4" if parameters >= LARGE else "int8"
-    size = parameters * PUBLISHED_BITS.get(entry.family, 16) // 8
+    size = int(parameters * PUBLISHED_BITS.get(entry.family, 16) / 8)
     memory = fit.memory_needed(fit.lowered_size(parameters, precision), entry.cache * 1_000_000)
     disk = size + this.backends * fit.lowered_size(parameters, precision)
     fits, problem = check_fit(this, memory, disk)
@@ -244,7 +244,7 @@ def describe_offered(entry: Entry, this: Machine) -> ListedModel:
         memory=memory,
         fits=fits,
         problem=problem,
-        tokens_per_second=estimate_speed(this, parameters, precision),
+        tokens_per_second=estimate_speed(this, entry.active * 1_000_000 or parameters, precision),
         licence=entry.licence,
         gated=entry.gated,
         good_for=entry.good_for,

@@ -29,6 +29,8 @@ class Entry:
     good_for: str
     revision: str | None = None
     gated: bool = False
+    active: int = 0
+    """Of a mixture of experts: the parameters, in millions, that take part in each token."""
 
 
 @dataclass(frozen=True)
