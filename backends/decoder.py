@@ -36,6 +36,28 @@ class Rope:
 
 
 @dataclass(frozen=True)
+class Latent:
+    """What keys and values are made of where all heads share it, as DeepSeek does, https://arxiv.org/abs/2405.04434.
+
+    The weights say how; this is what their shapes, and their reading, follow from.
+    """
+
+    rank: int
+    """Elements of which each head makes its keys, but for those that turn, and its values."""
+    turning: int
+    """Elements of a key that turn, the same in each head."""
+    value: int
+    """Elements of a head's value; the others of `head_dim` are 0."""
+    queries: int = 0
+    """Elements of which the queries are made; 0 where that is the residual."""
+    gain: float = 1.0
+    """What the latents are multiplied by before their norms, which makes up for an epsilon of their own."""
+
+    def __post_init__(self) -> None:
+        require_sizes(rank=self.rank, turning=self.turning, value=self.value)
+
+
+@dataclass(frozen=True)
 class Attention:
     """How one layer attends: a query sees keys at `0 <= distance < window` (0: no limit)."""
 
@@ -55,6 +77,7 @@ class Attention:
     what is farther away counts as the last."""
     qk_norm: Literal["head", "heads", "turned"] = "head"
     """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
+    latent: Latent | None = None
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -257,6 +280,9 @@ class Ops(Protocol[Tensor]):
         """Return `norm(x + y)` and `x + y`."""
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
+    def join(self, x: Tensor, y: Tensor) -> Tensor:
+        """The elements of the first, and those of the second: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
+
     def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
@@ -335,7 +361,10 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
         normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
-        qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
+        if layer + "kv_down_proj" in weights:
+            qkv = expand_latents(weights, ops, normed, layer)
+        else:
+            qkv = ops.linear(normed, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
         if decoder.qkv_clip:
             qkv = ops.clip(qkv, decoder.qkv_clip)
         q_norm, k_norm = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
@@ -361,6 +390,16 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
             branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
         x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
     return x, branch
+
+
+def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Make queries, keys and values of the few elements that all heads share: (B, T, (heads + 2 kv_heads) head_dim)."""
+    latent = ops.norm(ops.linear(x, weights[layer + "kv_down_proj"]), weights[layer + "kv_down_norm"])
+    shared = ops.join(latent, ops.linear(x, weights[layer + "k_turning_proj"]))
+    if layer + "q_down_proj" in weights:
+        x = ops.norm(ops.linear(x, weights[layer + "q_down_proj"]), weights[layer + "q_down_norm"])
+    queries = ops.linear(x, weights[layer + "q_proj"])
+    return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
 
 
 def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:

@@ -78,6 +78,9 @@ class Ops:
         y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         return y if weight.bias is None else y + weight.bias
 
+    def join(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.concatenate([x, y], axis=-1)
+
     def attention(
         self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
     ) -> np.ndarray:

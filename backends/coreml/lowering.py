@@ -152,7 +152,7 @@ class Ops:
         if kind == "qkv_proj":
             a = self.decoder.layers[int(weight.name.split(".")[-2])]
             ends = np.cumsum([0, a.heads, a.kv_heads, a.kv_heads]) * a.head_dim
-        elif kind in ("gate_up_proj", "cross_kv_proj"):
+        elif kind in ("gate_up_proj", "cross_kv_proj", "kv_up_proj"):
             ends = np.array([0, rows // 2, rows])
         elif kind in HEADS:
             ends = np.array([*range(0, rows, WIDEST), rows])
@@ -174,6 +174,11 @@ class Ops:
             parts["offset"] = values.zero_points[rows].astype(parts["data"].dtype)
         constants = {part: self.constant(f"{name}.{part}", self.layout.shape(array)) for part, array in parts.items()}
         return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
+
+    def join(self, x: Value, y: Value) -> Value:
+        if isinstance(y, list):  # keys and values, which stay apart
+            return [x, *y]
+        return mb.concat(values=[x, y], axis=self.layout.axis)
 
     def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
         if sinks:

@@ -63,6 +63,9 @@ class Ops:
         scale = self.constant(weight.name, weight.values)
         return [scale] if weight.bias is None else [scale, self.constant(weight.name + ".bias", weight.bias)]
 
+    def join(self, x: str, y: str) -> str:
+        return self.node("Concat", x, y, axis=-1)
+
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         a = self.decoder.layers[layer]
         q, k, v = qkv, "", ""

@@ -26,7 +26,7 @@ def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", linear(graph, x, replace(high, bias=weight.bias)), linear(graph, x, low))
-    if is_whole(values) and not blocks:
+    if is_whole(values) and not (blocks and block_of(values)):
         product = product_by_token(graph, x, name, values)
         return graph.node("Add", product, bias) if bias else product
     matrix, *rest = packed(graph, name, values)
@@ -43,7 +43,7 @@ def embed(graph: Graph, table: Weight, index: str, *, blocks: bool = False) -> s
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", embed(graph, high, index), embed(graph, low, index))
-    if is_whole(values) and not blocks:
+    if is_whole(values) and not (blocks and block_of(values)):
         return embed_columns(graph, name, values, index)
     matrix, *rest = packed(graph, name, values)
     rows = graph.view(matrix, name + ".rows", values.values.shape)

@@ -89,6 +89,9 @@ class Ops:
         total = op.add(x, y)
         return self.norm(total, weight), total
 
+    def join(self, x: Node, y: Node) -> Node:
+        return op.concat([x, y], -1)
+
     def attention(self, qkv: Node, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
         a = self.decoder.layers[layer]
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]

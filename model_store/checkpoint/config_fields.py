@@ -83,7 +83,8 @@ NAMED: dict[str, Kind] = {
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
     "norm_topk_prob": FLAG,
-    "routed_scaling_factor": MULTIPLIER,
+    "routed_scaling_factor scale_depth scale_emb": MULTIPLIER,
+    "topk_method": TEXT,
     "swiglu_alpha swiglu_limit": POSITIVE,
     "sliding_window_pattern": PERIOD,
     "long_mscale short_mscale": POSITIVE,
@@ -101,7 +102,9 @@ SIZES = {
     "head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
-    "moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
+    "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
+    "kv_lora_rank q_lora_rank": 1 << 16,
+    "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,
     "decoder_sparse_step moe_layer_interval": 1 << 12,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
@@ -111,6 +114,7 @@ SIZES = {
 SIZES_OR_NONE = {
     "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
+    "n_shared_experts": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
     "shared_intermediate_size": 1 << 20,
     "sliding_window window_size": 1 << 30,
@@ -123,12 +127,12 @@ KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
 NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
 NEVER_NULL = {
-    "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "layer_norm_eps",
-    "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers", "moe_num_shared_experts",
-    "multi_query", "no_rope_layer_interval", "norm_eps",
-    "norm_epsilon", "query_pre_attn_scalar", "relative_attention_max_distance", "relative_attention_num_buckets",
-    "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim", "seq_length", "text_config",
-    "vocab_size", "window_size",
+    "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "kv_lora_rank",
+    "layer_norm_eps", "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers",
+    "moe_num_shared_experts", "multi_query", "n_shared_experts", "no_rope_layer_interval", "norm_eps", "norm_epsilon",
+    "qk_nope_head_dim", "qk_rope_head_dim", "query_pre_attn_scalar", "relative_attention_max_distance",
+    "relative_attention_num_buckets", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim",
+    "seq_length", "text_config", "vocab_size", "window_size",
 }  # fmt: skip
 """Fields for which null does not mean the usual value."""
 NULL = {("mpt", "logit_scale")}

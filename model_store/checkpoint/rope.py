@@ -106,14 +106,16 @@ def yarn(frequencies: list[float], scaling: Config, config: Config) -> Rope:
     ramps = [min(1.0, max(0.0, (i - low) / ((high - low) or 0.001))) for i in range(len(frequencies))]
     stretched = tuple(f * (1 - ramp) + f / factor * ramp for f, ramp in zip(frequencies, ramps, strict=True))
 
-    def sharper(share: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1
-
     if scaling.get("attention_factor") is not None:
         return Rope(stretched, float(scaling["attention_factor"]))
     if scaling.get("mscale") and scaling.get("mscale_all_dim"):
-        return Rope(stretched, sharper(scaling["mscale"]) / sharper(scaling["mscale_all_dim"]))
-    return Rope(stretched, sharper(1.0))
+        return Rope(stretched, sharper(factor, scaling["mscale"]) / sharper(factor, scaling["mscale_all_dim"]))
+    return Rope(stretched, sharper(factor))
+
+
+def sharper(factor: float, share: float = 1.0) -> float:
+    """What YaRN multiplies queries and keys by that are stretched by a factor."""
+    return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1
 
 
 def longrope(frequencies: list[float], scaling: Config, config: Config) -> Rope:

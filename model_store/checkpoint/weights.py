@@ -154,8 +154,8 @@ class Canonical(Lazy):
     def parameters(self) -> int:
         """How many numbers the weights are; copies count once."""
         rows = {row for name, row in self.table.items() if name != "lm_head" or not self.head_is_embedding}
-        found = [copies for row in rows for kind in KINDS for copies in self.find(*row, kind)]
-        return sum(self.tensors[copies[0]].size for copies in found)
+        found = {copies[0] for row in rows for kind in KINDS for copies in self.find(*row, kind)}
+        return sum(self.tensors[name].size for name in found)
 
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
         """The values of a weight or bias; matrices as they are stored, vectors as float32."""
@@ -210,11 +210,27 @@ class Canonical(Lazy):
             "down_proj": (size, inner),
             "xielu": (3,),
             "sinks": (a.heads,),
+            **self.latent_shapes(a),
             "router": (count, size),
             "choice_bias": (count,),
             "shared_gate": (1, size),
         }
         return known.get(role, (size,) if role.endswith("norm") else ())
+
+    def latent_shapes(self, a: Attention) -> dict[str, tuple[int, ...]]:
+        """What is known of the shapes of a layer's weights that only latents have."""
+        latent, size, q = a.latent, self.decoder.hidden_size, a.heads * a.head_dim
+        if latent is None:
+            return {}
+        return {
+            "kv_down_proj": (latent.rank, size),
+            "kv_down_norm": (latent.rank,),
+            "k_turning_proj": (latent.turning, size),
+            "kv_up_proj": (2 * a.kv_heads * a.head_dim, latent.rank + latent.turning),
+            "q_down_proj": (latent.queries, size),
+            "q_down_norm": (latent.queries,),
+            "q_proj": (q, latent.queries or size),
+        }
 
     def columns(self, name: str) -> int:
         """How many inputs a matrix has; 0 if there is no such matrix."""

@@ -3,195 +3,52 @@
 Otherwise the golden values would prove nothing about that feature.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from backends.decoder import Attention, Clamped, Decoder, Rope, Weight
+from backends.decoder import Clamped
 from backends.reference import Session
 from model_store.checkpoint import weights as transforms
-from model_store.checkpoint.checkpoint import Checkpoint
-from model_store.checkpoint.rope import rope
-from model_store.checkpoint.weights import Canonical, Family, Source, Transform
-from model_store.convert import open_checkpoint
-from model_store.families import apertus, codegen, ernie4_5_moe, falcon, gpt_bigcode, gpt_oss
-from support.golden_logits import CASES, GOLDEN, TOLERANCE, golden
+from model_store.checkpoint.weights import Family, Transform
+from model_store.families import apertus, codegen, deepseek_v2, ernie4_5_moe, falcon, gpt_bigcode, gpt_oss, minicpm3
+from support.changed_models import (
+    Change,
+    attention,
+    backwards,
+    before_instead_of_after,
+    decoder,
+    experts,
+    factor,
+    first_rows,
+    keep_the_last_two,
+    last_rows,
+    naive_slopes,
+    negated,
+    norms_apart,
+    open_model,
+    other_heads_share,
+    others,
+    plain,
+    read,
+    rotary,
+    truncated,
+    turned,
+    unbiased,
+    unsharpened,
+    weights,
+    widened_before,
+    window,
+    with_embedding_as_head,
+    without,
+)
+from support.golden_logits import CASES, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
 """The least error of the logits that a control must cause."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """What is changed: a golden model, taken apart."""
-
-    checkpoint: Checkpoint
-    family: Family
-    decoder: Decoder
-    weights: dict[str, Weight]
-
-
-Change = Callable[[Model], Model]
-
-
-def open_model(case: str) -> Model:
-    parts = open_checkpoint(GOLDEN / case)
-    return Model(*parts, dict(Canonical(*parts)))
-
-
-def decoder(**values: Any) -> Change:
-    """Other values of the decoder's fields."""
-    return lambda model: replace(model, decoder=replace(model.decoder, **values))
-
-
-def attention(change: Callable[[Attention], dict[str, Any]]) -> Change:
-    """Other values of the fields of every layer's attention."""
-
-    def apply(model: Model) -> Model:
-        layers = tuple(replace(each, **change(each)) for each in model.decoder.layers)
-        return replace(model, decoder=replace(model.decoder, layers=layers))
-
-    return apply
-
-
-def experts(**values: Any) -> Change:
-    """Other values of the fields of the experts."""
-
-    def apply(model: Model) -> Model:
-        assert model.decoder.experts
-        return decoder(experts=replace(model.decoder.experts, **values))(model)
-
-    return apply
-
-
-def others(weight: Weight) -> Weight:
-    """A router whose rows are those of other experts."""
-    return replace(weight, values=np.roll(np.asarray(weight.values), 1, axis=0))
-
-
-def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return values.reshape(-1)[::-1]
-
-
-def turned(change: Callable[[Rope], Rope]) -> Change:
-    """Other rotary positions where there are any."""
-    return attention(lambda each: {"rope": each.rope and change(each.rope)})
-
-
-def plain(model: Model) -> Model:
-    """Rotary positions as the same config.json describes them without any scaling."""
-    config = model.checkpoint.config
-    unscaled = {"rope_theta": config["rope_parameters"]["rope_theta"]}
-    return attention(lambda each: {"rope": rope(unscaled, each.head_dim)})(model)
-
-
-def truncated(model: Model) -> Model:
-    """YaRN with whole numbers of turns."""
-    config = model.checkpoint.config
-    scaling = {name: value for name, value in config["rope_parameters"].items() if name != "truncate"}
-    return attention(lambda each: {"rope": rope({**config, "rope_parameters": scaling}, each.head_dim)})(model)
-
-
-def rotary(theta: float) -> Change:
-    """Rotary positions on all of each head, alike on every layer."""
-    return attention(lambda each: {"rope": rope({"rope_theta": theta}, each.head_dim)})
-
-
-def window(width: Callable[[int], int]) -> Change:
-    """Another window where there is one."""
-    return attention(lambda each: {"window": each.window and width(each.window)})
-
-
-def weights(change: Callable[[Weight], Weight | None], pattern: str) -> Change:
-    """Other weights, or none, under the names that match."""
-
-    def apply(model: Model) -> Model:
-        kept = {name: weight for name, weight in model.weights.items() if not fnmatchcase(name, pattern)}
-        found = {name: change(weight) for name, weight in model.weights.items() if name not in kept}
-        return replace(model, weights=kept | {name: weight for name, weight in found.items() if weight})
-
-    return apply
-
-
-def without(pattern: str) -> Change:
-    return weights(lambda weight: None, pattern)
-
-
-def unbiased(pattern: str) -> Change:
-    return weights(lambda weight: replace(weight, bias=None), pattern)
-
-
-def negated(name: str) -> Change:
-    return weights(lambda weight: replace(weight, values=-np.asarray(weight.values)), name)
-
-
-def read(instead: dict[Transform, Transform | None], role: str) -> Change:
-    """Read the checkpoint with other transforms, or none of those, for weights of one role."""
-
-    def changed(source: Source) -> Source:
-        if not isinstance(source, tuple):
-            return source
-        kept = (source[0], *(instead.get(each, each) for each in source[1:] if callable(each)))
-        return tuple(part for part in kept if part)
-
-    def apply(model: Model) -> Model:
-        tables = {
-            kind: {name: changed(source) if fnmatchcase(name, role) else source for name, source in table.items()}
-            for kind, table in (("MODEL", model.family.MODEL), ("LAYER", model.family.LAYER))
-        }
-        family = cast(Family, SimpleNamespace(**{**vars(model.family), **tables}))  # a namespace in a module's place
-        return replace(model, weights=dict(Canonical(model.checkpoint, family, model.decoder)))
-
-    return apply
-
-
-def keep_the_last_two(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return values[:-2]
-
-
-def other_heads_share(model: Model) -> Model:
-    """Queries in another order, so that they meet other keys: every second one first."""
-
-    def reorder(weight: Weight) -> Weight:
-        a = model.decoder.layers[0]
-        q, others = np.split(np.asarray(weight.values), [a.heads * a.head_dim])
-        heads = q.reshape(a.heads, a.head_dim, -1)
-        mixed = np.concatenate([heads[::2], heads[1::2]]).reshape(q.shape)
-        return replace(weight, values=np.concatenate([mixed, others]))
-
-    return weights(reorder, "layers.*.qkv_proj")(model)
-
-
-def norms_apart(model: Model) -> Model:
-    """Queries and keys of each head normalised by itself, all with the weights of the first."""
-    size = model.decoder.layers[0].head_dim
-    cut = weights(lambda weight: replace(weight, values=np.asarray(weight.values)[:size]), "layers.*.[qk]_norm")
-    return attention(lambda each: {"qk_norm": "head"})(cut(model))
-
-
-def factor(place: int) -> Change:
-    """Apertus's activation without one of its terms."""
-    kept = np.arange(3) != place
-    return weights(lambda weight: replace(weight, values=np.asarray(weight.values) * kept), "layers.*.xielu")
-
-
-def before_instead_of_after(model: Model) -> Model:
-    renamed = {name.replace("_sum_norm", "_norm"): weight for name, weight in model.weights.items()}
-    return replace(model, weights=renamed)
-
-
-def with_embedding_as_head(model: Model) -> Model:
-    return replace(model, weights={**model.weights, "lm_head": model.weights["embedding"]})
-
-
-def naive_slopes(each: Attention) -> dict[str, Any]:
-    """A geometric series, as for a power of two."""
-    return {"alibi": tuple(2 ** (-8 * (i + 1) / each.heads) for i in range(each.heads))}
 
 
 WINDOWED = (
@@ -216,12 +73,25 @@ EPSILONS = {
 }  # fmt: skip
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
-SHARING = "ernie4_5_moe", "glm4_moe", "granitemoeshared", "qwen2_moe"
+SHARING = "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "granitemoeshared", "qwen2_moe"
+LATENT = "deepseek_v2", "deepseek_v3", "minicpm3"
 MIXTURES = (
     *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "phimoe", "phimoe-longrope", "qwen3_moe",
     "qwen3_moe-mixed",
 )  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
+
+LATENTS: dict[str, Change] = {
+    "their norm": weights(lambda weight: replace(weight, values=np.ones_like(weight.values)), "layers.*.kv_down_norm"),
+    "what turns": weights(others, "layers.*.k_turning_proj"),
+    "keys and values": weights(others, "layers.*.kv_up_proj"),
+    "queries": weights(others, "layers.*.q_proj"),
+    "where they come from": weights(others, "layers.*.kv_down_proj"),
+    "their epsilon": weights(
+        lambda weight: replace(weight, values=np.asarray(weight.values, np.float32) / 1000), "layers.*.kv_down_proj"
+    ),
+}
+"""What must be seen of keys and values that are made of what heads share."""
 
 CONTROLS: dict[str, tuple[str, Change]] = {
     # The decoder.
@@ -267,7 +137,14 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "scaled shares": ("glm4_moe", experts(scale=1.0)),
     "groups of experts": ("glm4_moe", experts(groups=1, chosen_groups=1)),
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
-    **{f"choice of {case}": (case, without("layers.*.choice_bias")) for case in ("ernie4_5_moe", "glm4_moe")},
+    **{
+        f"choice of {case}": (case, without("layers.*.choice_bias"))
+        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe")
+    },
+    "scores of deepseek_v3": ("deepseek_v3", experts(scores="softmax")),
+    "groups of deepseek_v3": ("deepseek_v3", experts(groups=1, chosen_groups=1)),
+    **{f"scaled shares of {case}": (case, experts(scale=1.0)) for case in ("deepseek_v2", "deepseek_v3")},
+    "shares of deepseek_v2 as they are": ("deepseek_v2", experts(normalised=True)),
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
     "gate of what is shared": ("qwen2_moe", without("layers.*.shared_gate")),
     **{
@@ -324,6 +201,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         for what, width in {"none": lambda _: 0, "one more": lambda w: w + 1, "one less": lambda w: w - 1}.items()
     },
     "window on some layers": ("gemma2", attention(lambda each: {"window": 6 - each.window})),
+    **{f"latents of {case}, {what}": (case, change) for case in LATENT for what, change in LATENTS.items()},
+    **{f"sharper scores of {case}": (case, attention(unsharpened)) for case in LATENT[:2]},
+    **{f"yarn of {case}": (case, turned(lambda each: replace(each, amplitude=1.0))) for case in LATENT[:2]},
+    "rotary positions of minicpm3": ("minicpm3", attention(lambda each: {"rope": None})),
     # Weights.
     "learned positions": ("gpt2", without("position_embedding")),
     "waves": ("xglm", without("position_embedding")),
@@ -361,12 +242,17 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "gptj": ("up_proj", "down_proj"),
             "persimmon": ("qkv_proj", "q_norm", "k_norm", "o_proj"),
             "gpt_neox_japanese": ("o_proj",),
+            "deepseek_v3": ("kv_down_proj", "k_turning_proj", "q_down_proj", "o_proj"),
             "phimoe": ("qkv_proj", "o_proj", "attention_norm", "ffn_norm"),
             "gpt_oss": ("qkv_proj", "o_proj", "router", "experts.*.gate_up_proj", "experts.*.down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
         }.items()
         for role in roles
     },
+    "norm of what queries are made of": (
+        "minicpm3",
+        weights(lambda weight: replace(weight, values=np.ones_like(weight.values)), "layers.*.q_down_norm"),
+    ),
     "bias of the head": ("gptj", unbiased("lm_head")),
     "bias of the head of phimoe": ("phimoe", unbiased("lm_head")),
     "bias of the last norm": ("gpt2", unbiased("norm")),
@@ -389,6 +275,14 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
         **{case: ("[qk]_norm*", None) for case in ("glm4_moe", "persimmon")},
         "phi": ("*", transforms.halve_rotary),
     },
+    deepseek_v2.turn_neighbours: {case: ("q_proj", None) for case in LATENT[:2]},
+    deepseek_v2.expand_neighbours: {case: ("kv_up_proj", minicpm3.expand_halves) for case in LATENT[:2]},
+    deepseek_v2.amplified: {case: ("q_down_proj*", None) for case in LATENT[1:]},
+    deepseek_v2.to_latents: {case: ("kv_down_proj", last_rows) for case in LATENT},
+    deepseek_v2.to_turning: {case: ("k_turning_proj", first_rows) for case in LATENT},
+    deepseek_v2.widened: {case: ("o_proj", widened_before) for case in LATENT},
+    minicpm3.turn_halves: {"minicpm3": ("q_proj", None)},
+    minicpm3.expand_halves: {"minicpm3": ("kv_up_proj", deepseek_v2.expand_neighbours)},
     apertus.factors: {"apertus": ("*", None)},
     ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
     gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},
@@ -414,7 +308,7 @@ def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
 
 
 ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
-SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim"}
+SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent"}
 """What no model runs without: another value does not fit the weights."""
 
 

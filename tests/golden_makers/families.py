@@ -51,6 +51,11 @@ GPT_OSS |= dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
     | dict(beta_fast=32.0, beta_slow=1.0, truncate=False)
 )
+LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
+SHARPER: dict[str, object] = dict(
+    rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
+    | dict(beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.5)
+)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -218,6 +223,14 @@ CASES: dict[str, dict[str, object]] = {
         | dict(short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5], short_mscale=1.3)
         | dict(long_factor=[1.0, 1.1, 1.4, 2.0, 3.0, 4.0, 5.0, 6.0], long_mscale=1.3)
     ),
+    "deepseek_v2": dict(LLAMA, **LATENT, moe_intermediate_size=48, n_routed_experts=6, num_experts_per_tok=3)
+    | dict(q_lora_rank=None, num_key_value_heads=4, first_k_dense_replace=1, n_shared_experts=1, **SHARPER)
+    | dict(routed_scaling_factor=1.5),
+    "deepseek_v3": dict(LLAMA, **LATENT, moe_intermediate_size=48, n_routed_experts=8, num_experts_per_tok=2)
+    | dict(q_lora_rank=24, num_key_value_heads=4, first_k_dense_replace=1, n_group=4, topk_group=2, **SHARPER)
+    | dict(attention_bias=True, routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    "minicpm3": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, scale_emb=6.0, scale_depth=0.8)
+    | dict(dim_model_base=16, rms_norm_eps=0.05),
     "gpt_oss": dict(GPT_OSS, swiglu_limit=2.0, swiglu_alpha=1.2),
     "gpt_oss-mxfp4": GPT_OSS,
     "mixtral": dict(LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),

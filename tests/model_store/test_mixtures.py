@@ -26,6 +26,7 @@ LISTED = "model.layers.0.block_sparse_moe.input_linear.weight"
 SHARED = "model.layers.1.mlp.shared_expert."
 BESIDE = "model.layers.1.shared_mlp."
 PHI = "model.layers.1.block_sparse_moe."
+LATENT = "model.layers.1.self_attn."
 DENSE = "model.layers.1.mlp."
 
 
@@ -71,6 +72,11 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "not shared by all": ("granitemoeshared", without(BESIDE), "lacks the tensor layers.1.shared_mlp.input_linear"),
     "router of phimoe": ("phimoe", first_rows(PHI + "gate.weight", 4), r"moe.gate.weight has shape \(4, .*\(6, 64\)"),
     "an expert of phimoe": ("phimoe", without(PHI + "experts.5."), r"lacks the tensor layers.1.\w+.experts.5.w1"),
+    "latents": ("deepseek_v2", first_rows(LATENT + "kv_a_proj_with_mqa.weight", 24), r"mqa.weight has shape \(4, 64\)"),
+    "what expands them": ("minicpm3", first_rows(LATENT + "kv_b_proj.weight", 100), "kv_b_proj.weight .*is not what"),
+    "no norm of latents": ("deepseek_v3", without(LATENT + "kv_a_layernorm"), "lacks the tensor .*kv_a_layernorm"),
+    "queries": ("deepseek_v3", first_columns(LATENT + "q_b_proj.weight", 20), r"q_b_proj.weight has shape \(80, 20\)"),
+    "no choice": ("deepseek_v3", without("model.layers.1.mlp.gate.e_score"), "lacks the tensor .*e_score_correction"),
     "nothing shared": ("qwen2_moe", without(SHARED), "lacks the tensor layers.1.mlp.gate_proj"),
     "scales": ("gpt_oss-mxfp4", without(PACKED + "scales"), "down_proj_blocks stands alone: .*_scales is missing"),
     "blocks": ("gpt_oss-mxfp4", first_rows(PACKED + "blocks", 5), r"down_proj_blocks \(5, .* do not fit each other"),
@@ -109,6 +115,10 @@ def test_what_is_wrong_with_experts_is_refused_by_the_name_of_the_tensor(tmp_pat
         ("phimoe", dict(num_experts_per_tok=3), "other than 2 num_experts_per_tok"),
         ("phimoe", dict(router_jitter_noise=-1), "router_jitter_noise in config.json is -1"),
         ("phimoe-longrope", dict(rope_scaling=dict(short_mscale=1.1, long_mscale=1.2)), "long_mscale differ"),
+        ("deepseek_v2", dict(topk_method="group_limited_greedy"), "topk_method or norm_topk_prob"),
+        ("deepseek_v2", dict(kv_lora_rank=None), "kv_lora_rank in config.json is null"),
+        ("deepseek_v3", dict(n_group=3), "8 experts cannot be in 3 groups"),
+        ("minicpm3", dict(v_head_dim=32), "values of 32 elements and keys of 20 do not fit"),
         ("olmoe", dict(clip_qkv=3.0), "clip_qkv"),
     ],
 )

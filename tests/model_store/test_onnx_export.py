@@ -18,8 +18,8 @@ from support import golden_logits
 from support.golden_models import Make
 
 CASES = (
-    "apertus", "bloom", "gemma2", "gpt2", "gpt_bigcode", "gptj", "hunyuan_v1_dense", "llama", "mistral", "olmo",
-    "olmo2", "qwen3",
+    "apertus", "bloom", "gemma2", "gpt2", "gpt_bigcode", "gptj", "hunyuan_v1_dense", "llama", "minicpm3", "mistral",
+    "olmo", "olmo2", "qwen3",
 )  # fmt: skip
 """Learnt and turned positions, slopes, shared heads, windows, capped scores, norms of all three kinds, what is cut."""
 

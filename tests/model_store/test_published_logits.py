@@ -157,6 +157,10 @@ SEEN = [
     ("nanochat-d32", "final_logit_softcapping*2"),
     ("Hunyuan-0.5B-Instruct", "rope_scaling.alpha*2"),
     ("gpt-neox-japanese-2.7b", "rotary_pct-1/8"),
+    ("DeepSeek-V2-Lite-Chat", "rope_scaling.mscale_all_dim*2"),
+    ("Moonlight-16B-A3B-Instruct", "routed_scaling_factor*2"),
+    ("MiniCPM3-4B", "scale_depth*2"),
+    ("MiniCPM3-4B", "scale_emb*2"),
     ("Phi-tiny-MoE-instruct", "router_jitter_noise*2"),
     ("xglm-564M", "scale_embedding=false"),
 ]

@@ -22,7 +22,7 @@ from support.golden_models import Make
 PROMPT, CONTEXT = 8, 32
 CASES = (
     "gpt_bigcode", "gpt_bigcode-multi_head", "gpt2", "gptj", "llama", "falcon", "gemma2", "gemma3_text", "mistral",
-    "olmo2", "hunyuan_v1_dense", "apertus", "phi3", "qwen3",
+    "olmo2", "hunyuan_v1_dense", "apertus", "minicpm3", "phi3", "qwen3",
 )  # fmt: skip
 """One head for all and several; learnt and turned positions; windows, capped scores, norms of heads."""
 

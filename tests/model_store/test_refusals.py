@@ -21,9 +21,8 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 
 TYPES = {
     "dbrx": "mixes experts",
-    "deepseek_v2": "latents",
-    "deepseek_v3": "latents",
-    "minicpm3": "latents",
+    "deepseek_v32": "latents",
+    "glm4_moe_lite": "latents",
     "mamba": "recurrent state",
     "rwkv": "recurrent state",
     "qwen3_5": "recurrent state",

@@ -94,6 +94,8 @@ def shrunken(config: Config) -> Config:
     fields |= {"word_embed_proj_dim": hidden * config.get("word_embed_proj_dim", 0) // config[one_of(config, HIDDEN)]}
     fields |= {"rotary_dim": config.get("rotary_dim", 0) * head_dim // size_of_head(config) // 2 * 2}
     fields |= {"num_local_experts": 6, "num_experts_per_tok": 2 if config["model_type"] == "phimoe" else 3}
+    fields |= {"n_routed_experts": 6, "moe_intermediate_size": hidden, "kv_lora_rank": 20, "q_lora_rank": 24}
+    fields |= {"qk_rope_head_dim": head_dim, "qk_nope_head_dim": 10, "v_head_dim": 12}
     fields |= {token: shrunken_token(config.get(token)) for token in TOKENS}
     small |= {field: value for field, value in fields.items() if config.get(field) is not None}
     for field in "layer_types", "no_rope_layers", "attention_layers":
@@ -233,7 +235,8 @@ ARITHMETIC = {
     "relative_attention_max_distance", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq",
     "rope_scaling", "rope_theta", "rotary_dim", "rotary_emb_base", "rotary_pct", "scale_attn_by_inverse_layer_idx",
     "scale_attn_weights", "scale_embedding", "short_factor", "sliding_window", "sliding_window_pattern",
-    "router_jitter_noise", "softmax_scale", "swiglu_alpha", "swiglu_limit", "truncate",
+    "dim_model_base", "mscale", "mscale_all_dim", "routed_scaling_factor", "router_jitter_noise", "scale_depth",
+    "scale_emb", "softmax_scale", "swiglu_alpha", "swiglu_limit", "truncate",
     "use_parallel_residual", "use_sliding_window", "window_size",
 }  # fmt: skip
 """Fields that change the arithmetic and no shape, in some family or other."""

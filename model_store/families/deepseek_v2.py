@@ -1,0 +1,154 @@
+"""DeepSeek V2 Lite: keys and values of all heads are made of few elements that they share, and experts of many.
+
+They are made at once, and cached: reading what they are made of instead, with matrices that are multiplied by each
+other before, is slower here up to thousands of tokens.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Experts, Latent
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED, padded, rope, sharper
+from model_store.errors import UnsupportedCheckpoint
+from model_store.families import glm4_moe, llama, qwen2_moe
+from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
+
+EPSILON = 1e-6
+"""Of the norms of latents, whatever config.json says of the others."""
+SHARED = "layers.{}.self_attn.kv_a_proj_with_mqa"
+
+
+def latent_of(attention: Attention) -> Latent:
+    assert attention.latent  # as `attend` makes it
+    return attention.latent
+
+
+def order(attention: Attention, turning: list[int]) -> list[int]:
+    """Where the elements of a head come from: those that turn are its last ones, and turn half a head apart here."""
+    count, still = len(turning), attention.head_dim - len(turning)
+    half = (attention.head_dim - count) // 2
+    places = [still + place for place in turning]
+    return [*places[: count // 2], *range(half), *places[count // 2 :], *range(half, still)]
+
+
+def neighbours(attention: Attention) -> list[int]:
+    """The elements that turn, of which neighbours turn together."""
+    count = latent_of(attention).turning
+    return [*range(0, count, 2), *range(1, count, 2)]
+
+
+def turn_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Queries in the order of their heads here."""
+    return ordered(values, attention, neighbours(attention))
+
+
+def ordered(values: np.ndarray, attention: Attention, turning: list[int]) -> np.ndarray:
+    heads = values.reshape(attention.heads, attention.head_dim, -1)
+    return heads[:, order(attention, turning)].reshape(values.shape)
+
+
+def to_latents(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The rows that make latents."""
+    return amplified(values[: latent_of(attention).rank], attention)
+
+
+def to_turning(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The rows that make what turns, in neighbours, in the order of the keys here."""
+    return values[latent_of(attention).rank :]
+
+
+def amplified(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """What makes latents, so that an epsilon of their own is that of the other norms."""
+    gain = latent_of(attention).gain
+    return values if gain == 1 else np.asarray(values, np.float32) * np.float32(gain)
+
+
+def expand_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The matrix that makes keys and values of latents and of what turns, which is the same in all keys."""
+    return expanded(values, attention, neighbours(attention))
+
+
+def expanded(values: np.ndarray, attention: Attention, turning: list[int]) -> np.ndarray:
+    latent, size = latent_of(attention), attention.head_dim
+    still = size - latent.turning
+    heads = values.reshape(attention.heads, still + latent.value, latent.rank)
+    keys, made = np.zeros((2, attention.heads, size, latent.rank + latent.turning), values.dtype)
+    keys[:, :still, : latent.rank], keys[:, still:, latent.rank :] = heads[:, :still], np.eye(latent.turning)
+    made[:, : latent.value, : latent.rank] = heads[:, still:]
+    return np.concatenate([keys[:, order(attention, turning)], made]).reshape(-1, latent.rank + latent.turning)
+
+
+def widened(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The matrix behind attention, with zeros for what a head's values lack."""
+    if values.ndim == 1:
+        return values
+    heads = values.reshape(len(values), attention.heads, latent_of(attention).value)
+    zeros = np.zeros((*heads.shape[:2], attention.head_dim - heads.shape[2]), values.dtype)
+    return np.concatenate([heads, zeros], axis=2).reshape(len(values), -1)
+
+
+LATENT = {
+    "kv_down_proj": (SHARED, to_latents),
+    "kv_down_norm": "layers.{}.self_attn.kv_a_layernorm",
+    "k_turning_proj": (SHARED, to_turning),
+    "kv_up_proj": ("layers.{}.self_attn.kv_b_proj", expand_neighbours),
+    "q_down_proj?": ("layers.{}.self_attn.q_a_proj", amplified),
+    "q_down_norm?": "layers.{}.self_attn.q_a_layernorm",
+    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", turn_neighbours),
+    "o_proj": ("layers.{}.self_attn.o_proj", widened),
+}
+LAYER = {
+    **{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"},
+    **LATENT,
+    **qwen2_moe.EXPERTS,
+    **{name: glm4_moe.LAYER[name] for name in ("gate_up_proj", "down_proj")},
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    if config.get("topk_method", "greedy") != "greedy" or config.get("norm_topk_prob"):
+        says = "with another choice of experts than Lite's (topk_method or norm_topk_prob in config.json)"
+        raise UnsupportedCheckpoint(f"deepseek_v2 {says} is not supported")
+    same = attend(config, llama.decoder({**config, **UNSCALED}))
+    experts = Experts(
+        layers=tuple(range(config.get("first_k_dense_replace", 0), len(same.layers))),
+        count=config.get("n_routed_experts", 64),
+        chosen=config.get("num_experts_per_tok") or 6,
+        size=config.get("moe_intermediate_size", 1407),
+        normalised=False,
+        scale=config.get("routed_scaling_factor", 1.0),
+        shared=config.get("n_shared_experts", 2) > 0,
+    )
+    return replace(same, experts=experts)
+
+
+def attend(config: Config, same: Decoder) -> Decoder:
+    """The decoder with latents; YaRN sharpens the scores of all elements of a head here, and not of those that turn."""
+    turning, still = config.get("qk_rope_head_dim", 64), config.get("qk_nope_head_dim", 128)
+    value, head_dim = config.get("v_head_dim", 128), turning + still
+    if value > head_dim or head_dim % 2:
+        raise ValueError(f"values of {value} elements and keys of {head_dim} do not fit each other")
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    share = scaling.get("mscale_all_dim")
+    sharpness = sharper(scaling["factor"], share) if share and "factor" in scaling else 1.0
+    latent = Latent(
+        rank=config.get("kv_lora_rank", 512),
+        turning=turning,
+        value=value,
+        queries=config.get("q_lora_rank") or 0,
+        gain=(same.epsilon / EPSILON) ** 0.5,
+    )
+    attention = Attention(
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_attention_heads"],
+        head_dim=head_dim,
+        scale=head_dim**-0.5 * sharpness**2,
+        rope=padded(rope(config, turning), head_dim),
+        latent=latent,
+    )
+    return replace(same, layers=(attention,) * len(same.layers))

@@ -1,0 +1,51 @@
+"""MiniCPM3: DeepSeek's latents without experts, and the factors of Granite, of which one follows from the layers."""
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED
+from model_store.families import deepseek_v2, granite, llama
+from model_store.families.llama import MODEL, PREFIX, UNUSED
+
+TIED = True
+
+
+def halves(attention: Attention) -> list[int]:
+    """The elements that turn, of which the first half turns with the second."""
+    return [*range(deepseek_v2.latent_of(attention).turning)]
+
+
+def turn_halves(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Queries in the order of their heads here."""
+    return deepseek_v2.ordered(values, attention, halves(attention))
+
+
+def expand_halves(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The matrix that makes keys and values."""
+    return deepseek_v2.expanded(values, attention, halves(attention))
+
+
+LAYER = {
+    **{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"},
+    **deepseek_v2.LATENT,
+    "kv_up_proj": ("layers.{}.self_attn.kv_b_proj", expand_halves),
+    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", turn_halves),
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    depth, base = config.get("scale_depth", 1.4), config.get("dim_model_base", 256)
+    factors = {
+        "embedding_multiplier": config.get("scale_emb", 12),
+        "residual_multiplier": 1.0 if depth is None else depth / layers**0.5,
+        "logits_scaling": hidden / (base or hidden),
+    }
+    sizes = {"kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "rms_norm_eps": 1e-5}
+    config = {**sizes, **config}
+    config["v_head_dim"] = config.get("v_head_dim") or hidden // config["num_attention_heads"]
+    return deepseek_v2.attend(config, granite.decoder({**config, **factors, **UNSCALED}))

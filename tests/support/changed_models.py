@@ -1,0 +1,205 @@
+"""Golden models that are not as their publishers say: each change of one feature."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Rope, Weight
+from model_store.checkpoint.checkpoint import Checkpoint
+from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import Canonical, Family, Source, Transform
+from model_store.convert import open_checkpoint
+from model_store.families import deepseek_v2
+from support.golden_logits import GOLDEN
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is changed: a golden model, taken apart."""
+
+    checkpoint: Checkpoint
+    family: Family
+    decoder: Decoder
+    weights: dict[str, Weight]
+
+
+Change = Callable[[Model], Model]
+
+
+def open_model(case: str) -> Model:
+    parts = open_checkpoint(GOLDEN / case)
+    return Model(*parts, dict(Canonical(*parts)))
+
+
+def decoder(**values: Any) -> Change:
+    """Other values of the decoder's fields."""
+    return lambda model: replace(model, decoder=replace(model.decoder, **values))
+
+
+def attention(change: Callable[[Attention], dict[str, Any]]) -> Change:
+    """Other values of the fields of every layer's attention."""
+
+    def apply(model: Model) -> Model:
+        layers = tuple(replace(each, **change(each)) for each in model.decoder.layers)
+        return replace(model, decoder=replace(model.decoder, layers=layers))
+
+    return apply
+
+
+def experts(**values: Any) -> Change:
+    """Other values of the fields of the experts."""
+
+    def apply(model: Model) -> Model:
+        assert model.decoder.experts
+        return decoder(experts=replace(model.decoder.experts, **values))(model)
+
+    return apply
+
+
+def others(weight: Weight) -> Weight:
+    """A router whose rows are those of other experts."""
+    return replace(weight, values=np.roll(np.asarray(weight.values), 1, axis=0))
+
+
+def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values.reshape(-1)[::-1]
+
+
+def turned(change: Callable[[Rope], Rope]) -> Change:
+    """Other rotary positions where there are any."""
+    return attention(lambda each: {"rope": each.rope and change(each.rope)})
+
+
+def plain(model: Model) -> Model:
+    """Rotary positions as the same config.json describes them without any scaling."""
+    config = model.checkpoint.config
+    unscaled = {"rope_theta": config["rope_parameters"]["rope_theta"]}
+    return attention(lambda each: {"rope": rope(unscaled, each.head_dim)})(model)
+
+
+def truncated(model: Model) -> Model:
+    """YaRN with whole numbers of turns."""
+    config = model.checkpoint.config
+    scaling = {name: value for name, value in config["rope_parameters"].items() if name != "truncate"}
+    return attention(lambda each: {"rope": rope({**config, "rope_parameters": scaling}, each.head_dim)})(model)
+
+
+def rotary(theta: float) -> Change:
+    """Rotary positions on all of each head, alike on every layer."""
+    return attention(lambda each: {"rope": rope({"rope_theta": theta}, each.head_dim)})
+
+
+def window(width: Callable[[int], int]) -> Change:
+    """Another window where there is one."""
+    return attention(lambda each: {"window": each.window and width(each.window)})
+
+
+def weights(change: Callable[[Weight], Weight | None], pattern: str) -> Change:
+    """Other weights, or none, under the names that match."""
+
+    def apply(model: Model) -> Model:
+        kept = {name: weight for name, weight in model.weights.items() if not fnmatchcase(name, pattern)}
+        found = {name: change(weight) for name, weight in model.weights.items() if name not in kept}
+        return replace(model, weights=kept | {name: weight for name, weight in found.items() if weight})
+
+    return apply
+
+
+def without(pattern: str) -> Change:
+    return weights(lambda weight: None, pattern)
+
+
+def unbiased(pattern: str) -> Change:
+    return weights(lambda weight: replace(weight, bias=None), pattern)
+
+
+def negated(name: str) -> Change:
+    return weights(lambda weight: replace(weight, values=-np.asarray(weight.values)), name)
+
+
+def read(instead: dict[Transform, Transform | None], role: str) -> Change:
+    """Read the checkpoint with other transforms, or none of those, for weights of one role."""
+
+    def changed(source: Source) -> Source:
+        if not isinstance(source, tuple):
+            return source
+        kept = (source[0], *(instead.get(each, each) for each in source[1:] if callable(each)))
+        return tuple(part for part in kept if part)
+
+    def apply(model: Model) -> Model:
+        tables = {
+            kind: {name: changed(source) if fnmatchcase(name, role) else source for name, source in table.items()}
+            for kind, table in (("MODEL", model.family.MODEL), ("LAYER", model.family.LAYER))
+        }
+        family = cast(Family, SimpleNamespace(**{**vars(model.family), **tables}))  # a namespace in a module's place
+        return replace(model, weights=dict(Canonical(model.checkpoint, family, model.decoder)))
+
+    return apply
+
+
+def last_rows(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values[-deepseek_v2.latent_of(attention).rank :]
+
+
+def first_rows(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values[: deepseek_v2.latent_of(attention).turning]
+
+
+def widened_before(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Zeros before the values of each head, and not after them."""
+    if values.ndim == 1:
+        return values
+    wide = deepseek_v2.widened(values, attention).reshape(len(values), attention.heads, -1)
+    return np.roll(wide, attention.head_dim - deepseek_v2.latent_of(attention).value, axis=2).reshape(len(values), -1)
+
+
+def keep_the_last_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values[:-2]
+
+
+def other_heads_share(model: Model) -> Model:
+    """Queries in another order, so that they meet other keys: every second one first."""
+
+    def reorder(weight: Weight) -> Weight:
+        a = model.decoder.layers[0]
+        q, others = np.split(np.asarray(weight.values), [a.heads * a.head_dim])
+        heads = q.reshape(a.heads, a.head_dim, -1)
+        mixed = np.concatenate([heads[::2], heads[1::2]]).reshape(q.shape)
+        return replace(weight, values=np.concatenate([mixed, others]))
+
+    return weights(reorder, "layers.*.qkv_proj")(model)
+
+
+def norms_apart(model: Model) -> Model:
+    """Queries and keys of each head normalised by itself, all with the weights of the first."""
+    size = model.decoder.layers[0].head_dim
+    cut = weights(lambda weight: replace(weight, values=np.asarray(weight.values)[:size]), "layers.*.[qk]_norm")
+    return attention(lambda each: {"qk_norm": "head"})(cut(model))
+
+
+def factor(place: int) -> Change:
+    """Apertus's activation without one of its terms."""
+    kept = np.arange(3) != place
+    return weights(lambda weight: replace(weight, values=np.asarray(weight.values) * kept), "layers.*.xielu")
+
+
+def before_instead_of_after(model: Model) -> Model:
+    renamed = {name.replace("_sum_norm", "_norm"): weight for name, weight in model.weights.items()}
+    return replace(model, weights=renamed)
+
+
+def with_embedding_as_head(model: Model) -> Model:
+    return replace(model, weights={**model.weights, "lm_head": model.weights["embedding"]})
+
+
+def naive_slopes(each: Attention) -> dict[str, Any]:
+    """A geometric series, as for a power of two."""
+    return {"alibi": tuple(2 ** (-8 * (i + 1) / each.heads) for i in range(each.heads))}
+
+
+def unsharpened(each: Attention) -> dict[str, Any]:
+    return {"scale": each.head_dim**-0.5}
