@@ -1,6 +1,7 @@
 """Pictures of the screen as text: its rows, a letter below each character for its look, and what the letters mean."""
 
 import re
+from functools import cache
 from itertools import chain
 from string import ascii_letters, digits
 
@@ -16,6 +17,7 @@ LETTERS = ascii_letters + digits + "".join(map(chr, range(0xC0, 0x180)))
 """For the looks, in the order in which they appear; the commonest look has a point instead."""
 
 
+@cache
 def look(style: Style) -> str:
     """What is seen of a style, in words: its colours and attributes, not what clicks mean."""
     front = style.color.get_truecolor(DIMMED_MONOKAI).hex if style.color else "default"

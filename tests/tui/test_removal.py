@@ -1,7 +1,7 @@
 """A widget may be painted between its removal and the next layout: that must not crash the screen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -42,23 +42,21 @@ async def answered(tmp_path: Path, *keys: str, chats: bool = True) -> AsyncItera
         yield driver
 
 
-async def painted_after(widget: Widget) -> None:
-    """Paint as a timer would that fires before anything else happens."""
-    await widget.remove()
-    widget.app.screen._compositor.render_full_update()
-
-
-async def painted_during(widget: Widget) -> None:
-    """Paint at every step: children are gone before their parents are."""
+async def remove_and_paint(widget: Widget) -> None:
+    """Paint at every step, as children are gone before their parents are, and as a timer would right after the last."""
     compositor = widget.screen._compositor
-    removal = asyncio.ensure_future(painted_after(widget))
+
+    async def remove() -> None:
+        await widget.remove()
+        compositor.render_full_update()
+
+    removal = asyncio.ensure_future(remove())
     while not removal.done():
         compositor.render_full_update()
         await asyncio.sleep(0)
     await removal
 
 
-@pytest.mark.parametrize("paint", [painted_after, painted_during])
 @pytest.mark.parametrize(
     ("keys", "chats", "selector"),
     [
@@ -79,9 +77,8 @@ async def test_a_widget_can_be_painted_while_it_is_removed(
     keys: tuple[str, ...],
     chats: bool,
     selector: str,
-    paint: Callable[[Widget], Awaitable[None]],
 ) -> None:
     async with answered(tmp_path, *keys, chats=chats) as driver:
         widget = driver.app.screen.query(selector).first()
         assert widget in widget.screen._compositor.visible_widgets
-        await paint(widget)
+        await remove_and_paint(widget)
