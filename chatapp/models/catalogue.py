@@ -40,7 +40,15 @@ COMFORT = 0.6
 """The part of this machine's memory up to which a model runs well: the rest is for everything else."""
 CONVERSATION = 12_800
 """Bytes of keys and values in a conversation of 4,096 tokens, per square root of the number of weights: about."""
-CONVERSATIONS = {"deepseek_v2": 21_700, "deepseek_v3": 21_700, "minicpm3": 122_000, "phi3": 52_000, "qwen3": 25_000}
+CONVERSATIONS = {
+    "deepseek_v2": 21_700,
+    "deepseek_v3": 21_700,
+    "glm4_moe_lite": 45_000,
+    "minicpm3": 122_000,
+    "phi3": 52_000,
+    "qwen3": 25_000,
+    "youtu": 72_000,
+}
 """The same in families that keep far more."""
 PUBLISHED_BITS = {"gpt_oss": 5.3} | dict.fromkeys(("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "t5"), 32)
 """Bits of a weight as published, in families where that is not 16."""

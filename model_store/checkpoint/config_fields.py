@@ -65,7 +65,7 @@ NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
     "activation activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
-    "architectures attention_layers layer_types": TEXTS,
+    "architectures attention_layers layer_types mlp_layer_types": TEXTS,
     "attention_types": PATTERN,
     "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
     "alibi_bias_max softmax_scale": MULTIPLIER,
@@ -82,7 +82,7 @@ NAMED: dict[str, Kind] = {
     "mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
-    "norm_topk_prob": FLAG,
+    "norm_topk_prob rope_interleave": FLAG,
     "routed_scaling_factor scale_depth scale_emb": MULTIPLIER,
     "topk_method": TEXT,
     "swiglu_alpha swiglu_limit": POSITIVE,

@@ -12,7 +12,7 @@ EXPERT = "mixes experts in a way of its own"
 RECURRENT = "keeps a recurrent state"
 SENSES = "reads or makes images or sound"
 TYPES = {
-    LATENT: ("deepseek_v*", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2*", "longcat_flash", "youtu"),
+    LATENT: ("deepseek_v*", "glm_moe_dsa", "kimi_k2*", "longcat_flash"),
     EXPERT: (
         "*moe*", "dbrx", "dots1", "flex_olmo", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
         "switch_transformers",
@@ -74,8 +74,8 @@ EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_exper
 KEPT = "gpt_oss", "mxfp4"
 """The type that is read although it is rounded, and how."""
 MIXTURES = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "gpt_oss", "granitemoe", "granitemoeshared", "mixtral",
-    "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granitemoe",
+    "granitemoeshared", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
 )  # fmt: skip
 """Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")

@@ -129,6 +129,10 @@ def decoder(config: Config) -> Decoder:
 
 def attend(config: Config, same: Decoder) -> Decoder:
     """The decoder with latents; YaRN sharpens the scores of all elements of a head here, and not of those that turn."""
+    if not config.get("rope_interleave", True):
+        raise UnsupportedCheckpoint(
+            "latents whose halves turn together (rope_interleave in config.json) are not supported"
+        )
     turning, still = config.get("qk_rope_head_dim", 64), config.get("qk_nope_head_dim", 128)
     value, head_dim = config.get("v_head_dim", 128), turning + still
     if value > head_dim or head_dim % 2:

@@ -73,8 +73,10 @@ EPSILONS = {
 }  # fmt: skip
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
-SHARING = "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "granitemoeshared", "qwen2_moe"
-LATENT = "deepseek_v2", "deepseek_v3", "minicpm3"
+SHARING = (
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "granitemoeshared", "qwen2_moe"
+)  # fmt: skip
+LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
     *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "phimoe", "phimoe-longrope", "qwen3_moe",
     "qwen3_moe-mixed",
@@ -139,7 +141,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
     **{
         f"choice of {case}": (case, without("layers.*.choice_bias"))
-        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe")
+        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite")
     },
     "scores of deepseek_v3": ("deepseek_v3", experts(scores="softmax")),
     "groups of deepseek_v3": ("deepseek_v3", experts(groups=1, chosen_groups=1)),
@@ -277,7 +279,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     },
     deepseek_v2.turn_neighbours: {case: ("q_proj", None) for case in LATENT[:2]},
     deepseek_v2.expand_neighbours: {case: ("kv_up_proj", minicpm3.expand_halves) for case in LATENT[:2]},
-    deepseek_v2.amplified: {case: ("q_down_proj*", None) for case in LATENT[1:]},
+    deepseek_v2.amplified: {case: ("q_down_proj*", None) for case in LATENT[1:4]},
     deepseek_v2.to_latents: {case: ("kv_down_proj", last_rows) for case in LATENT},
     deepseek_v2.to_turning: {case: ("k_turning_proj", first_rows) for case in LATENT},
     deepseek_v2.widened: {case: ("o_proj", widened_before) for case in LATENT},

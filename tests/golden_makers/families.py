@@ -229,6 +229,9 @@ CASES: dict[str, dict[str, object]] = {
     "deepseek_v3": dict(LLAMA, **LATENT, moe_intermediate_size=48, n_routed_experts=8, num_experts_per_tok=2)
     | dict(q_lora_rank=24, num_key_value_heads=4, first_k_dense_replace=1, n_group=4, topk_group=2, **SHARPER)
     | dict(attention_bias=True, routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    "glm4_moe_lite": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, moe_intermediate_size=48)
+    | dict(n_routed_experts=6, num_experts_per_tok=3, mlp_layer_types=["sparse", "dense"], routed_scaling_factor=1.5),
+    "youtu": dict(LLAMA, **LATENT, q_lora_rank=None, num_key_value_heads=4, tie_word_embeddings=True),
     "minicpm3": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, scale_emb=6.0, scale_depth=0.8)
     | dict(dim_model_base=16, rms_norm_eps=0.05),
     "gpt_oss": dict(GPT_OSS, swiglu_limit=2.0, swiglu_alpha=1.2),

@@ -117,6 +117,8 @@ def test_what_is_wrong_with_experts_is_refused_by_the_name_of_the_tensor(tmp_pat
         ("phimoe-longrope", dict(rope_scaling=dict(short_mscale=1.1, long_mscale=1.2)), "long_mscale differ"),
         ("deepseek_v2", dict(topk_method="group_limited_greedy"), "topk_method or norm_topk_prob"),
         ("deepseek_v2", dict(kv_lora_rank=None), "kv_lora_rank in config.json is null"),
+        ("deepseek_v3", dict(rope_interleave=False), "halves turn together"),
+        ("glm4_moe_lite", dict(mlp_layer_types=["dense"]), "mlp_layer_types should say dense or sparse"),
         ("deepseek_v3", dict(n_group=3), "8 experts cannot be in 3 groups"),
         ("minicpm3", dict(v_head_dim=32), "values of 32 elements and keys of 20 do not fit"),
         ("olmoe", dict(clip_qkv=3.0), "clip_qkv"),

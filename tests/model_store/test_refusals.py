@@ -22,7 +22,6 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 TYPES = {
     "dbrx": "mixes experts",
     "deepseek_v32": "latents",
-    "glm4_moe_lite": "latents",
     "mamba": "recurrent state",
     "rwkv": "recurrent state",
     "qwen3_5": "recurrent state",

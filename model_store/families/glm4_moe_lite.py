@@ -1,0 +1,30 @@
+"""GLM 4.7 Flash: DeepSeek V3 with other sizes."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import deepseek_v2, deepseek_v3
+from model_store.families.deepseek_v3 import LAYER, MODEL, PREFIX, TIED
+
+UNUSED = (*deepseek_v2.UNUSED, "layers.47.*")
+USUAL: Config = {
+    "first_k_dense_replace": 1, "moe_intermediate_size": 1536, "n_group": 1, "n_shared_experts": 1,
+    "num_experts_per_tok": 4, "n_routed_experts": 64, "qk_nope_head_dim": 192, "rms_norm_eps": 1e-5,
+    "routed_scaling_factor": 1.8, "topk_group": 1, "v_head_dim": 256,
+}  # fmt: skip
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
+    same = deepseek_v3.decoder({**USUAL, **config})
+    assert same.experts
+    kinds = config.get("mlp_layer_types")
+    if kinds is None:
+        return same
+    if len(kinds) != len(same.layers) or not {*kinds} <= {"dense", "sparse"}:
+        raise ValueError(f"mlp_layer_types should say dense or sparse of each of {len(same.layers)} layers")
+    mixed = tuple(i for i, kind in enumerate(kinds) if kind == "sparse")
+    return replace(same, experts=replace(same.experts, layers=mixed))

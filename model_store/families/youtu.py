@@ -1,0 +1,17 @@
+"""Youtu-LLM: Llama with DeepSeek's latents."""
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.rope import UNSCALED
+from model_store.families import deepseek_v2, llama
+from model_store.families.llama import MODEL, PREFIX, UNUSED
+
+TIED = True
+LAYER = {**{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"}, **deepseek_v2.LATENT}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    return deepseek_v2.attend(config, llama.decoder({**config, **UNSCALED}))
