@@ -11,6 +11,7 @@ import numpy as np
 from backends.decoder import Attention, Decoder, Experts, Latent
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, padded, rope, sharper
+from model_store.checkpoint.weights import Stored
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import glm4_moe, llama, qwen2_moe
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
@@ -89,7 +90,7 @@ def widened(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.concatenate([heads, zeros], axis=2).reshape(len(values), -1)
 
 
-LATENT = {
+LATENT: dict[str, Stored] = {
     "kv_down_proj": (SHARED, to_latents),
     "kv_down_norm": "layers.{}.self_attn.kv_a_layernorm",
     "k_turning_proj": (SHARED, to_turning),
@@ -114,7 +115,7 @@ def decoder(config: Config) -> Decoder:
     if config.get("topk_method", "greedy") != "greedy" or config.get("norm_topk_prob"):
         says = "with another choice of experts than Lite's (topk_method or norm_topk_prob in config.json)"
         raise UnsupportedCheckpoint(f"deepseek_v2 {says} is not supported")
-    same = attend(config, llama.decoder({**config, **UNSCALED}))
+    same = attend(config, llama.decoder(without_latents(config)))
     experts = Experts(
         layers=tuple(range(config.get("first_k_dense_replace", 0), len(same.layers))),
         count=config.get("n_routed_experts", 64),
@@ -125,6 +126,11 @@ def decoder(config: Config) -> Decoder:
         shared=config.get("n_shared_experts", 2) > 0,
     )
     return replace(same, experts=experts)
+
+
+def without_latents(config: Config) -> Config:
+    """The fields of a model like this one with heads of their own, of a size that can turn."""
+    return {**config, **UNSCALED, "head_dim": config.get("qk_rope_head_dim", 64)}
 
 
 def attend(config: Config, same: Decoder) -> Decoder:

@@ -4,7 +4,6 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED
 from model_store.families import deepseek_v2, granite, llama
 from model_store.families.llama import MODEL, PREFIX, UNUSED
 
@@ -48,4 +47,4 @@ def decoder(config: Config) -> Decoder:
     sizes = {"kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "rms_norm_eps": 1e-5}
     config = {**sizes, **config}
     config["v_head_dim"] = config.get("v_head_dim") or hidden // config["num_attention_heads"]
-    return deepseek_v2.attend(config, granite.decoder({**config, **factors, **UNSCALED}))
+    return deepseek_v2.attend(config, granite.decoder({**deepseek_v2.without_latents(config), **factors}))

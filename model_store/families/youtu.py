@@ -2,7 +2,6 @@
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED
 from model_store.families import deepseek_v2, llama
 from model_store.families.llama import MODEL, PREFIX, UNUSED
 
@@ -14,4 +13,4 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    return deepseek_v2.attend(config, llama.decoder({**config, **UNSCALED}))
+    return deepseek_v2.attend(config, llama.decoder(deepseek_v2.without_latents(config)))

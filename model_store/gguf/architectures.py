@@ -13,9 +13,9 @@ import numpy as np
 from backends.decoder import Attention, Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import Source, Transform, halve_rotary, spread_rotary
+from model_store.checkpoint.weights import Source, Stored, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint, suggest
-from model_store.families import apertus
+from model_store.families import apertus, deepseek_v2
 
 Fields = dict[str, Any]  # Any: config.json's
 
@@ -36,6 +36,8 @@ class Architecture:
     """What follows from other fields."""
     partial: str = ""
     """The field with the share of each head that turns, where a family has one."""
+    latent: bool = False
+    """Whether heads have no size of their own, being made of what they share."""
 
 
 MODEL = {
@@ -72,6 +74,28 @@ EXPERTS = {
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
 }
+LATENTS = {
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.key_length": "key_length",
+    "attention.key_length_mla": "key_length_mla",
+    "attention.value_length": "v_head_dim",
+    "attention.value_length_mla": "value_length_mla",
+    "rope.dimension_count": "qk_rope_head_dim",
+    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_count": "n_routed_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_shared_count": "n_shared_experts",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_weights_scale": "routed_scaling_factor",
+    "expert_weights_norm": "norm_topk_prob",
+    "expert_gating_func": "gating",
+    "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group",
+}
+SIGMOID = 2
+"""The value of `expert_gating_func` that is DeepSeek V3's."""
 FACTORS = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
@@ -178,11 +202,47 @@ def adjust_granite(config: Fields) -> None:
         config["shared_intermediate_size"] = config["shared_expert_intermediate_size"]
 
 
+def adjust_deepseek(config: Fields) -> None:
+    """DeepSeek V3 by how it chooses experts; newer files tell sizes of what llama.cpp caches, and of heads beside."""
+    whole, value = config.pop("key_length_mla", None), config.pop("value_length_mla", None)
+    length, share = config.pop("key_length", None), config.pop("mscale_all_dim", None)
+    if whole:
+        length, config["v_head_dim"] = whole, value
+    if not length or not config.get("qk_rope_head_dim") or not config.get("moe_intermediate_size"):
+        raise ValueError("it does not tell the sizes of heads, of what turns in them, or of experts")
+    config["qk_nope_head_dim"] = length - config["qk_rope_head_dim"]
+    config["num_key_value_heads"] = config["num_attention_heads"]
+    if config["rope_scaling"] and share:
+        config["rope_scaling"] |= {"mscale": 10 * share, "mscale_all_dim": 10 * share}
+    once = {"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "n_shared_experts": 0, "norm_topk_prob": False}
+    config |= {name: config.get(name, value) for name, value in once.items()}
+    if config.pop("gating", None) == SIGMOID:
+        config["model_type"] = "deepseek_v3"
+    elif config["n_group"] > 1:
+        raise ValueError("experts in groups that softmax chooses from are not supported (expert_group_count)")
+
+
 def adjust_gpt_oss(config: Fields) -> None:
     """No number of turns is rounded where positions are stretched."""
     adjust_experts(config)
     if config["rope_scaling"]:
         config["rope_scaling"]["truncate"] = False
+
+
+def renamed(source: Stored) -> Stored:
+    """The source of a weight of latents under the names that files have."""
+    written, *transforms = [source] if isinstance(source, str) else source
+    name = str(written)
+    for ours, theirs in {
+        "layers.{}.self_attn.": "blk.{}.attn_",
+        "layers.{0}.self_attn.": "blk.{0}.attn_",
+        "_proj_with": "",
+        "_proj": "",
+        "layernorm": "norm",
+        "attn_o": "attn_output",
+    }.items():
+        name = name.replace(ours, theirs)
+    return (name, *transforms) if transforms else name
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -195,6 +255,17 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "cohere2", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale", **WINDOW}
     ),
     "command-r": Architecture("cohere", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale"}),
+    "deepseek2": Architecture(
+        "deepseek_v2",
+        layer={
+            "qkv_proj": "",
+            "choice_bias?": "blk.{}.exp_probs_b.bias",
+            **{name: renamed(source) for name, source in deepseek_v2.LATENT.items()},
+        },
+        keys=LATENTS,
+        adjust=adjust_deepseek,
+        latent=True,
+    ),
     "ernie4_5": Architecture("ernie4_5", halve_rotary),
     "exaone4": Architecture(
         "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjust_exaone

@@ -8,7 +8,7 @@ import numpy as np
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf import architectures
-from model_store.gguf.architectures import Fields
+from model_store.gguf.architectures import Architecture, Fields
 from model_store.gguf.reader import Header
 
 KEYS = {
@@ -92,9 +92,19 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
             raise ValueError(f"nothing is known about the key {key}")
     check_sizes(config, {f"{prefix}{short}": field for short, field in KEYS.items()}, tensors)
     config["vocab_size"] = tensors["token_embd.weight"].shape[0]
-    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
     for spelling in ("layer_norm_eps", "norm_eps", "norm_epsilon"):  # what other families call it
         config[spelling] = config.get("layer_norm_epsilon")
+    if not architecture.latent:
+        add_heads(config, architecture, header, prefix)
+    config["rope_scaling"] = scaling(header, prefix, tensors)
+    if architecture.adjust:
+        architecture.adjust(config)
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def add_heads(config: Fields, architecture: Architecture, header: Header, prefix: str) -> None:
+    """Add the size of heads, and how much of them turns; raises for what cannot be."""
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
     if number(header, prefix + "attention.value_length") not in (None, config["head_dim"]):
         raise ValueError("its keys and values differ in length (attention.key_length, attention.value_length)")
     rotary = number(header, prefix + "rope.dimension_count") or config["head_dim"]
@@ -104,10 +114,6 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         raise ValueError(f"rope.dimension_count is {rotary}")
     if architecture.partial:  # the least share of which as many elements are made again
         config[architecture.partial] = math.nextafter(rotary / config["head_dim"], 1)
-    config["rope_scaling"] = scaling(header, prefix, tensors)
-    if architecture.adjust:
-        architecture.adjust(config)
-    return {key: value for key, value in config.items() if value is not None}
 
 
 def check_sizes(config: Fields, spelled: dict[str, str], tensors: dict[str, Tensor]) -> None:

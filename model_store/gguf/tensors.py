@@ -52,10 +52,40 @@ class Told(Tensor):
 def tensors_of(header: Header) -> dict[str, Tensor]:
     """The tensors of a GGUF file by name."""
     modified = header.path.stat().st_mtime_ns
-    return {
+    found = {
         name: GgufTensor(header.path, modified, entry.start, entry.kind.dtype, entry.shape, kind=entry.kind)
         for name, entry in header.entries.items()
-    } | told(header)
+    }
+    return expanding(found) | told(header)
+
+
+@dataclass(frozen=True)
+class Expanding(Tensor):
+    """What keys and values of all heads are made with, which files have apart, the keys' matrices turned over."""
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+    def read(self) -> np.ndarray:
+        assert self.keys and self.values
+        keys, values = self.keys.read().swapaxes(1, 2), self.values.read()  # (heads, elements of a head, rank)
+        return np.concatenate([keys, values], axis=1).reshape(self.shape)
+
+
+def expanding(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, with those of latents in one where they fit each other."""
+    found = dict(tensors)
+    for name, keys in tensors.items():
+        values = tensors.get(name.replace(".attn_k_b.", ".attn_v_b."))
+        if ".attn_k_b." not in name or values is None or len(keys.shape) != 3 or len(values.shape) != 3:
+            continue
+        heads, rank, size = keys.shape
+        if values.shape[::2] == (heads, rank):
+            del found[name], found[name.replace(".attn_k_b.", ".attn_v_b.")]
+            shape = heads * (size + values.shape[1]), rank
+            whole = Expanding(keys.path, keys.modified, keys.start, keys.dtype, shape, keys=keys, values=values)
+            found[name.replace(".attn_k_b.", ".attn_kv_b.")] = whole
+    return found
 
 
 def told(header: Header) -> dict[str, Tensor]:

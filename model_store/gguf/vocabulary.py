@@ -39,6 +39,13 @@ SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 GPT_4O_WORDS = rf"{START}{UPPER}*{LOWER}+{SHORT}|{START}{UPPER}+{LOWER}*{SHORT}|\p{{N}}{{1,3}}{REST}"
 BLOOM_WORDS = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 HAN = "[一-龥ࠀ-一가-퟿]+"
+CASED = (
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚ"
+    "Ḁ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻ"
+    "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+"""Letters of scripts that have capitals, as DeepSeek's tokenizers list them."""
+DEEPSEEK = "[\r\n]", rf"\s?[{CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", HAN
 DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN
 DIGITS: Part = {"type": "Digits", "individual_digits": True}
 
@@ -50,12 +57,14 @@ def words(*patterns: str) -> tuple[Part, ...]:
 
 WORDS: Mapping[str, tuple[Part, ...]] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4"), (letters(),)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx"), words(LLAMA_WORDS)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx", "glm4", "chatglm-bpe"),
+                    words(LLAMA_WORDS)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"), words(QWEN_WORDS)),
     "qwen35": words(QWEN_MARKS),
     **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b"),
                     (DIGITS, letters())),
     **dict.fromkeys(("bloom", "gpt3-finnish"), words(BLOOM_WORDS)),
+    "deepseek-llm": (*map(split, DEEPSEEK), DIGITS, letters(words=False)),
     "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, letters(words=False)),
     "tekken": words(TEKKEN_WORDS),
     "gpt-4o": words(GPT_4O_WORDS),

@@ -205,7 +205,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "window on some layers": ("gemma2", attention(lambda each: {"window": 6 - each.window})),
     **{f"latents of {case}, {what}": (case, change) for case in LATENT for what, change in LATENTS.items()},
     **{f"sharper scores of {case}": (case, attention(unsharpened)) for case in LATENT[:2]},
-    **{f"yarn of {case}": (case, turned(lambda each: replace(each, amplitude=1.0))) for case in LATENT[:2]},
+    "amplitude of yarn of glm4_moe_lite": ("glm4_moe_lite", turned(lambda each: replace(each, amplitude=1.0))),
     "rotary positions of minicpm3": ("minicpm3", attention(lambda each: {"rope": None})),
     # Weights.
     "learned positions": ("gpt2", without("position_embedding")),

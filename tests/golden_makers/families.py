@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ GPT_OSS |= dict(
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
 SHARPER: dict[str, object] = dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
-    | dict(beta_fast=32.0, beta_slow=1.0, mscale=0.7, mscale_all_dim=0.5)
+    | dict(beta_fast=32.0, beta_slow=1.0, mscale=0.5, mscale_all_dim=0.5)
 )
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
@@ -230,7 +230,8 @@ CASES: dict[str, dict[str, object]] = {
     | dict(q_lora_rank=24, num_key_value_heads=4, first_k_dense_replace=1, n_group=4, topk_group=2, **SHARPER)
     | dict(attention_bias=True, routed_scaling_factor=1.5, num_nextn_predict_layers=0),
     "glm4_moe_lite": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, moe_intermediate_size=48)
-    | dict(n_routed_experts=6, num_experts_per_tok=3, mlp_layer_types=["sparse", "dense"], routed_scaling_factor=1.5),
+    | dict(n_routed_experts=6, num_experts_per_tok=3, mlp_layer_types=["sparse", "dense"], routed_scaling_factor=1.5)
+    | dict(rope_parameters=cast(dict[str, object], SHARPER["rope_parameters"]) | dict(mscale=0.7)),
     "youtu": dict(LLAMA, **LATENT, q_lora_rank=None, num_key_value_heads=4, tie_word_embeddings=True),
     "minicpm3": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, scale_emb=6.0, scale_depth=0.8)
     | dict(dim_model_base=16, rms_norm_eps=0.05),

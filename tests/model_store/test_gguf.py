@@ -15,6 +15,7 @@ from model_store import Store, UnsupportedCheckpoint
 from model_store.checkpoint.kept import Kept, joined, wider
 from model_store.checkpoint.weights import Canonical
 from model_store.gguf import open_gguf
+from model_store.gguf.architectures import adjust_deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
@@ -66,6 +67,20 @@ def test_a_converted_checkpoint_has_the_logits_that_transformers_gives(case: str
     golden = np.load(GOLDEN / case / "golden.npz")
     session = session_of(path, "reference", tmp_path)
     assert session.forward(golden["tokens"][:1], last=24) == near(golden["logits"][:1], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"key_length": None}, "does not tell the sizes of heads"),
+        ({"moe_intermediate_size": None}, "or of experts"),
+        ({"n_group": 8}, "experts in groups that softmax chooses from"),
+    ],
+)
+def test_deepseek_s_keys_that_cannot_be_are_refused(changed: dict[str, object], says: str) -> None:
+    keys = {"key_length": 192, "qk_rope_head_dim": 64, "moe_intermediate_size": 48, "num_attention_heads": 4}
+    with pytest.raises(ValueError, match=says):
+        adjust_deepseek({**keys, "rope_scaling": None, **changed})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -58,7 +58,8 @@ def floats(tensors: Mapping[str, np.ndarray]) -> Tensors:
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
-    "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe", "phimoe": "phimoe",
+    "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
+    "phimoe": "phimoe",
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
@@ -90,6 +91,10 @@ NAMES = {
     **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
     **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
     "shared_mlp.output_linear": "ffn_down_shexp",
+    **{f"mlp.shared_experts.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction": "exp_probs_b",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
@@ -235,6 +240,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "tensor_data_layout": "jploski" if config["model_type"] == "falcon" else None,
         "use_parallel_residual": config.get("use_parallel_residual"),
     }
+    if config.get("kv_lora_rank"):
+        keys |= sizes_of_latents(config, scaling)
     if config["model_type"] == "gpt_neox":
         keys["attention.head_count_kv"] = heads
     if config["model_type"] == "falcon":
@@ -242,6 +249,31 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     name = ARCHITECTURES[config["model_type"]]
     given = {f"{name}.{key}": found for key, found in keys.items() if found is not None}
     return {"general.architecture": name, **given}
+
+
+def sizes_of_latents(config: dict[str, Any], scaling: dict[str, Any]) -> dict[str, object]:
+    """The keys that the converter writes for DeepSeek."""
+    turning, rank = config["qk_rope_head_dim"], config["kv_lora_rank"]
+    return {
+        "attention.head_count_kv": 1, "attention.kv_lora_rank": rank, "attention.q_lora_rank": config["q_lora_rank"],
+        "attention.key_length": rank + turning, "attention.value_length": rank,
+        "attention.key_length_mla": config["qk_nope_head_dim"] + turning,
+        "attention.value_length_mla": config["v_head_dim"], "rope.dimension_count": turning,
+        "rope.scaling.yarn_log_multiplier": 0.1 * scaling["mscale_all_dim"],
+        "leading_dense_block_count": config["first_k_dense_replace"], "expert_count": config["n_routed_experts"],
+        "expert_used_count": config["num_experts_per_tok"], "expert_shared_count": config["n_shared_experts"],
+        "expert_weights_scale": config["routed_scaling_factor"],
+        "expert_weights_norm": True if config["model_type"] == "deepseek_v3" else None,
+        "expert_gating_func": 2 if config["model_type"] == "deepseek_v3" else 1,
+        "expert_group_count": config.get("n_group"), "expert_group_used_count": config.get("topk_group"),
+    }  # fmt: skip
+
+
+def apart(name: str, values: np.ndarray, config: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What makes the keys of DeepSeek's heads, turned over, and what makes their values."""
+    heads = values.reshape(config["num_attention_heads"], -1, values.shape[-1])
+    keys, made = np.split(heads, [config["qk_nope_head_dim"]], axis=1)
+    return {name.replace("_kv_b", "_k_b"): keys.swapaxes(1, 2), name.replace("_kv_b", "_v_b"): made}
 
 
 def pattern_of(config: dict[str, Any]) -> object:
@@ -270,6 +302,7 @@ def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         for word, role in ("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj"):
             name = name.replace(f".{word}.", f".{role}.")
         name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.").replace(".sinks", ".sinks.weight")
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         stem, experts, rest = name.partition(".experts.")
         if experts and not rest[0].isdigit():
             found |= listed(name, values)
@@ -316,7 +349,7 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
     """The tensors under llama.cpp's names and in its order."""
     kind, heads = config["model_type"], config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
     names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for name, values in stacked(tensors).items():
         stem, _, end = name.rpartition(".")
         stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
@@ -339,7 +372,8 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)
         if target == scaled:  # llama.cpp scales by the heads' size, these checkpoints by another
             values = values * (config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5
-        found[f"{prefix}{target}.{end}"] = values
+        named = f"{prefix}{target}.{end}"
+        found |= apart(named, values, config) if target == "attn_kv_b" else {named: values}
     if found.get("output.weight") is not None and config.get("tie_word_embeddings"):
         del found["output.weight"]
     return found | factors_of(config)
