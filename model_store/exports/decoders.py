@@ -43,7 +43,7 @@ def refuse_experts(source: Source, target: str) -> None:
     if source.decoder.experts:
         raise ExportError(
             f"{source.model.name} is a mixture of experts ({source.model.family}): {target} has none; it runs"
-            " here, with chatapp run, and can be exported with chatapp export openvino"
+            " here, with chatapp run, and can be exported with chatapp export openvino, or gguf"
         )
 
 

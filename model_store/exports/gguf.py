@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from backends import Progress
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, refuse_encoders, refuse_experts
+from model_store.exports.decoders import compare_logits, refuse_encoders
 
 if TYPE_CHECKING:
     from model_store.gguf.writer import Value
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUMMARY = "one file that llama.cpp loads, and what stands on it"
 PRECISIONS = {"f32": 0, "f16": 1, "q8_0": 7}
 """What matrices are rounded to, and the number that the key general.file_type has for it."""
-EXACT = ("position_embedding",)
+EXACT = "position_embedding", "router"
 """Matrices that are never rounded."""
 
 
@@ -38,7 +38,6 @@ def refuse(source: Source, options: Options) -> None:
     from model_store.exports import gguf_decoder
 
     refuse_encoders(source, "the target gguf")
-    refuse_experts(source, "the target gguf")
     if options.context < 0 or options.context > source.decoder.context_length:
         raise ExportError(
             f"{source.model.name} has a context of {source.decoder.context_length} tokens; --context asks for "
@@ -65,17 +64,21 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     factors = gguf_decoder.rescaled(source, keys)
     weights = source.weights(on_progress=on_progress)
     with Writer(path_of(source, folder, options)) as writer:
-        for canonical, parts in gguf_decoder.names_of(source):
-            weight = weights[canonical]
-            if canonical == "lm_head" and weight.name == "embedding":
-                continue
-            factor = factors.get(canonical, 1.0)
-            for name, values in gguf_decoder.tensors_of(source.decoder, weight, canonical, parts, factor):
-                rounded = values.ndim == 2 and not canonical.endswith(EXACT)
-                try:
+        try:
+            for canonical, names in gguf_decoder.names_of(source):
+                if ".experts." in canonical:
+                    for name, matrices in gguf_decoder.stacks_of(source.decoder, weights, canonical, names):
+                        writer.stack(name, matrices, options.precision.upper())
+                    continue
+                weight = weights[canonical]
+                if canonical == "lm_head" and weight.name == "embedding":
+                    continue
+                factor = factors.get(canonical, 1.0)
+                for name, values in gguf_decoder.tensors_of(source.decoder, weight, canonical, names, factor):
+                    rounded = values.ndim == 2 and not canonical.endswith(EXACT)
                     writer.add(name, values, options.precision.upper() if rounded else "F32")
-                except ValueError as error:
-                    raise ExportError(f"{source.model.name} needs --precision f32: {error}") from error
+        except ValueError as error:
+            raise ExportError(f"{source.model.name} needs --precision f32: {error}") from error
         for name, values in gguf_decoder.stretches(source).items():
             writer.add(name, values, "F32")
         writer.finish({**facts(source, options), **keys, **tokenizer_keys(source)})

@@ -1,5 +1,6 @@
 """A decoder as a GGUF file describes it: keys, the names and the order of tensors, and what none says."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Rope, Weight
+from backends.decoder import Attention, Decoder, ExpertMatrices, Rope, Weight, Weights
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.tensor import Tensor
 from model_store.checkpoint.weights import Stored as Names
@@ -19,9 +20,12 @@ from model_store.gguf.config import config_of
 from model_store.gguf.reader import Header
 from model_store.gguf.writer import Value
 
-NAMES = {"gemma3": "gemma3", "mistral": "llama", "ministral": "llama", "olmo3": "olmo2"}
+NAMES = {
+    "gemma3": "gemma3", "granitemoeshared": "granitemoe", "ministral": "llama", "mistral": "llama", "mixtral": "llama",
+    "olmo3": "olmo2",
+}  # fmt: skip
 """Architectures of families that are read as another one."""
-ONLY_READ = "apertus", "ministral3", "mpt", "qwen2_5_vl", "qwen2_vl"
+ONLY_READ = "apertus", "gpt_oss", "ministral3", "mpt", "phimoe", "qwen2_5_vl", "qwen2_vl"
 """Families whose files are read and not written: what is theirs alone has no place in the tables here."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
 JOINED_FFN = ("glm4", "phi3")
@@ -34,8 +38,12 @@ GELU = ("gelu", "gelu_tanh")
 """What llama.cpp computes in one way, from a table."""
 SQUARE = ("phi3",)
 """Architectures whose heads together are as wide as the embedding."""
+UNGROUPED = ("olmoe",)
+"""Architectures whose heads have keys and values of their own."""
 STRETCHED = ("arcee", "exaone4", "llama")
 """Architectures of which llama.cpp reads a stretch for each element that turns."""
+EXPERT = re.compile(r"experts\.\d+\.")
+"""The number of an expert in the name of its weight."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +99,30 @@ def architecture_of(source: Source) -> str:
 
 
 def names_of(source: Source) -> Iterator[tuple[str, Names]]:
-    """Yield the canonical name of each weight, and what llama.cpp calls it."""
-    name = architecture_of(source)
-    weights = source.weights()
+    """Yield the canonical name of each weight, and what llama.cpp calls it: of all experts of a layer one name."""
+    name, weights = architecture_of(source), source.weights()
     there = {"blk.0.attn_qkv.weight"} if name in JOINED_QKV else set()
     if "layers.0.gate_up_proj" in weights and name not in JOINED_FFN:
         there.add("blk.0.ffn_gate.weight")
-    family = GgufFamily(ARCHITECTURES[name], {"model_type": ARCHITECTURES[name].model_type}, dict.fromkeys(there))
+    kind = source.model.family if source.decoder.experts else ARCHITECTURES[name].model_type
+    family = GgufFamily(ARCHITECTURES[name], {"model_type": kind}, dict.fromkeys(there))
     rows = {known.rstrip("?"): found for known, found in {**family.MODEL, **family.LAYER}.items()}
-    for canonical in weights:
-        _, _, role = canonical.rpartition(".")
+    for canonical in dict.fromkeys(EXPERT.sub("experts.", one) for one in weights):
+        role = role_of(canonical)
         if role not in rows:
             raise ValueError(f"llama.cpp's {name} has no {role}")
         if not callable(names := rows[role]):  # what llama.cpp makes too
             yield canonical, names
+
+
+def role_of(canonical: str) -> str:
+    """What a weight is in its layer, or outside of all."""
+    return re.sub(r"layers\.\d+\.", "", canonical)
+
+
+def layer_of(canonical: str) -> int:
+    """The number of a weight's layer; 0 for those outside of all."""
+    return int(canonical.split(".")[1]) if canonical.startswith("layers.") else 0
 
 
 def tensors_of(
@@ -114,15 +132,16 @@ def tensors_of(
 
     What makes queries is multiplied by `factor`.
     """
-    layer = int(canonical.split(".")[1]) if canonical.startswith("layers.") else 0
-    a, role = decoder.layers[layer], canonical.rpartition(".")[2]
-    written = (names if isinstance(names, str) else str(names[0])).format(layer).split()
+    layer, role = layer_of(canonical), role_of(canonical)
+    a, written = decoder.layers[layer], written_names(decoder, names, layer)
     for end, given in (".weight", weight.values), (".bias", weight.bias):
         if given is None:
             continue
         values = np.asarray(given, np.float32)
         if role == "position_embedding":
             values = values[: decoder.context_length]
+        if role == "shared_gate":
+            values = values[0]
         if role == "qkv_proj":
             values = turned_back(values, names, a)
         if factor != 1:
@@ -131,6 +150,19 @@ def tensors_of(
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim] if len(written) == 3 else [len(values) // len(written)]
         parts = np.split(values, np.cumsum(sizes)) if len(written) > 1 else [values]
         yield from ((name + end, part) for name, part in zip(written, parts, strict=True))
+
+
+def stacks_of(
+    decoder: Decoder, weights: Weights, canonical: str, names: Names
+) -> Iterator[tuple[str, Iterator[np.ndarray]]]:
+    """Yield the tensors that the experts of a layer become, with the matrix of each expert, read when it is wanted."""
+    experts, layer = decoder.experts, layer_of(canonical)
+    assert experts
+    matrices = ExpertMatrices(weights, f"layers.{layer}.", role_of(canonical).removeprefix("experts."), experts.count)
+    written = written_names(decoder, names, layer)
+    for place, name in enumerate(written):
+        each = (np.split(np.asarray(one.values, np.float32), len(written))[place] for one in matrices)
+        yield f"{name}.weight", each
 
 
 def turned_back(values: np.ndarray, names: Names, a: Attention) -> np.ndarray:
@@ -155,14 +187,12 @@ def decoder_keys(source: Source) -> dict[str, Value]:
     """The keys that describe the decoder."""
     decoder, name = source.decoder, architecture_of(source)
     first = decoder.layers[0]
-    inner = source.weights()["layers.0.down_proj"].values
-    assert isinstance(inner, np.ndarray)  # not rounded
     norm = "layer_norm_epsilon" if decoder.norm == "layer" else "layer_norm_rms_epsilon"
     found: dict[str, Value | None] = {
         "context_length": decoder.context_length,
         "embedding_length": decoder.hidden_size,
         "block_count": len(decoder.layers),
-        "feed_forward_length": inner.shape[1],
+        "feed_forward_length": decoder.experts.size if decoder.experts else inner_size(source),
         "attention.head_count": first.heads,
         "attention.head_count_kv": first.kv_heads,
         "attention.key_length": first.head_dim,
@@ -177,6 +207,16 @@ def decoder_keys(source: Source) -> dict[str, Value]:
     return {f"{name}.{key}": value for key, value in found.items() if value is not None}
 
 
+def inner_size(source: Source) -> int | None:
+    """How wide the first layer's feed-forward for all tokens is inside; None where it has none."""
+    weights = source.weights()
+    if "layers.0.down_proj" not in weights:
+        return None
+    values = weights["layers.0.down_proj"].values
+    assert isinstance(values, np.ndarray)  # not rounded
+    return int(values.shape[1])
+
+
 def branch_of(source: Source) -> float:
     """The factor of branches, which our decoder has in its other factors."""
     return float(source.config.get("residual_multiplier") or 1.0)
@@ -184,7 +224,7 @@ def branch_of(source: Source) -> float:
 
 def own_keys(source: Source) -> dict[str, Value | None]:
     """The keys that other architectures lack."""
-    decoder, branch = source.decoder, branch_of(source)
+    decoder, branch, experts = source.decoder, branch_of(source), source.decoder.experts
     first, near = decoder.layers[0], next((a.rope for a in decoder.layers if a.window and a.rope), None)
     known: dict[str, Value | None] = {
         "sliding_window": max(a.window for a in decoder.layers) or None,
@@ -200,6 +240,10 @@ def own_keys(source: Source) -> dict[str, Value | None]:
         "use_parallel_residual": decoder.parallel,
         "rope_local_base_freq": theta_of(near) if near else None,
     }
+    if experts:
+        known |= {"num_experts": experts.count, "num_experts_per_tok": experts.chosen}
+        known |= {"moe_intermediate_size": experts.size}
+        known |= {"shared_expert_intermediate_size": inner_size(source) if experts.shared else None}
     return {key: known.get(field) for key, field in ARCHITECTURES[architecture_of(source)].keys.items()}
 
 
@@ -276,7 +320,8 @@ def stretches(source: Source) -> dict[str, np.ndarray]:
 
 def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
     """The decoder that the keys of the file will describe."""
-    tensors = {name + ".weight": planned() for _, parts in names_of(source) for name in written(parts)}
+    named = (written_names(source.decoder, names, 0) for _, names in names_of(source))
+    tensors = {f"{name}.weight": planned() for names in named for name in names}
     tensors |= {f"blk.{i}.attn_norm.weight": planned() for i in range(len(source.decoder.layers))}
     tensors["token_embd.weight"] = planned(source.decoder.vocab_size, source.decoder.hidden_size)
     tensors |= {name: planned(*values.shape, values=values) for name, values in stretches(source).items()}
@@ -288,9 +333,11 @@ def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
     return GgufFamily(ARCHITECTURES[architecture_of(source)], config, tensors).decoder(config)
 
 
-def written(names: Names) -> list[str]:
-    """The names of tensors in a source, of the first layer."""
-    return (names if isinstance(names, str) else str(names[0])).format(0).split()
+def written_names(decoder: Decoder, names: Names, layer: int) -> list[str]:
+    """The names of tensors in a source, of this layer: the second one where a layer with experts has another."""
+    found = (names if isinstance(names, str) else str(names[0])).replace("[{1}]", "").format(layer).split()
+    chooses = decoder.experts is not None and layer in decoder.experts.layers
+    return [name.split("=")[-1 if chooses else 0] for name in found]
 
 
 def compare(source: Source) -> None:
@@ -301,12 +348,16 @@ def compare(source: Source) -> None:
     for what in "norm", "parallel", "context_length", "vocab_size":
         if getattr(own, what) != getattr(theirs, what):
             raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
+    if own.experts != theirs.experts:
+        raise ValueError(f"llama.cpp's {architecture} chooses experts, or weighs them, otherwise")
     for what in "epsilon", "embedding_scale", "output_scale", "logit_softcap", "qkv_clip":
         if abs(getattr(own, what) - getattr(theirs, what)) > 1e-5 * abs(getattr(own, what)):
             raise ValueError(f"llama.cpp's {architecture} has the {what} {getattr(theirs, what)!r}")
     for i, (a, b) in enumerate(zip(own.layers, theirs.layers, strict=True)):
         if architecture in SQUARE and a.heads * a.head_dim != own.hidden_size:
             raise ValueError(f"llama.cpp's {architecture} has heads of {own.hidden_size // a.heads}, not {a.head_dim}")
+        if architecture in UNGROUPED and a.heads != a.kv_heads:
+            raise ValueError(f"llama.cpp's {architecture} has keys of each head, and these are of {a.kv_heads} only")
         if replace(a, rope=None, scale=1, softcap=0.0) != replace(b, rope=None, scale=1, softcap=0.0):
             raise ValueError(f"llama.cpp's {architecture} has another attention in layer {i}")
         if a.window and a.window < own.context_length and architecture not in WINDOWS:
@@ -331,5 +382,5 @@ def refuse_biases(source: Source) -> None:
     """Raise ValueError for biases that the architecture lacks."""
     weights, name = source.weights(), architecture_of(source)
     for role in () if name in BIASED else ("o_proj", "down_proj"):
-        if weights[f"layers.0.{role}"].bias is not None:
+        if f"layers.0.{role}" in weights and weights[f"layers.0.{role}"].bias is not None:
             raise ValueError(f"llama.cpp's {name} has no bias of {role}")

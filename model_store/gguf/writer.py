@@ -2,7 +2,7 @@
 
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -41,14 +41,22 @@ class Writer:
 
         Raises ValueError for numbers that are too large.
         """
-        if kind == "Q8_0" and values.shape[-1] % BLOCK:
-            kind = "F16"
-        start = self.data.tell()
-        self.entries.append((name, values.shape, kind, start))
-        for _, rows in chunks(values.reshape(-1, values.shape[-1])):
-            if np.abs(rows).max(initial=0) > LARGEST[kind]:
-                raise ValueError(f"the tensor {name} has values that {kind} cannot hold")
-            self.data.write(encode(rows, kind))
+        self._append(name, [values], kind)
+
+    def stack(self, name: str, matrices: Iterable[np.ndarray], kind: str) -> None:
+        """Append matrices of one shape as one tensor (count, rows, columns); one at a time is held."""
+        self._append(name, matrices, kind, stacked=True)
+
+    def _append(self, name: str, parts: Iterable[np.ndarray], kind: str, *, stacked: bool = False) -> None:
+        start, count = self.data.tell(), 0
+        for count, values in enumerate(parts, 1):  # noqa: B007 how many there were
+            if kind == "Q8_0" and values.shape[-1] % BLOCK:
+                kind = "F16"
+            for _, rows in chunks(values.reshape(-1, values.shape[-1])):
+                if np.abs(rows).max(initial=0) > LARGEST[kind]:
+                    raise ValueError(f"the tensor {name} has values that {kind} cannot hold")
+                self.data.write(encode(rows, kind))
+        self.entries.append((name, (count, *values.shape) if stacked else values.shape, kind, start))
         self.data.write(bytes(-self.data.tell() % ALIGNMENT))
 
     def finish(self, metadata: Mapping[str, Value]) -> None:

@@ -1,7 +1,9 @@
 """The target gguf: files that are read again as the models and the tokenizers that they were made of."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +27,18 @@ from support import golden_logits
 from support.awkward_texts import PROSE, TEXTS
 from support.byte_tokenizers import write_tokenizer
 from support.golden_models import Make
+from support.respelled_checkpoints import Tensors, configure, respelled
 
 TESTS = Path(__file__).parents[1]
 VOCABULARIES = TESTS / "golden_tokenizers"
 CASES = (
     "bloom", "cohere2", "exaone4", "falcon", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt2", "gpt2-layer_scale",
-    "gpt_bigcode", "gpt_neox", "granite", "hunyuan_v1_dense", "olmo", "olmo2", "olmo3", "llama",
-    "llama-linear", "llama-tied_scaled", "llama-yarn", "nemotron", "phi", "phi3-longrope", "qwen2", "qwen3",
-    "stablelm-parallel",
+    "gpt_bigcode", "gpt_neox", "granite", "granitemoe", "granitemoeshared", "hunyuan_v1_dense", "llama",
+    "llama-linear", "llama-tied_scaled", "llama-yarn", "nemotron", "olmo", "olmo2", "olmo3", "phi",
+    "phi3-longrope", "qwen2", "qwen2_moe-each", "qwen3", "qwen3_moe", "stablelm-parallel",
 )  # fmt: skip
 """One of each kind that llama.cpp has."""
-CONTEXTS = ("mistral", 6), ("phi3", 6), ("gemma2", 6), ("gpt2", 20), ("phi3-longrope", 24)
+CONTEXTS = ("mistral", 6), ("mixtral", 6), ("phi3", 6), ("gemma2", 6), ("gpt2", 20), ("phi3-longrope", 24)
 
 
 def source_of(model: StoredModel) -> Source:
@@ -75,6 +78,24 @@ def test_a_shorter_context_needs_no_windows(golden: Make, tmp_path: Path, case: 
     assert [one.passed for one in target.check(source, path.parent, target.Options("f32", context))] == [True]
     with pytest.raises(ExportError, match="has a context of 64 tokens; --context asks for 65"):
         target.refuse(source, target.Options("f32", 65))
+
+
+def test_olmoe_is_written_where_heads_do_not_share_keys(golden: Make, tmp_path: Path) -> None:
+    """As the published one is; each key-value head of the golden checkpoint is there twice, which changes no logit."""
+
+    def twice(found: Tensors) -> Tensors:
+        shared = [name for name in found if re.search(r"self_attn\.[kv]_(proj|norm)\.", name)]
+        heads = {name: found[name].reshape(2, 16, -1).repeat(2, 0) for name in shared}
+        return found | {name: values.reshape(64, *found[name].shape[1:]) for name, values in heads.items()}
+
+    model = golden("olmoe")
+    folder = respelled("olmoe", tmp_path / "twice", twice)
+    configure(folder, num_key_value_heads=4)
+    path = write(source_of(replace(model, folder=folder)), tmp_path / "out")
+    checkpoint, family, decoder = open_gguf(path)
+    tokens, logits = golden_logits.golden("olmoe")
+    found = Session(decoder, Canonical(checkpoint, family, decoder)).forward(tokens[:1], last=24)
+    np.testing.assert_allclose(found, logits[:1], atol=golden_logits.TOLERANCE)
 
 
 def test_matrices_are_rounded_and_all_else_is_not(golden: Make, tmp_path: Path) -> None:
@@ -145,6 +166,9 @@ def test_numbers_too_large_for_float16_ask_for_more_bits(golden: Make, tmp_path:
         ("arcee", "llama.cpp's arcee has no bias of down_proj"),
         ("phi3-partial", "llama.cpp's phi3 has heads of 16, not 24"),
         ("gpt_bigcode-multi_head", "cannot be a GGUF file: starcoder with more than one key-value head is not"),
+        ("olmoe", "llama.cpp's olmoe has keys of each head, and these are of 2 only"),
+        ("qwen2_moe", "llama.cpp's qwen2moe chooses experts, or weighs them, otherwise"),
+        ("phimoe", "GGUF files of the family phimoe can be read here, and not written"),
         ("t5", "an encoder-decoder .t5."),
     ],
 )
