@@ -60,6 +60,7 @@ def test_thinking_and_answer_are_told_apart_however_the_reply_is_cut_up(reply: s
 def test_the_switch_is_found_in_the_code_of_a_template() -> None:
     assert find_switch(QWEN) == "enable_thinking"
     assert find_switch("{% if thinking is defined and thinking %}<think>{% endif %}") == "thinking"
+    assert find_switch("{{ raise_exception('tags in the thinking field') }}") is None
     assert find_switch("{{ messages[0].content }} enable_thinking is a word {{ 'thinking' }} {{ m.thinking }}") is None
 
 

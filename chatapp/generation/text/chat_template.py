@@ -11,7 +11,7 @@ from typing import Any
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
-from chatapp.generation.text.thinking import MARKS, find_opening, find_switch, split, thinks
+from chatapp.generation.text.thinking import ANALYSIS, MARKS, find_opening, find_switch, split, thinks
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.special_tokens import special_tokens
@@ -95,10 +95,15 @@ class ChatTemplate:
         return tokenizer.encode_template("".join(parts))
 
     def _heard(self, message: Message) -> Message:
-        """A message as the template wants it: an answer without its thinking, unless the template sees to that."""
+        """A message as the template wants it: an answer without its thinking, unless the template sees to that.
+
+        gpt-oss's takes what stands beside a call for its thinking, and leaves it out when an answer has followed.
+        """
         if message.role != "assistant" or any(end in self.source for _, end in MARKS):
             return message
-        return replace(message, text=split(message.text).answer)
+        parts = split(message.text)
+        thought = parts.thinking if message.calls and ANALYSIS in self.source else ""
+        return replace(message, text=parts.answer or thought)
 
     def render(
         self, *conversations: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()

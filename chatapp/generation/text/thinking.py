@@ -14,10 +14,14 @@ MARKS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A."""
+STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+"""A text in the code of a template."""
 THINK = "<think>\n", "\n</think>\n\n"
 """How thinking is written down that a model tells in another way."""
 CALL = "<function={}>"
 """How a call of a function is, before its arguments."""
+ANALYSIS = "<|channel|>analysis"
+"""Where gpt-oss thinks."""
 HARMONY = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 """The marks of gpt-oss's messages: its thinking is a message before the one that is the answer."""
 SWITCHES = ("enable_thinking", "thinking")
@@ -110,7 +114,7 @@ class Channels:
 
 def thinks(template: str) -> bool:
     """Whether the model of a template thinks before it answers."""
-    return "<|channel|>analysis" in template or any(begin in template for begin, _ in MARKS)
+    return ANALYSIS in template or any(begin in template for begin, _ in MARKS)
 
 
 def respell(reply: str) -> tuple[str, str, str, str]:
@@ -126,6 +130,7 @@ def respell(reply: str) -> tuple[str, str, str, str]:
 def find_switch(template: str) -> str | None:
     """The name of the variable with which a template switches thinking; None where it has none."""
     code = " ".join(re.findall(r"\{[{%].*?[%}]\}", template, re.DOTALL))
+    code = STRING.sub("''", code)
     names = (name for name in SWITCHES if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
     return next(names, None)
 
