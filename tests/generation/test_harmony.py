@@ -1,5 +1,6 @@
 """gpt-oss writes in channels: its thinking, its answers and its calls are told as those of other models."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,12 +48,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     vocabulary.add_special_tokens(list(MARKS))
     vocabulary.save(str(folder / "tokenizer.json"))
+    ends = {"eos_token_id": vocabulary.token_to_id("<|end|>")}  # as makers of GGUF files have it
+    (folder / "generation_config.json").write_text(json.dumps(ends))
     return folder
 
 
 @pytest.fixture(scope="module")
 def tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer(folder)
+
+
+def test_the_end_of_a_message_is_not_that_of_a_reply(tokenizer: Tokenizer) -> None:
+    assert {tokenizer.name(token) for token in tokenizer.eos} >= {"<|return|>", "<|call|>"}
+    assert tokenizer.token_id("<|end|>") not in tokenizer.eos
 
 
 @pytest.mark.parametrize("reply", REPLIES)

@@ -62,7 +62,8 @@ class Tokenizer:
         self.harmony = names if len(names) == len(HARMONY) else {}
         """The marks of the channels in which gpt-oss writes, by token; none in other vocabularies."""
         ends = ("<|return|>", "<|call|>") if self.harmony else ()
-        self.eos = self._end_ids(folder).union(token for token, entry in added.items() if entry.content in ends)
+        self.eos = self._end_ids(folder).difference(self.harmony)  # GGUF files name what ends a message, too
+        self.eos |= {token for token, entry in added.items() if entry.content in ends}
         """Ids that end a reply."""
         self._lock = threading.Lock()
         self.unknown = self.control.intersection(self._encode(MARK))
