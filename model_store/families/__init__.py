@@ -71,6 +71,11 @@ def field(config: Config, *spellings: str) -> Any:  # Any: config.json's
     return config[next((name for name in spellings if config.get(name) is not None), spellings[0])]
 
 
+def given(config: Config) -> Config:
+    """The fields of config.json that say something, where null is as good as none."""
+    return {name: value for name, value in config.items() if value is not None}
+
+
 def alternate(config: Config, count: int, period: int) -> list[str]:
     """The kinds of layers, one in so many sees all: as `sliding_window_pattern` says, 6 or LLLG, else `period`."""
     said = config.get("sliding_window_pattern")

@@ -13,7 +13,7 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, padded, rope, sharper
 from model_store.checkpoint.weights import Stored
 from model_store.errors import UnsupportedCheckpoint
-from model_store.families import glm4_moe, llama, qwen2_moe
+from model_store.families import given, glm4_moe, llama, qwen2_moe
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 EPSILON = 1e-6
@@ -112,6 +112,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
+    config = given(config)
     if config.get("topk_method", "greedy") != "greedy" or config.get("norm_topk_prob"):
         says = "with another choice of experts than Lite's (topk_method or norm_topk_prob in config.json)"
         raise UnsupportedCheckpoint(f"deepseek_v2 {says} is not supported")
@@ -144,8 +145,8 @@ def attend(config: Config, same: Decoder) -> Decoder:
     if value > head_dim or head_dim % 2:
         raise ValueError(f"values of {value} elements and keys of {head_dim} do not fit each other")
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    share = scaling.get("mscale_all_dim")
-    sharpness = sharper(scaling["factor"], share) if share and "factor" in scaling else 1.0
+    share, factor = scaling.get("mscale_all_dim"), scaling.get("factor")
+    sharpness = sharper(factor, share) if share and factor else 1.0
     latent = Latent(
         rank=config.get("kv_lora_rank", 512),
         turning=turning,

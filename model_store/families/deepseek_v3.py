@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import deepseek_v2, glm4_moe
+from model_store.families import deepseek_v2, given, glm4_moe
 from model_store.families.deepseek_v2 import MODEL, PREFIX, TIED
 
 UNUSED = (*deepseek_v2.UNUSED, "layers.61.*")
@@ -15,6 +15,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
+    config = given(config)
     usual = {"first_k_dense_replace": 3, "n_routed_experts": 256, "num_experts_per_tok": 8}
     same = deepseek_v2.decoder({**usual, **config, "topk_method": "greedy", "norm_topk_prob": False})
     assert same.experts

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import deepseek_v2, deepseek_v3
+from model_store.families import deepseek_v2, deepseek_v3, given
 from model_store.families.deepseek_v3 import LAYER, MODEL, PREFIX, TIED
 
 UNUSED = (*deepseek_v2.UNUSED, "layers.47.*")
@@ -19,7 +19,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
-    same = deepseek_v3.decoder({**USUAL, **config})
+    same = deepseek_v3.decoder({**USUAL, **given(config)})
     assert same.experts
     kinds = config.get("mlp_layer_types")
     if kinds is None:

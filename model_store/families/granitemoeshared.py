@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import granitemoe
+from model_store.families import given, granitemoe
 from model_store.families.granitemoe import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -18,6 +18,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
+    config = given(config)
     same = granitemoe.decoder(config)
     assert same.experts
     return replace(same, experts=replace(same.experts, shared=config.get("shared_intermediate_size", 0) > 0))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
-from model_store.families import mixtral
+from model_store.families import given, mixtral
 from model_store.families.mixtral import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
@@ -13,6 +13,7 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; whatever it says, two experts are chosen."""
+    config = given(config)
     if config.get("num_experts_per_tok", 2) != 2:
         raise UnsupportedCheckpoint("phimoe with other than 2 num_experts_per_tok (config.json) is not supported")
     same = mixtral.decoder({"rope_theta": 1e6, "num_local_experts": 16, **config, **amplified(config)})

@@ -2,7 +2,7 @@
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import deepseek_v2, llama
+from model_store.families import deepseek_v2, given, llama
 from model_store.families.llama import MODEL, PREFIX, UNUSED
 
 TIED = True
@@ -13,4 +13,5 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
+    config = given(config)
     return deepseek_v2.attend(config, llama.decoder(deepseek_v2.without_latents(config)))
