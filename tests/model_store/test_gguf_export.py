@@ -169,6 +169,8 @@ def test_numbers_too_large_for_float16_ask_for_more_bits(golden: Make, tmp_path:
         ("olmoe", "llama.cpp's olmoe has keys of each head, and these are of 2 only"),
         ("qwen2_moe", "llama.cpp's qwen2moe chooses experts, or weighs them, otherwise"),
         ("phimoe", "GGUF files of the family phimoe can be read here, and not written"),
+        ("deepseek_v2", "GGUF files of the family deepseek_v2 can be read here, and not written"),
+        ("deepseek_v3", "llama.cpp has no architecture for the family deepseek_v3"),
         ("t5", "an encoder-decoder .t5."),
     ],
 )
