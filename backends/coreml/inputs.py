@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from backends import BackendError
-from backends.decoder import Attention, Decoder, Quantized, Rope
+from backends.decoder import Attention, Clamped, Decoder, Experts, Latent, Quantized, Rope
 from backends.quantize import dequantize
 
 Layout = Literal["channels", "plain"]
@@ -66,6 +66,9 @@ class Lowered:
         """What `to_json` told."""
         for part in "layers", "encoder":
             facts["decoder"][part] = tuple(attention(layer) for layer in facts["decoder"][part])
+        if experts := facts["decoder"]["experts"]:
+            clamped = experts["clamped"] and Clamped(**experts["clamped"])
+            facts["decoder"]["experts"] = Experts(**{**experts, "layers": tuple(experts["layers"]), "clamped": clamped})
         return cls(**{**facts, "decoder": Decoder(**facts["decoder"])})
 
 
@@ -74,7 +77,9 @@ def attention(facts: dict[str, Any]) -> Attention:
     rope = facts["rope"]
     if rope:
         rope = Rope(tuple(rope["inverse_frequencies"]), rope["amplitude"])
-    return Attention(**{**facts, "rope": rope, "alibi": tuple(facts["alibi"]), "buckets": tuple(facts["buckets"])})
+    latent = facts["latent"] and Latent(**facts["latent"])
+    tuples = {name: tuple(facts[name]) for name in ("alibi", "buckets")}
+    return Attention(**{**facts, **tuples, "rope": rope, "latent": latent})
 
 
 def ropes(decoder: Decoder) -> list[Rope]:

@@ -10,6 +10,7 @@ import numpy as np
 from backends import BackendError
 from backends.coreml import tools
 from backends.coreml.cache import CACHES, Cache, Reading, named
+from backends.coreml.experts import Mixture, clamped_gate
 from backends.coreml.inputs import (
     KINDS,
     Inputs,
@@ -69,6 +70,14 @@ class Channels:
         _, heads, length, head_dim = x.shape
         return mb.reshape(x=mb.transpose(x=x, perm=[0, 1, 3, 2]), shape=[1, heads * head_dim, 1, length])
 
+    def rows(self, x: Var) -> Var:
+        """Hidden states as (T, hidden)."""
+        return mb.transpose(x=mb.reshape(x=x, shape=[x.shape[1], x.shape[3]]), perm=[1, 0])
+
+    def from_rows(self, x: Var) -> Var:
+        """The opposite."""
+        return mb.reshape(x=mb.transpose(x=x, perm=[1, 0]), shape=[1, x.shape[1], 1, x.shape[0]])
+
 
 class Plain:
     """(1, T, hidden), multiplied by matrices, for the GPU and the processor."""
@@ -87,6 +96,12 @@ class Plain:
     def joined(self, x: Var) -> Var:
         _, heads, length, head_dim = x.shape
         return mb.reshape(x=mb.transpose(x=x, perm=[0, 2, 1, 3]), shape=[1, length, heads * head_dim])
+
+    def rows(self, x: Var) -> Var:
+        return mb.reshape(x=x, shape=x.shape[1:])
+
+    def from_rows(self, x: Var) -> Var:
+        return mb.reshape(x=x, shape=[1, *x.shape])
 
 
 LAYOUTS: Mapping[Layout, Channels | Plain] = {"channels": Channels(), "plain": Plain()}
@@ -181,8 +196,6 @@ class Ops:
         return mb.concat(values=[x, y], axis=self.layout.axis)
 
     def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
-        if sinks:
-            raise BackendError("coreml cannot run attention with sinks; run this model with --backend onnx")
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
         q, k, v = qkv
@@ -199,7 +212,8 @@ class Ops:
         if layer >= len(attending_layers(self.decoder, self.cache.count)):
             return self.layout.joined(q)  # stands for what nobody will use
         mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
-        return self.attend(q, k, v, a, [*([self.inputs[bias_input(bias.name)]] if bias else []), mask])
+        terms = [*([self.inputs[bias_input(bias.name)]] if bias else []), mask]
+        return self.attend(q, k, v, a, terms, sinks)
 
     def cross_attention(self, q: Value, layer: int) -> Value:
         a = self.decoder.layers[layer]
@@ -208,7 +222,9 @@ class Ops:
             self.layout.heads(q, a.heads, a.head_dim), *self.cache.prompt(layer), bare, [self.inputs["prompt_mask"]]
         )
 
-    def attend(self, q: Value, k: Value, v: Value, a: Attention, terms: list[Value]) -> Value:
+    def attend(
+        self, q: Value, k: Value, v: Value, a: Attention, terms: list[Value], sinks: Weight | None = None
+    ) -> Value:
         """What queries (1, heads, T, head_dim) find; `terms` are added to their scores."""
         shared, length = a.heads // a.kv_heads, q.shape[2]
         if shared > 1:  # queries that share a head are rows of one matrix
@@ -216,13 +232,24 @@ class Ops:
         scores = mb.matmul(x=self.scale(q, a.scale), y=k, transpose_y=True)
         if shared > 1:
             scores = mb.reshape(x=scores, shape=[1, a.heads, length, k.shape[2]])
-        probabilities = mb.softmax(x=self.masked(scores, a, terms), axis=-1)  # (1, heads, T, S)
+        scores = self.masked(scores, a, terms)
+        probabilities = self.softmax_with(sinks, scores) if sinks else mb.softmax(x=scores, axis=-1)  # (1, heads, T, S)
         if shared > 1:
             probabilities = mb.reshape(x=probabilities, shape=[1, a.kv_heads, shared * length, k.shape[2]])
         attended = mb.matmul(x=probabilities, y=v)
         if shared > 1:
             attended = mb.reshape(x=attended, shape=[1, a.heads, length, a.head_dim])
         return self.layout.joined(attended)
+
+    def softmax_with(self, sinks: Weight, scores: Value) -> Value:
+        """Probabilities of the keys, which leave some to the sink of each head."""
+        assert isinstance(sinks.values, np.ndarray)  # never rounded
+        sink = self.constant(sinks.name, sinks.values[None, :, None, None])
+        # Zeros of the scores' own: coremltools would make a larger constant of it, of another shape in each function.
+        zeros = self.scale(mb.slice_by_index(x=scores, begin=[0, 0, 0, 0], end=[*scores.shape[:3], 1]), 0.0)
+        column = mb.add(x=zeros, y=sink)
+        shares = mb.softmax(x=mb.concat(values=[scores, column], axis=3), axis=-1)
+        return mb.slice_by_index(x=shares, begin=[0, 0, 0, 0], end=scores.shape)
 
     def masked(self, scores: Value, a: Attention, terms: list[Value]) -> Value:
         """Scores (1, heads, T, S) with what depends on positions."""
@@ -261,10 +288,15 @@ class Ops:
     def experts(
         self, x: Value, logits: Value, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
     ) -> Value:
-        raise BackendError(
-            "coreml cannot run mixtures of experts: MIL has no product that reads only the experts that were chosen;"
-            " run this model with --backend onnx"
-        )
+        assert self.decoder.experts
+        clamped = self.decoder.experts.clamped
+
+        def gate(gate: Value, up: Value) -> Value:
+            return clamped_gate(gate, up, clamped) if clamped else self.gate([gate, up], self.decoder.activation)
+
+        mixture = Mixture(self.decoder.experts, self.constant)
+        routed = mixture.choose(self.layout.rows(logits), bias)
+        return self.layout.from_rows(mixture.mix(self.layout.rows(x), routed, gate, (gate_up, down)))
 
     def open(self, x: Value, logit: Value) -> Value:
         return mb.mul(x=x, y=mb.sigmoid(x=logit))

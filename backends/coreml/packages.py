@@ -18,6 +18,8 @@ from backends.reference import Session as ReferenceSession
 
 CHUNK = 64
 """Tokens of a prefill: convolutions of fewer waste the Neural Engine."""
+GATHERED = 1 << 29
+"""Bytes of experts' matrices, in float16, that a prefill gathers for its tokens, of which there may be fewer then."""
 LONGEST = 2048
 """Tokens of context, at most: shapes are fixed, so that every step reads the whole cache."""
 LONGEST_WITH_ENCODER = 512
@@ -65,6 +67,7 @@ def lower(
     context = min(decoder.context_length, longest, decoder.border or longest)
     packages = [package for package in packages if package.policy == "io" or not decoder.encoder]
     fixed = rounded_constants(decoder, context)
+    chunk = tokens_at_once(decoder, chunk)
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
     found = {name: Stored(rounded)[name].values for name in rounded if name in EMBEDDINGS or name.endswith(BIAS)}
     for package in packages:
@@ -77,6 +80,15 @@ def lower(
     write_expected(decoder, rounded, folder, context=context, chunk=chunk)
     facts = {"lowered": lowered.to_json(), "tables": write_tables(folder, found)}
     (folder / "decoder.json").write_text(json.dumps(facts))
+
+
+def tokens_at_once(decoder: Decoder, chunk: int) -> int:
+    """The tokens of a prefill: `chunk`, or as many as may gather the matrices of experts of their own, at least two."""
+    experts = decoder.experts
+    if not experts:
+        return chunk
+    gate_up_down = 3 * experts.size * decoder.hidden_size * np.dtype(np.float16).itemsize
+    return max(2, min(chunk, GATHERED // (experts.chosen * gate_up_down)))
 
 
 def share_weights(paths: Sequence[Path]) -> None:

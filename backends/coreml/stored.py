@@ -1,19 +1,30 @@
 """What is stored: weights and constants in float16, or integers with float16 scales, and the tables of the host."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from backends.coreml.inputs import EMBEDDINGS
-from backends.decoder import Attention, Decoder, Lazy, Quantized, Weight, Weights
+from backends.decoder import Attention, Decoder, ExpertMatrices, Experts, Lazy, Quantized, Weight, Weights
 from backends.quantize import dequantize, half
 
 Table = np.ndarray | Quantized
 """Embeddings or biases, in a file that is mapped into memory: the host looks up single rows."""
 ARRAYS = "values", "scales", "zero_points"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The matrices of all experts in one role, as they are stored; rounded ones have scales."""
+
+    data: np.ndarray  # (count, out, in), or two nibbles to a byte, the low one first: (count, out, in / 2)
+    scale: np.ndarray | None = None  # (count, out, in / block)
+    offset: np.ndarray | None = None
+    """What is subtracted before scaling, of the shape of `scale` or alike for all."""
+    bias: np.ndarray | None = None  # (count, out)
 
 
 class Stored(Lazy):
@@ -22,13 +33,23 @@ class Stored(Lazy):
     def __init__(self, weights: Weights):
         self.table = self.weights = weights
         self.kept: dict[str, Weight] = {}
+        self.stacks: dict[str, Stack] = {}
 
     def __getitem__(self, name: str) -> Weight:
-        if name not in self.kept:
-            weight = self.weights[name]
-            bias = None if weight.bias is None else half(weight.bias, weight.name)
-            self.kept[name] = Weight(weight.name, stored(weight, name), bias)
-        return self.kept[name]
+        if name in self.kept:
+            return self.kept[name]
+        weight = self.weights[name]
+        bias = None if weight.bias is None else half(weight.bias, weight.name)
+        found = Weight(weight.name, stored(weight, name), bias)
+        if ".experts." not in name:  # of which the stacks are kept
+            self.kept[name] = found
+        return found
+
+    def stacked(self, part: ExpertMatrices) -> Stack:
+        """The matrices of all experts in one role."""
+        if part.name not in self.stacks:
+            self.stacks[part.name] = stack(part)
+        return self.stacks[part.name]
 
 
 def stored(weight: Weight, name: str) -> np.ndarray | Quantized:
@@ -43,6 +64,40 @@ def stored(weight: Weight, name: str) -> np.ndarray | Quantized:
     return replace(values, scales=half(values.scales, weight.name))
 
 
+def stack(part: ExpertMatrices) -> Stack:
+    """Read the matrices of all experts."""
+    first = part[0]
+    if not isinstance(first.values, Quantized):
+        return Stack(together(part, lambda weight: weight.values), bias=biases(part))
+    offset = np.array(8, np.float16) if first.values.bits == 4 else None
+    if first.values.zero_points is not None:
+        offset = together(part, lambda weight: rounded(weight).zero_points)
+    data = together(part, lambda weight: rounded(weight).values)
+    return Stack(data, together(part, lambda weight: rounded(weight).scales), offset, biases(part))
+
+
+def rounded(weight: Weight) -> Quantized:
+    """The values of a rounded matrix."""
+    assert isinstance(weight.values, Quantized)  # as those of the first expert are
+    return weight.values
+
+
+def biases(part: ExpertMatrices) -> np.ndarray | None:
+    """The biases of all experts, where they have some."""
+    return None if part[0].bias is None else together(part, lambda weight: weight.bias)
+
+
+def together(part: ExpertMatrices, array: Callable[[Weight], object]) -> np.ndarray:
+    """One array of each expert, all in one."""
+    found: np.ndarray | None = None
+    for expert, weight in enumerate(part):
+        one = np.asarray(array(weight))
+        found = np.empty((part.count, *one.shape), one.dtype) if found is None else found
+        found[expert] = one
+    assert found is not None  # there are experts
+    return found
+
+
 def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
     """The same decoder for a shorter context, with the numbers that become constants of the graph in float16."""
 
@@ -52,6 +107,12 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
     def near_layer(a: Attention) -> Attention:
         return replace(a, scale=near(a.scale), softcap=near(a.softcap), alibi=tuple(near(slope) for slope in a.alibi))
 
+    def near_experts(experts: Experts) -> Experts:
+        clamped = experts.clamped and replace(
+            experts.clamped, alpha=near(experts.clamped.alpha), limit=near(experts.clamped.limit)
+        )
+        return replace(experts, nearness=near(experts.nearness), scale=near(experts.scale), clamped=clamped)
+
     return replace(
         decoder,
         layers=tuple(near_layer(a) for a in decoder.layers),
@@ -60,6 +121,7 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
         context_length=context_length,
         epsilon=near(decoder.epsilon),
         logit_softcap=near(decoder.logit_softcap),
+        experts=decoder.experts and near_experts(decoder.experts),
     )
 
 

@@ -10,12 +10,13 @@ from backends.coreml.tools import MIL_pb2, Model_pb2
 VERSION = 9
 """The specification of iOS 18 and macOS 15, the first with states and several functions."""
 FLOAT16, INT32 = Model_pb2.ArrayFeatureType.FLOAT16, Model_pb2.ArrayFeatureType.INT32
-FLOWING = {MIL_pb2.FLOAT16, MIL_pb2.INT32}
+FLOWING = {MIL_pb2.FLOAT16, MIL_pb2.INT32, MIL_pb2.INT8, MIL_pb2.UINT8, MIL_pb2.BOOL}
 """Types that may flow between operations; the Neural Engine knows no wider floats."""
 OPERATIONS = {
-    "add", "clip", "concat", "constexpr_blockwise_shift_scale", "conv", "elu", "gelu", "identity", "layer_norm",
-    "linear", "matmul", "mul", "real_div", "reduce_sum", "relu", "reshape", "silu", "slice_by_index", "slice_update",
-    "softmax", "split", "sub", "tanh", "transpose",
+    "abs", "add", "cast", "clip", "concat", "constexpr_blockwise_shift_scale", "conv", "elu", "exp", "floor",
+    "gather", "gather_along_axis", "gelu", "greater_equal", "identity", "layer_norm", "less_equal", "linear",
+    "matmul", "maximum", "mul", "real_div", "reduce_min", "reduce_sum", "relu", "reshape", "select", "sigmoid",
+    "silu", "slice_by_index", "slice_update", "softmax", "split", "stack", "sub", "tanh", "topk", "transpose",
 }  # fmt: skip
 """The operations that are written, besides constants and states."""
 

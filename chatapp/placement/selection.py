@@ -97,7 +97,7 @@ def list_suitable(model: StoredModel, precision: str, device: str | None = None)
     if found := [one for one in list_placements(precision, device) if model.export in ("", one.backend)]:
         if model.family not in MIXTURES:
             return found
-        return sorted(found, key=lambda one: one.backend != "onnx")  # the others read prompts slowly, or not at all
+        return sorted(found, key=lambda one: one.backend != "onnx")  # the others read prompts slowly, or were not timed
     raise BackendError(f"{model.name} is an export for {model.export}, which has no device {device!r} here")
 
 

@@ -10,7 +10,7 @@ import pytest
 from backends import BackendError, ContextExceeded
 from backends.coreml import trial
 from backends.coreml.inputs import Package
-from backends.coreml.packages import ALL, lower
+from backends.coreml.packages import ALL, lower, tokens_at_once
 from backends.coreml.runtime import Functions
 from backends.coreml.session import Session
 from backends.decoder import Decoder
@@ -130,16 +130,12 @@ def test_trials_compare_and_time_encoders_too(package: Package, lowered: Lowered
     assert min(trial.timed(session)) > 0
 
 
-def test_a_mixture_of_experts_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    decoder, weights = open_case("mixtral")
-    with pytest.raises(BackendError, match="coreml cannot run mixtures of experts.*--backend onnx"):
-        lower(decoder, weights, tmp_path, precision_name="f16")
-
-
 ROUNDED = ["int8", "int8-asym-32", "int4", "int4-asym", "mxint8", "mxfp6-e3m2", "mxfp4", "mx9", "mx4"]
 
 
 ROUNDED_CASES = ("gpt2", Package("plain", "io")), ("llama-tied_scaled", SLICE)
+MIXED = {"int8": Package("plain", "slice"), "int8-asym-32": SLICE, "int4": SLICE, "int4-asym": Package("plain", "io")}
+"""How matrices of experts, which are gathered before they are scaled, are stored."""
 
 
 @pytest.mark.parametrize(
@@ -148,7 +144,8 @@ ROUNDED_CASES = ("gpt2", Package("plain", "io")), ("llama-tied_scaled", SLICE)
         (precision, *one)
         for place, precision in enumerate(ROUNDED)
         for one in (ROUNDED_CASES if precision == "int4" else ROUNDED_CASES[place % 2 : place % 2 + 1])
-    ],
+    ]
+    + [(precision, "gpt_oss", package) for precision, package in MIXED.items()],
 )
 def test_rounded_weights_are_computed_with(case: str, precision: str, package: Package, lowered: Lowered) -> None:
     session, tokens = interpreted(lowered(case, precision, (package,)), package), tokens_of(case)[:1]
@@ -158,6 +155,23 @@ def test_rounded_weights_are_computed_with(case: str, precision: str, package: P
     decoder, weights = open_case(case)
     near = ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision])).forward(tokens, last=8)
     assert np.abs(found - near).mean() < CLOSE * near.std()
+
+
+@pytest.mark.parametrize("precision", ["f16", "int4"])
+def test_of_experts_only_those_that_a_token_chose_are_read(precision: str, lowered: Lowered) -> None:
+    experts, decode = open_case("gpt_oss")[0].experts, interpreted(lowered("gpt_oss", precision)).functions.decode
+    assert experts and isinstance(decode, Interpreter)
+    given = [(step.kind, array) for step in decode.steps for array in step.inputs.values()]
+    stacks = [kind for kind, array in given if isinstance(array, np.ndarray) and len(array.shape) == 3]
+    assert set(stacks) == {"gather"} and len(stacks) >= 2 * len(experts.layers)
+
+
+def test_a_prefill_gathers_experts_of_few_tokens_at_once() -> None:
+    decoder, _ = open_case("gpt_oss")
+    assert decoder.experts and tokens_at_once(decoder, 64) == 64
+    wide = replace(decoder, hidden_size=2880, experts=replace(decoder.experts, size=2880, chosen=2))
+    assert tokens_at_once(wide, 64) == 5  # of 100 MB each
+    assert tokens_at_once(replace(wide, hidden_size=1 << 20), 64) == 2
 
 
 @pytest.mark.parametrize("case", ["gpt2", "llama", "gemma2"])

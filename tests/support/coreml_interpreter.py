@@ -19,13 +19,14 @@ from support.coreml_operations import FOREIGN, OPERATIONS
 SENTINEL = 0xDEADBEEF
 HEADER = np.dtype([("sentinel", "<u4"), ("kind", "<u4"), ("size", "<u8"), ("offset", "<u8"), ("padding", "<u8")])
 """What stands before each array in weight.bin, at the offset that the program names."""
-BLOBS = {1: "<f2", 2: "<f4", 4: "i1", 8: "int4", 11: "uint4", 14: "<i4"}
+BLOBS = {1: "<f2", 2: "<f4", 3: "u1", 4: "i1", 8: "int4", 11: "uint4", 14: "<i4"}
 """Types of arrays by the numbers that weight.bin has for them."""
 KINDS = {
     MIL_pb2.FLOAT16: "<f2",
     MIL_pb2.FLOAT32: "<f4",
     MIL_pb2.INT32: "<i4",
     MIL_pb2.INT8: "i1",
+    MIL_pb2.UINT8: "u1",
     MIL_pb2.INT4: "int4",
     MIL_pb2.UINT4: "uint4",
     MIL_pb2.BOOL: "?",

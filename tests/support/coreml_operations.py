@@ -115,8 +115,51 @@ def constexpr_blockwise_shift_scale(data: Array, scale: Array, *, offset: Array 
     return np.asarray((numbers if offset is None else numbers - offset) * scale)
 
 
+def gather(x: Array, indices: Array, axis: Array, *, batch_dims: Array, validate_indices: Array) -> Array:
+    require(int(batch_dims) == 0, "a gather in batches")
+    return x.take(indices, int(axis))
+
+
+def gather_along_axis(x: Array, indices: Array, axis: Array, *, validate_indices: Array) -> Array:
+    return np.take_along_axis(x, indices.astype(np.int64), int(axis))
+
+
+def topk(
+    x: Array,
+    k: Array,
+    axis: Array,
+    ascending: Array,
+    *,
+    sort: Array,
+    return_indices: Array,
+    output_indices_dtype: Array,
+) -> list[Array]:
+    plain = not bool(ascending) and bool(sort) and bool(return_indices) and str(output_indices_dtype) == "int32"
+    require(plain, "a topk that is not of the largest, in order, with their places")
+    places = np.argsort(-x, int(axis), kind="stable").take(range(int(k)), int(axis))
+    return [np.take_along_axis(x, places, int(axis)), places.astype(np.int32)]
+
+
+def reduce_min(x: Array, axes: Array, *, keep_dims: Array) -> Array:
+    return np.asarray(x.min(tuple(int(axis) for axis in axes), keepdims=bool(keep_dims)))
+
+
 OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "identity": lambda x: x,
+    "abs": lambda x: np.abs(x),
+    "cast": lambda x, dtype: x.astype({"fp16": np.float32, "fp32": np.float32, "int32": np.int32}[str(dtype)]),
+    "exp": lambda x: np.exp(x),
+    "floor": lambda x: np.floor(x),
+    "gather": gather,
+    "gather_along_axis": gather_along_axis,
+    "greater_equal": lambda x, y: x >= y,
+    "less_equal": lambda x, y: x <= y,
+    "maximum": lambda x, y: np.maximum(x, y),
+    "reduce_min": reduce_min,
+    "select": lambda cond, a, b: np.asarray(np.where(cond, a, b)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "stack": lambda values, axis: np.stack(values, int(axis)),
+    "topk": topk,
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
@@ -144,14 +187,7 @@ OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
 """Functions of an operation's inputs, by its name."""
 
 
-def gather(x: Array, indices: Array, axis: Array, *, batch_dims: Array, validate_indices: Array) -> Array:
-    require(int(batch_dims) == 0, "a gather in batches")
-    return x.take(indices, int(axis))
-
-
 FOREIGN: Mapping[str, Callable[..., Array | list[Array]]] = {
-    "cast": lambda x, dtype: x.astype({"fp16": np.float32, "fp32": np.float32, "int32": np.int32}[str(dtype)]),
-    "gather": gather,
     "shape": lambda x: np.array(x.shape, np.int32),
 }
 """What only packages of others have."""
