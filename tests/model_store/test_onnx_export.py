@@ -11,17 +11,18 @@ import pytest
 
 from backends.onnx.prebuilt import PrebuiltSession
 from backends.prebuilt import Prebuilt
-from model_store import StoredModel
+from model_store import Store, StoredModel
 from model_store.exports import ExportError, Source
 from model_store.exports import onnx as target
 from support import golden_logits
 from support.golden_models import Make
+from support.respelled_checkpoints import configure
 
 CASES = (
     "apertus", "bloom", "gemma2", "gpt2", "gpt_bigcode", "gptj", "hunyuan_v1_dense", "llama", "minicpm3", "mistral",
-    "olmo", "olmo2", "qwen3",
+    "olmo", "olmo2", "qwen3", "gpt_oss", "deepseek_v3",
 )  # fmt: skip
-"""Learnt and turned positions, slopes, shared heads, windows, capped scores, norms of all three kinds, what is cut."""
+"""Learnt and turned positions, slopes, shared heads, windows, capped scores, all norms, what is cut, experts."""
 
 
 def source_of(model: StoredModel) -> Source:
@@ -78,6 +79,15 @@ def test_matrices_are_rounded(golden: Make, tmp_path: Path, precision: str, kind
     nodes = onnx.load(folder / "model.onnx", load_external_data=False).graph.node
     assert kinds <= {node.op_type for node in nodes} and "MatMul" not in {node.op_type for node in nodes}
     assert [one.passed for one in target.check(source_of(model), folder, target.Options(precision))] == [True]
+
+
+def test_rounded_experts_are_compared_where_rounding_chooses_alike(golden: Make, store: Store, tmp_path: Path) -> None:
+    model, options = golden("glm4_moe"), target.Options("int8")
+    folder = write(model, tmp_path / "out", "int8")
+    [finding] = target.check(source_of(model), folder, options)
+    assert finding.passed and "in 50% of the tokens (1e-01 allowed)" in finding.figure
+    configure(model.folder, routed_scaling_factor=0.1)
+    assert [one.passed for one in target.check(source_of(store.get(str(model.folder))), folder, options)] == [False]
 
 
 def test_a_check_finds_another_model(golden: Make, tmp_path: Path) -> None:
