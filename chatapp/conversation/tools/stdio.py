@@ -31,6 +31,8 @@ GRACE = 1.0
 """Seconds that a program has to end by itself, and again after it was told to."""
 COMPLAINT = 4_000
 """Bytes of the end of what it writes on standard error."""
+GUARD = "read -r _ || kill -s KILL -- -$0"
+"""What a shell does beside a program: it ends the program's group when its own input ends without a line."""
 
 
 def environment(server: ToolServer) -> dict[str, str]:
@@ -62,6 +64,7 @@ async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[Transpor
         ) from error
     program = Program(process, flow)
     try:
+        program.guard = start_guard(process.pid)
         async with anyio.create_task_group() as group:
             to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
             to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -81,6 +84,17 @@ async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[Transpor
             await program.end()
 
 
+def start_guard(group: int) -> subprocess.Popen[bytes] | None:
+    """Start a shell that ends a program, and all that it started, where kill -9 ends this process; None on Windows.
+
+    A signal of the kernel's (PR_SET_PDEATHSIG) would come when the thread ends, and to the program alone.
+    """
+    if sys.platform == "win32":
+        return None
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(["/bin/sh", "-c", GUARD, str(group)], stdin=pipe, stdout=nothing, stderr=nothing, **apart())
+
+
 class Program:
     """A program that runs, its pipes as messages."""
 
@@ -88,6 +102,8 @@ class Program:
         self.process, self.flow = process, flow
         self.complaint = b""
         """The end of what it wrote on standard error."""
+        self.guard: subprocess.Popen[bytes] | None = None
+        """Ends it where this process cannot."""
 
     async def read(self, session: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Give its lines to the session until it ends, or sends too much."""
@@ -180,6 +196,9 @@ class Program:
             await self._wait(GRACE)
         self.kill()
         await self._wait(GRACE)
+        if self.guard:
+            self.guard.communicate(b"\n")  # it has nothing left to end
+            self.guard = None
         for pipe in (self.process.stdout, self.process.stderr):
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 if pipe:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -176,6 +177,34 @@ def test_a_server_ends_with_us_also_one_that_would_stay(hostile: Open, told: lis
     (task,) = [one for one in Path("/proc").glob("[0-9]*/cmdline") if b"stays" in read(one)]
     connections.close()
     assert b"stays" not in read(task)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it outlives a chatapp that is ended by force there, as docs say")
+def test_a_server_ends_when_we_are_killed_also_what_it_started_and_one_that_would_stay() -> None:
+    wrapped = ("/bin/sh", "-c", f'"{sys.executable}" "{HOSTILE}" stays; true')  # as npx starts another program
+    ours = (
+        "from chatapp.conversation.tools.connection import CONNECTIONS\n"
+        "from chatapp.settings.tool_servers import ToolServer\n"
+        f"CONNECTIONS[ToolServer('bad', {wrapped!r})].list_tools().result()\n"
+        "print('listed', flush=True)\n"
+        "input()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ours], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout and process.stdout.readline() == b"listed\n"
+        group = int(subprocess.check_output(["pgrep", "-P", str(process.pid), "-f", "stays"]))
+        process.kill()
+        process.wait()
+    until = time.monotonic() + 10
+    while is_group(group) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_group(group)
+
+
+def is_group(number: int) -> bool:
+    """Whether a process of a group runs; one that only waits to be buried does not."""
+    rows = subprocess.check_output(["ps", "-A", "-o", "pgid=,stat="], text=True).splitlines()
+    return any(int(group) == number and state[0] != "Z" for group, state in map(str.split, rows))
 
 
 def read(path: Path) -> bytes:
