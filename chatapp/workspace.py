@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
     from chatapp.conversation import Setup
     from chatapp.conversation.tools.toolset import Toolset
     from chatapp.generation import Engine
+    from chatapp.generation.text.thinking import Think
     from chatapp.history import History
     from chatapp.models.jobs import Job, Jobs
     from chatapp.placement.measuring import Measuring
@@ -86,7 +87,7 @@ class Workspace:
         self,
         preset: str | None,
         system: str | None,
-        think: bool | None = None,
+        think: Think | None = None,
         tools: Sequence[str] | None = None,
     ) -> Setup:
         """How answers are to be: options of a preset, a system prompt, perhaps by its name, and servers of tools."""

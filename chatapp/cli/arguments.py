@@ -264,7 +264,7 @@ def read_form(given: Namespace) -> "Form":
         json=given.json,
         raw=given.raw,
         logprobs=given.logprobs is not None,
-        thinking=bool(given.think),
+        thinking=given.think is True,
         beams=getattr(given, "show_beams", False),
         stats=given.stats,
     )
@@ -272,11 +272,15 @@ def read_form(given: Namespace) -> "Form":
 
 def add_setup(parser: argparse.ArgumentParser) -> None:
     """Add the options about how answers are to be: a system prompt, a preset, thinking."""
+    from chatapp.generation.text.thinking import EFFORTS
+
     group = parser.add_argument_group("setup")
     group.add_argument("--system", metavar="TEXT|@NAME", help="what all answers keep to; @NAME is one of the library")
     think = group.add_mutually_exclusive_group()
     think.add_argument("--think", action="store_true", default=None, help="let the model think first, if it can")
     think.add_argument("--no-think", dest="think", action="store_false", help="let it answer at once")
+    effort = "how much it is to think, if its chat template knows that: low, medium or high"
+    think.add_argument("--reasoning-effort", dest="think", choices=EFFORTS, metavar="E", help=effort)
     group.add_argument("--tools", metavar="SERVER", action="append", help="let it call tools of a server; repeatable")
     group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
 

@@ -13,7 +13,7 @@ from chatapp.cli.printing import Form, Printout, note, warn
 from chatapp.commands import run
 from chatapp.commands.parse import FENCE, is_command, text_of
 from chatapp.conversation import Dialogue, Setup, Turn, shell
-from chatapp.conversation.setup import NO_SWITCH, NO_TEMPLATE
+from chatapp.conversation.setup import NO_TEMPLATE, wrong_thinking
 from chatapp.generation import Engine, Usage
 from chatapp.generation.contract import UNKNOWN_CONTEXT
 from chatapp.text.errors import InputError, UserError, one_line
@@ -181,9 +181,9 @@ class LineView:
         changed = engine.can_chat != self.engine.can_chat
         self.engine = engine
         setup = replace(self.dialogue.setup, model=opened.name)
-        if "think" in setup.options and not engine.can_switch_thinking:
+        if wrong := wrong_thinking(engine, setup.model, setup.options):
             setup = setup.without_thinking()
-            self.say(NO_SWITCH.format(setup.model))
+            self.say(wrong)
         self.dialogue.change(setup)
         if changed:
             self.begin_anew()

@@ -85,6 +85,7 @@ SET = """\
 /set parameter NAME VALUE
 /set system TEXT
 /set think      let the model think before it answers
+/set think low  let it think little; medium, high: more
 /set nothink    let it answer at once
 /set history    begin another conversation, which is kept
 /set nohistory  begin another conversation, of which nothing is kept

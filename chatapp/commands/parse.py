@@ -81,6 +81,7 @@ def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
 def read_setting(rest: str) -> Command:
     """Read what follows /set."""
     from chatapp.commands.parameters import read_parameter
+    from chatapp.generation.text.thinking import EFFORTS
 
     what, value = cut(rest)
     switches = {
@@ -94,6 +95,10 @@ def read_setting(rest: str) -> Command:
             return Command(run.set_option, read_parameter(*cut(value)))
         case "system":
             return Command(run.set_system, (unquote(value),))
+        case "think" if value.lower() in EFFORTS:
+            return Command(run.set_thinking, (value.lower(),))
+        case "think" if value:
+            raise SlashError(f"there is no effort {value!r}; /set think takes none, or {', '.join(EFFORTS)}")
         case switch if switch in switches:
             if value:
                 raise SlashError(f"nothing follows /set {what}, but here does {value!r}")

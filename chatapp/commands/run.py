@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chatapp.conversation.files import ExportForm
     from chatapp.conversation.tools.toolset import Toolset
     from chatapp.generation import Engine
+    from chatapp.generation.text.thinking import Think
     from chatapp.history import History, Message, Role
     from chatapp.workspace import Workspace
 
@@ -103,13 +104,13 @@ def set_system(view: View, text: str) -> None:
     view.say("The system prompt is set." if text else "There is no system prompt any more.")
 
 
-def set_thinking(view: View, on: bool) -> None:
-    """Let the model think before it answers, or answer at once."""
-    from chatapp.conversation.setup import THINKS, check_thinking
+def set_thinking(view: View, think: Think) -> None:
+    """Let the model think before it answers, or so much, or answer at once."""
+    from chatapp.conversation.setup import check_thinking, tell_thinking
 
-    check_thinking(view.engine, view.model, {"think": on})
-    change_options(view, {**view.dialogue.setup.options, "think": on})
-    view.say(THINKS[on])
+    check_thinking(view.engine, view.model, {"think": think})
+    change_options(view, {**view.dialogue.setup.options, "think": think})
+    view.say(tell_thinking(think))
 
 
 def choose_preset(view: View, name: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from chatapp.generation import Engine, OptionError, Options
+from chatapp.generation.text.thinking import Think
 from chatapp.history.text import clean, one_line
 from chatapp.text.errors import InputError
 
@@ -13,7 +14,8 @@ WhenFull = Literal["stop", "slide", "summarise"]
 """When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
 NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
 NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
-THINKS = {True: "The model thinks before it answers.", False: "The model answers at once."}
+OTHER_SWITCH = "{} cannot switch its thinking so: its chat template knows {}"
+CHOSEN: Mapping[Think, str] = {True: "think", False: "no thinking"}
 DEFAULTS = asdict(Options())
 
 
@@ -59,9 +61,26 @@ class Setup:
 
 
 def check_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> None:
-    """Refuse to switch the thinking of a model whose template has no switch."""
-    if options.get("think") is not None and not engine.can_switch_thinking:
-        raise InputError(NO_SWITCH.format(model))
+    """Refuse to switch the thinking of a model whose template has no such switch."""
+    if wrong := wrong_thinking(engine, model, options):
+        raise InputError(wrong)
+
+
+def wrong_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> str:
+    """Why a model's thinking cannot be switched as these options say; nothing where it can, or they do not say."""
+    think, known = options.get("think"), engine.thinking_choices
+    if think is None or think in known:
+        return ""
+    if not known:
+        return NO_SWITCH.format(model)
+    return OTHER_SWITCH.format(model, ", ".join(CHOSEN.get(one, f"{one} effort") for one in known))
+
+
+def tell_thinking(think: Think) -> str:
+    """What is said when a model's thinking was switched."""
+    if isinstance(think, str):
+        return f"The model thinks with {think} effort."
+    return "The model thinks before it answers." if think else "The model answers at once."
 
 
 def facts(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import MARKS, Channels, split
+from chatapp.generation.text.thinking import MARKS, Channels, Think, split
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.told import NOTHING, Told
 from chatapp.generation.turn import USUAL, Turn
@@ -103,9 +103,9 @@ class Engine:
         return self.chat_template is not None
 
     @property
-    def can_switch_thinking(self) -> bool:
-        """Whether the chat template can be told to let the model think first, or not."""
-        return self.chat_template is not None and self.chat_template.switch is not None
+    def thinking_choices(self) -> tuple[Think, ...]:
+        """What the chat template can be told about the model's thinking."""
+        return self.chat_template.thinking_choices if self.chat_template else ()
 
     @property
     def knows_tools(self) -> bool:
@@ -141,19 +141,19 @@ class Engine:
         tokens, start = self.tokenizer.encode_template(text), list(self.tokenizer.start)
         return tokens if tokens[: len(start)] == start else [*start, *tokens]
 
-    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+    def render_chat(self, messages: Sequence[Message], think: Think | None = None) -> str:
         """The prompt of a conversation as its template writes it."""
         return self._prompts.check_template().render(messages, think=think)[0]
 
-    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
+    def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
         detokenizer = self.tokenizer.detokenizer()
         return self._opening(think) + "".join(map(detokenizer.add, tokens))
 
-    def _opening(self, think: bool | None) -> str:
+    def _opening(self, think: Think | None) -> str:
         return self.chat_template.find_opening(think) if self.chat_template else ""
 
-    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+    def tokens_of(self, text: str, think: Think | None = None) -> list[Token]:
         """A text as the tokens of a reply that begins with it; what they cost is not known."""
         detokenizer, text = self.tokenizer.detokenizer(), text.removeprefix(self._opening(think))
         return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode_reply(text)]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from backends.errors import UserError
 from chatapp.generation.errors import GenerationError
+from chatapp.generation.text.thinking import EFFORTS, Think
 
 
 class OptionError(UserError):
@@ -176,8 +177,9 @@ class Options:
     """Whether beams are drawn, with the options of sampling, instead of the likeliest."""
     logprobs: int | None = None
     """None: none; k: the log-probability of each token and of the k likeliest."""
-    think: bool | None = None
-    """Whether the model thinks before it answers, where its template has a switch; None: as it does by itself."""
+    think: Think | None = None
+    """Whether the model thinks before it answers, where its template has a switch, or how much, where it knows that;
+    None: as it does by itself."""
     tools: tuple[str, ...] = ()
     """Functions that the model may ask to be called, each in JSON as OpenAI has it; for templates that know tools."""
     speculate: bool | None = None
@@ -203,8 +205,8 @@ class Options:
             value = getattr(self, name)
             if not (_is_whole(value) and least <= value <= most) and (value is not None or name in ALWAYS):
                 raise _error(name, value, f"a whole number, {allowed}")
-        if self.think not in (None, True, False):
-            raise _error("think", self.think, "true or false")
+        if self.think not in (None, True, False, *EFFORTS):
+            raise _error("think", self.think, f"true, false, {', '.join(EFFORTS)}")
         if self.dry_whole_words not in (True, False):
             raise _error("dry_whole_words", self.dry_whole_words, "true or false")
         for name in ("stop", "dry_breakers", "bad_words", "sampler_order", "choice", "tools"):

@@ -9,6 +9,7 @@ from chatapp.generation.text.chat_template import ChatTemplate, count_beyond
 from chatapp.generation.text.infill import Gap, Infill
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.thinking import Think
 from chatapp.generation.text.tokenizer import Tokenizer
 
 BEYOND = 4
@@ -23,7 +24,7 @@ class Prompts:
         self.gap: Infill | Gap | None = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         """How the model infills, if it can."""
 
-    def of_chat(self, messages: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()) -> list[int]:
+    def of_chat(self, messages: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()) -> list[int]:
         """The prompt of a conversation; one of many times the context is refused before it is rendered."""
         template = self.check_template()
         self.check_length(messages)

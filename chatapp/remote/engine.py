@@ -17,7 +17,7 @@ from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import Channel, Channels
+from chatapp.generation.text.thinking import Channel, Channels, Think
 from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
@@ -99,7 +99,7 @@ class RemoteEngine:
         self.defaults = dialect.defaults()
         self.context_length = connection.remote.context or model.context_length or UNKNOWN_CONTEXT
         self.can_chat, self.can_infill = model.can_chat, model.can_infill
-        self.can_switch_thinking, self.sees_files = model.can_switch_thinking, False
+        self.thinking_choices, self.sees_files = model.thinking_choices, False
         self.knows_tools = model.knows_tools and model.can_chat
         self.placement = Placement("remote", connection.remote.host, dialect.name)
         self.origin: Mapping[str, str] = {}  # a server may compute with anything
@@ -117,12 +117,12 @@ class RemoteEngine:
         """How many tokens a conversation is, about."""
         return sum(self.count_tokens(one.text) + AROUND for one in messages) + len(begun)
 
-    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
+    def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
         """What tokens say; nothing where one of them is not known here."""
         known = [self._texts.get(token) for token in tokens]
         return "" if None in known else "".join(text for text in known if text)
 
-    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+    def tokens_of(self, text: str, think: Think | None = None) -> list[Token]:
         """A text as the beginning of a reply: one token, which says all of it."""
         return [Token(self._number(text), text, None, (), 0.0)] if text else []
 
@@ -136,7 +136,7 @@ class RemoteEngine:
         """None: which control tokens a text spells, the server knows."""
         return None
 
-    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+    def render_chat(self, messages: Sequence[Message], think: Think | None = None) -> str:
         """Refuse: the server keeps its template to itself."""
         raise GenerationError(f"how {self.model.name} writes a conversation is known to its server only")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
+from chatapp.generation.text.thinking import EFFORTS
 from chatapp.remote.calls import read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
@@ -66,13 +67,15 @@ class Ollama:
         facts = facts if isinstance(facts, dict) else {}
         lengths = [number_in(facts, name) for name in facts if str(name).endswith(".context_length")]
         started = [line.split()[1] for line in text_in(found, "parameters").splitlines() if line.startswith("num_ctx ")]
+        details = found.get("details")
+        is_harmony = isinstance(details, dict) and details.get("family") == "gptoss"
         chosen = int(started[0]) if started and started[0].isdecimal() else 0
         return RemoteModel(
             name,
             chosen or next((length for length in lengths if length), 0),
             can_chat="template" not in found or has_template(found),
             can_infill="insert" in abilities,
-            can_switch_thinking="thinking" in abilities,
+            thinking_choices=(EFFORTS if is_harmony else (False, True)) if "thinking" in abilities else (),
             knows_tools="tools" in abilities,
         )
 

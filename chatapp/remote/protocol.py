@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
 from chatapp.generation.options import KNOBS
-from chatapp.generation.text.thinking import Channel, split
+from chatapp.generation.text.thinking import Channel, Think, split
 from chatapp.remote.calls import CallPart, describe_call, spell_name
 from chatapp.remote.connection import Connection, Unreadable
 from chatapp.remote.errors import RemoteError
@@ -70,7 +70,7 @@ class RemoteModel:
     """0: the server does not tell."""
     can_chat: bool = True
     can_infill: bool = False
-    can_switch_thinking: bool = False
+    thinking_choices: tuple[Think, ...] = ()
     knows_tools: bool = False
 
 

@@ -101,12 +101,11 @@ class Asked(Named):
         if isinstance(self.format, str) and self.format not in ("", "json"):
             raise unsupported("format", "must be json or a schema")
         options = self.options.read() if self.options else {}
-        think = bool(self.think) if self.think is not None else None
         if isinstance(self.format, dict):
             options["json_schema"] = json.dumps(self.format)
         elif self.format:
             options["json_object"] = True
-        return options | given(think=think, logprobs=(self.top_logprobs or 0) if self.logprobs else None)
+        return options | given(think=self.think, logprobs=(self.top_logprobs or 0) if self.logprobs else None)
 
 
 class OllamaFunction(Body):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Message, ToolCall
+from chatapp.generation.text.thinking import Think
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, given
@@ -26,7 +27,7 @@ from chatapp.server.openai_shapes import (
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
-from chatapp.server.thinking import Parts
+from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import Chosen, Tool, choose_tools
 
 
@@ -70,6 +71,7 @@ class TemplateOptions(Body):
 
     enable_thinking: bool | None = None
     thinking: bool | None = None
+    reasoning_effort: str | None = None
 
 
 class ChatRequest(Requested):
@@ -145,12 +147,15 @@ def read_tools(body: ChatRequest) -> Toolbox:
     return choose_tools(functions, named, parallel=body.parallel_tool_calls is not False)
 
 
-def read_thinking(body: ChatRequest) -> bool | None:
-    """Whether the model is to think first; None: as it does by itself."""
-    switches = body.chat_template_kwargs
+def read_thinking(body: ChatRequest) -> Think | None:
+    """Whether the model is to think first, or how much; None: as it does by itself."""
+    switches, effort = body.chat_template_kwargs, body.reasoning_effort
     if switches:
-        return switches.enable_thinking if switches.enable_thinking is not None else switches.thinking
-    return None if body.reasoning_effort is None else body.reasoning_effort != "none"
+        think = switches.enable_thinking if switches.enable_thinking is not None else switches.thinking
+        if think is not None:
+            return think
+        effort = switches.reasoning_effort or effort
+    return read_effort(effort)
 
 
 def read_messages(messages: list[ChatMessage]) -> list[Message]:

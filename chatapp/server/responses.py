@@ -20,7 +20,7 @@ from chatapp.server.openai_shapes import Part, form_error, form_late_error, read
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import unsupported
 from chatapp.server.service import Stream
-from chatapp.server.thinking import Parts
+from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import Function, choose_tools
 
 IGNORED = "Metadata; not looked at."
@@ -44,7 +44,7 @@ class Item(Body):
 
 
 class Reasoning(Body):
-    """Whether the model is to think first."""
+    """Whether the model is to think first, and how much."""
 
     effort: str | None = None
     summary: str | None = Field(None, description="Not looked at: all of the thinking is told.")
@@ -111,8 +111,7 @@ class ResponseAsked(SampledBody):
         tools = self.read_tools().options
         if kept and tools:
             raise unsupported("text.format", "goes without tools, which have a form of their own")
-        effort = self.reasoning.effort if self.reasoning else None
-        think = None if effort is None else effort != "none"
+        think = read_effort(self.reasoning.effort if self.reasoning else None)
         items = [Item.model_validate({"content": self.input})] if isinstance(self.input, str) else self.input
         said = [Message("system", self.instructions)] if self.instructions else []
         said += read_items(items)

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from chatapp.generation import Delta, ToolCall
-from chatapp.generation.text.thinking import MARKS
+from chatapp.generation.text.thinking import EFFORTS, MARKS, Think
 from chatapp.generation.text.tools import Listener, Toolbox, overlap
+
+
+def read_effort(effort: str | None) -> Think | None:
+    """Whether and how much a model is to think, as OpenAI has it; whether, of an effort that no template here knows."""
+    if effort is None:
+        return None
+    return next((known for known in EFFORTS if known == effort), effort != "none")
 
 
 class Thought:

@@ -11,11 +11,11 @@ from chatapp.cli import main
 from chatapp.cli.printing import Form, Printout
 from chatapp.commands.commands import SlashError
 from chatapp.conversation import Setup
-from chatapp.conversation.setup import NO_SWITCH, THINKS
+from chatapp.conversation.setup import NO_SWITCH, tell_thinking
 from chatapp.generation import Delta, GenerationError, Message, Options
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
-from chatapp.generation.text.thinking import Channels, Parts, find_opening, find_switch, split
+from chatapp.generation.text.thinking import EFFORTS, Channels, Parts, find_opening, find_switch, split
 from chatapp.history import History, exports, imported, pages
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -30,6 +30,7 @@ from support.scripted_engine import ScriptedEngine
 
 REPLY = "<think>\nThey greet me.\nI greet back.\n</think>\n\nGood day to you"
 QWEN = (ROOT / "tests" / "chat_templates" / "qwen3.jinja").read_text("utf-8")
+EFFORT = "|{{ reasoning_effort if reasoning_effort is defined else 'none said' }}"
 ALWAYS = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|assistant|>{{ '<think>\\n' }}"
 """As DeepSeek R1 and Qwen3 Thinking: the prompt opens the thinking, and nothing switches it."""
 
@@ -87,6 +88,21 @@ def test_a_template_is_told_whether_to_think(tmp_path: Path) -> None:
     assert (always.switch, always.find_opening(), qwen.find_opening()) == (None, "<think>\n", "")
     with pytest.raises(GenerationError, match="always cannot switch its thinking"):
         always.render(asked, think=False)
+
+
+def test_a_template_is_told_how_much_to_think(tmp_path: Path) -> None:
+    asked = [Message("user", "hi")]
+    qwen, both = template(tmp_path / "qwen", QWEN), template(tmp_path / "both", QWEN + EFFORT)
+    assert qwen.thinking_choices == (False, True) and both.thinking_choices == (False, True, *EFFORTS)
+    assert qwen.render(asked, think="low") == qwen.render(asked, think=True)  # it knows no more
+    assert both.render(asked, think="low")[0].endswith("|low") and both.render(asked)[0].endswith("|none said")
+    measured = template(tmp_path / "measured", "<|channel|>analysis" + EFFORT)
+    assert measured.thinking_choices == EFFORTS
+    assert measured.render(asked, think="high") == ["<|channel|>analysis|high"]
+    for switched in True, False:
+        with pytest.raises(GenerationError, match=r"measured .* has a choice of low, medium, high \(reasoning effort"):
+            measured.render(asked, think=switched)
+    assert template(tmp_path / "word", "{{ 'reasoning_effort' }} reasoning_effort").thinking_choices == ()
 
 
 @pytest.fixture
@@ -165,20 +181,28 @@ def test_the_answer_goes_to_standard_output_and_the_thinking_elsewhere(capsys: p
 
 
 def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin: Begin) -> None:
-    engine = chatty(REPLY, can_switch_thinking=True)
+    engine = chatty(REPLY, thinking_choices=(False, True))
     desk = Desk(engine, begin().setup)
     for line, on in (("/set nothink", False), ("/set think", True)):
-        assert desk.do(line) == THINKS[on]
+        assert desk.do(line) == tell_thinking(on)
         desk.do("hello")
         assert engine.options[-1].think is on
-    engine.can_switch_thinking = False
+    with pytest.raises(InputError, match="knows no thinking, think"):
+        desk.do("/set think low")
+    engine.thinking_choices = EFFORTS
+    assert desk.do("/set think high") == "The model thinks with high effort."
+    desk.do("hello")
+    assert engine.options[-1].think == "high"
+    with pytest.raises(InputError, match="knows low effort, medium effort, high effort"):
+        desk.do("/set nothink")
+    engine.thinking_choices = ()
     with pytest.raises(InputError, match=re.escape(NO_SWITCH.format("scripted"))):
         desk.do("/set nothink")
-    with pytest.raises(SlashError, match="nothing follows /set think"):
+    with pytest.raises(SlashError, match="there is no effort 'hard'; /set think takes none, or low, medium, high"):
         desk.do("/set think hard")
 
 
-@pytest.mark.parametrize("option", ["--think", "--no-think"])
+@pytest.mark.parametrize("option", ["--think", "--no-think", "--reasoning-effort=low"])
 def test_run_refuses_to_switch_what_has_no_switch(
     option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,9 +212,10 @@ def test_run_refuses_to_switch_what_has_no_switch(
 
 
 def test_a_saved_setup_keeps_the_switch() -> None:
-    setup = Setup("m", {"think": False})
-    assert Setup.of_json(json.loads(json.dumps(setup.as_json()))).options == {"think": False}
-    assert Setup.of_json({"options": {"think": 7}}).options == {}
+    for think in False, "low":
+        setup = Setup("m", {"think": think})
+        assert Setup.of_json(json.loads(json.dumps(setup.as_json()))).options == {"think": think}
+    assert Setup.of_json({"options": {"think": 7}}).options == Setup.of_json({"options": {"think": "x"}}).options == {}
 
 
 # On the screen

@@ -118,7 +118,7 @@ def test_options_are_sent_by_the_names_that_the_server_knows(
 def test_ollama_gets_its_options_in_a_table_of_their_own_and_the_switch_of_thinking_beside_it(home: Path) -> None:
     with serve("ollama") as server:
         engine = open_one(server, home)
-        assert engine.can_switch_thinking
+        assert engine.thinking_choices == (False, True)
         answer(engine, max_tokens=5, seed=3, think=False, stop=("x",))
         sent = server.requests[-1].body
     table = {"num_predict": 5, "seed": 3, "stop": ["x"], "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.0}

@@ -19,7 +19,7 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 @pytest.fixture(scope="module")
 def engine() -> ScriptedEngine:
-    return ScriptedEngine(text="One two three.", can_chat=True, can_switch_thinking=True)
+    return ScriptedEngine(text="One two three.", can_chat=True, thinking_choices=(False, True))
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,8 @@ def test_options_arrive_by_their_names_here(served: Served, engine: ScriptedEngi
     options = engine.options[-1]
     assert (options.max_tokens, options.repetition_penalty, options.seed) == (3, 1.5, None)
     assert (options.stop, options.top_k, options.think) == (("x",), 5, False)
+    served.post("/api/chat", messages=HELLO, think="high")
+    assert engine.options[-1].think == "high"
 
 
 def test_thinking_has_a_field_of_its_own(served: Served, engine: ScriptedEngine) -> None:

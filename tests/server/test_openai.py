@@ -18,7 +18,7 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 @pytest.fixture(scope="module")
 def engine() -> ScriptedEngine:
-    return ScriptedEngine(text="One two three.", can_chat=True, can_switch_thinking=True)
+    return ScriptedEngine(text="One two three.", can_chat=True, thinking_choices=(False, True))
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,23 @@ def test_options_arrive(served: Served, engine: ScriptedEngine) -> None:
     assert (options.temperature, options.top_p, options.top_k, options.min_p) == (0, 0.5, 7, 0.1)
     assert (options.max_tokens, options.stop, options.seed, options.think) == (3, ("x", "y"), 11, False)
     assert options.presence_penalty == 0.5 and options.logit_bias == {5: -100}
+
+
+@pytest.mark.parametrize(
+    ("asked", "think"),
+    [
+        (dict(reasoning_effort="low"), "low"),
+        (dict(reasoning_effort="minimal"), True),
+        (dict(chat_template_kwargs={"reasoning_effort": "high"}), "high"),
+        (dict(chat_template_kwargs={"enable_thinking": False}, reasoning_effort="high"), False),
+        (dict(chat_template_kwargs={}, reasoning_effort="medium"), "medium"),
+    ],
+)
+def test_how_much_to_think_arrives(
+    served: Served, engine: ScriptedEngine, asked: dict[str, object], think: object
+) -> None:
+    served.post(CHAT, messages=HELLO, **asked)
+    assert engine.options[-1].think == think
 
 
 def test_what_is_not_asked_for_is_as_the_model_recommends(served: Served, engine: ScriptedEngine) -> None:

@@ -18,7 +18,7 @@ INFER = "/v2/models/builtin/infer"
 
 @pytest.fixture(scope="module")
 def engine() -> ScriptedEngine:
-    return ScriptedEngine(text="One two three.", can_chat=True, can_switch_thinking=True)
+    return ScriptedEngine(text="One two three.", can_chat=True, thinking_choices=(False, True))
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from chatapp.generation import (
 from chatapp.generation.decoding.lines import Line
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import percentile
-from chatapp.generation.text.thinking import Channels
+from chatapp.generation.text.thinking import Channels, Think
 from chatapp.workspace import Opened
 
 FIBONACCI = '''
@@ -96,7 +96,7 @@ class ScriptedEngine:
     can_infill: bool = True
     knows_tools: bool = True
     sees_files: bool = False
-    can_switch_thinking: bool = False
+    thinking_choices: tuple[Think, ...] = ()
     placement: Placement = Placement()
     origin: dict[str, str] = field(default_factory=lambda: {"digest": "sha256-0", "signature": "scripted 1"})
     go: Event = field(default_factory=Event)
@@ -134,13 +134,13 @@ class ScriptedEngine:
     def encode_marked(self, text: str) -> list[int] | None:
         return [self.id(piece) for piece in pieces(text)] if "<|" in text else None
 
-    def render_chat(self, messages: Sequence[Message], think: bool | None = None) -> str:
+    def render_chat(self, messages: Sequence[Message], think: Think | None = None) -> str:
         return "".join(f"<|{message.role}|>{message.text}\n" for message in messages) + "<|assistant|>"
 
-    def text_of(self, tokens: Sequence[int], think: bool | None = None) -> str:
+    def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
         return "".join(self.vocabulary[token] for token in tokens)
 
-    def tokens_of(self, text: str, think: bool | None = None) -> list[Token]:
+    def tokens_of(self, text: str, think: Think | None = None) -> list[Token]:
         return [Token(self.id(piece), piece, None, (), 0.0) for piece in pieces(text)]
 
     def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Generator[Delta]:

@@ -11,7 +11,18 @@ from typing import Any
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
-from chatapp.generation.text.thinking import ANALYSIS, MARKS, find_opening, find_switch, split, thinks
+from chatapp.generation.text.thinking import (
+    ANALYSIS,
+    EFFORT,
+    EFFORTS,
+    MARKS,
+    Think,
+    find_opening,
+    find_switch,
+    find_variable,
+    split,
+    thinks,
+)
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.special_tokens import special_tokens
@@ -36,7 +47,7 @@ class ChatTemplate:
         self.source, self.name = source, folder.name
         self.special = special_tokens(folder)
         self.renderer = renderer
-        self._openings: dict[bool | None, str] = {}
+        self._openings: dict[Think | None, str] = {}
         renderer.start()  # it gets ready while the model is loaded
 
     @cached_property
@@ -45,11 +56,21 @@ class ChatTemplate:
         return find_switch(self.source)
 
     @cached_property
+    def has_effort(self) -> bool:
+        """Whether the template can be told how much the model is to think."""
+        return find_variable(self.source, [EFFORT]) is not None
+
+    @property
+    def thinking_choices(self) -> tuple[Think, ...]:
+        """What can be chosen of the model's thinking."""
+        return (*((False, True) if self.switch else ()), *(EFFORTS if self.has_effort else ()))
+
+    @cached_property
     def knows_tools(self) -> bool:
         """Whether the template tells the model what functions it may call."""
         return mentions_tools(self.source)
 
-    def find_opening(self, think: bool | None = None) -> str:
+    def find_opening(self, think: Think | None = None) -> str:
         """The mark of thinking with which the template ends a prompt: the reply goes on inside."""
         if think not in self._openings:
             (prompt,) = self.render([Message("user", "x")], think=think)
@@ -61,7 +82,7 @@ class ChatTemplate:
         messages: Sequence[Message],
         tokenizer: Tokenizer,
         *,
-        think: bool | None = None,
+        think: Think | None = None,
         tools: Sequence[str] = (),
     ) -> list[int]:
         """Tokens of the rendered conversation, where only the template can make control tokens.
@@ -106,16 +127,21 @@ class ChatTemplate:
         return replace(message, text=parts.answer or thought)
 
     def render(
-        self, *conversations: Sequence[Message], think: bool | None = None, tools: Sequence[str] = ()
+        self, *conversations: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()
     ) -> list[str]:
-        """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch."""
-        if think is not None and self.switch is None and (think or thinks(self.source)):
-            raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has no switch")
+        """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch.
+
+        How much it is to think is whether it is to think, for a template that knows no more.
+        """
+        effort = {EFFORT: think} if isinstance(think, str) and self.has_effort else {}
+        if think is not None and self.switch is None and not effort and (think or thinks(self.source)):
+            choices = f"a choice of {', '.join(EFFORTS)} (reasoning effort)" if self.has_effort else "no switch"
+            raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has {choices}")
         turns = [[_describe(message) for message in messages] for messages in conversations]
         offered = [json.loads(tool) for tool in tools] or None
-        names = {"tools": offered, "documents": None, "add_generation_prompt": True, **self.special}
+        names = {"tools": offered, "documents": None, "add_generation_prompt": True, **self.special, **effort}
         if think is not None and self.switch:
-            names[self.switch] = think
+            names[self.switch] = bool(think)
         try:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:

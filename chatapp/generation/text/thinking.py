@@ -1,9 +1,13 @@
 """What a model thinks before it answers: where that begins and ends in a reply, and how a template switches it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+Effort = Literal["low", "medium", "high"]
+Think = bool | Effort
+"""Whether a model is to think before it answers, or how much."""
 Channel = Literal["text", "thinking"]
 """Which part of a reply something belongs to: the answer, or the thinking before it, its marks included."""
 MARKS = (
@@ -26,6 +30,9 @@ HARMONY = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 """The marks of gpt-oss's messages: its thinking is a message before the one that is the answer."""
 SWITCHES = ("enable_thinking", "thinking")
 """What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite."""
+EFFORT = "reasoning_effort"
+"""The variable in which gpt-oss's template wants how much the model is to think."""
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True)
@@ -129,9 +136,14 @@ def respell(reply: str) -> tuple[str, str, str, str]:
 
 def find_switch(template: str) -> str | None:
     """The name of the variable with which a template switches thinking; None where it has none."""
+    return find_variable(template, SWITCHES)
+
+
+def find_variable(template: str, known: Sequence[str]) -> str | None:
+    """The first of these names that a template has for a variable; None where it has none of them."""
     code = " ".join(re.findall(r"\{[{%].*?[%}]\}", template, re.DOTALL))
     code = STRING.sub("''", code)
-    names = (name for name in SWITCHES if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
+    names = (name for name in known if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
     return next(names, None)
 
 

@@ -191,11 +191,12 @@ class Pane(Vertical):
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))
-        if self.dialogue and "think" in self.dialogue.setup.options and not opened.engine.can_switch_thinking:
-            from chatapp.conversation.setup import NO_SWITCH
+        if self.dialogue and "think" in self.dialogue.setup.options:
+            from chatapp.conversation.setup import wrong_thinking
 
-            self.notify(NO_SWITCH.format(opened.name), markup=False)
-            self.dialogue.change(self.dialogue.setup.without_thinking())
+            if wrong := wrong_thinking(opened.engine, opened.name, self.dialogue.setup.options):
+                self.notify(wrong, markup=False)
+                self.dialogue.change(self.dialogue.setup.without_thinking())
         self.opened, self.failure = opened, None
         self.status.place, self.status.memory = opened.place, self.memory()
         self.heading.model, self.heading.about = opened.name, opened.about
