@@ -15,7 +15,7 @@ from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, Stored, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint, suggest
-from model_store.families import apertus, deepseek_v2
+from model_store.families import apertus, deepseek_v2, minicpm3
 
 Fields = dict[str, Any]  # Any: config.json's
 
@@ -94,6 +94,24 @@ LATENTS = {
     "expert_group_count": "n_group",
     "expert_group_used_count": "topk_group",
 }
+LATENT_SIZES = {
+    **{key: field for key, field in LATENTS.items() if key.endswith(("lora_rank", "attention.key_length"))},
+    "rope.dimension_count": "qk_rope_head_dim",
+}
+CHOSEN = {key: field for key, field in LATENTS.items() if key.startswith(("expert_", "leading_"))}
+"""How DeepSeek and GLM choose experts."""
+MANY = {
+    "expert_count": "moe_num_experts",
+    "expert_used_count": "moe_k",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_count": "moe_num_shared_experts",
+    "expert_shared_feed_forward_length": "shared_size_that_tensors_show",
+    "interleave_moe_layer_step": "moe_layer_interval",
+    "leading_dense_block_count": "moe_layer_start_index",
+}
+"""What ERNIE calls these."""
+GUESSING = {"nextn_predict_layers": "num_nextn_predict_layers"}
+"""Layers behind the others that guess tokens ahead, and are not read."""
 SIGMOID = 2
 """The value of `expert_gating_func` that is DeepSeek V3's."""
 FACTORS = {
@@ -222,6 +240,19 @@ def adjust_deepseek(config: Fields) -> None:
         raise ValueError("experts in groups that softmax chooses from are not supported (expert_group_count)")
 
 
+def adjust_minicpm(config: Fields) -> None:
+    """The elements of a head that do not turn; the factors are those of MiniCPM3 of 4B, as in llama.cpp."""
+    config["qk_nope_head_dim"] = config.pop("key_length") - config["qk_rope_head_dim"]
+
+
+def adjust_glm(config: Fields) -> None:
+    """What GLM 4.5 has where the file does not say it."""
+    if config.pop("gating", SIGMOID) != SIGMOID:
+        raise ValueError("glm4moe chooses experts by sigmoids alone (expert_gating_func)")
+    config.setdefault("first_k_dense_replace", 0)
+    config.setdefault("norm_topk_prob", False)
+
+
 def adjust_gpt_oss(config: Fields) -> None:
     """No number of turns is rounded where positions are stretched."""
     adjust_experts(config)
@@ -262,11 +293,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "choice_bias?": "blk.{}.exp_probs_b.bias",
             **{name: renamed(source) for name, source in deepseek_v2.LATENT.items()},
         },
-        keys=LATENTS,
+        keys={**LATENTS, **GUESSING},
         adjust=adjust_deepseek,
         latent=True,
     ),
     "ernie4_5": Architecture("ernie4_5", halve_rotary),
+    "ernie4_5-moe": Architecture(
+        "ernie4_5_moe", halve_rotary, layer={"choice_bias": "blk.{}.exp_probs_b.bias"}, keys=MANY
+    ),
     "exaone4": Architecture(
         "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjust_exaone
     ),
@@ -285,6 +319,18 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         adjust=adjust_gemma,
     ),
     "glm4": Architecture("glm4", halve_rotary, layer=BOTH_SIDES, partial="partial_rotary_factor"),
+    "glm4moe": Architecture(
+        "glm4_moe",
+        spread_rotary,
+        layer={
+            **{f"{name}?": (source, spread_rotary) for name, source in HEAD_NORMS.items()},
+            "ffn_norm": "blk.{}.post_attention_norm",
+            "choice_bias": "blk.{}.exp_probs_b.bias",
+        },
+        keys={**CHOSEN, **GUESSING},
+        adjust=adjust_glm,
+        partial="partial_rotary_factor",
+    ),
     "gpt-oss": Architecture(
         "gpt_oss",
         layer={"ffn_norm": "blk.{}.post_attention_norm", "sinks": "blk.{}.attn_sinks"},
@@ -302,6 +348,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_granite),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
     "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjust_llama),
+    "minicpm3": Architecture(
+        "minicpm3",
+        layer={"qkv_proj": "", **{name: renamed(minicpm3.LAYER[name]) for name in deepseek_v2.LATENT}},
+        keys=LATENT_SIZES,
+        adjust=adjust_minicpm,
+        latent=True,
+    ),
     "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
     "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjust_mpt),
     "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
@@ -372,6 +425,8 @@ class GgufFamily:
         mixture = {name: source for name, source in MIXTURE.items() if "router" in self.family.LAYER}
         if "shared_gate" not in self.family.LAYER:
             mixture.pop("shared_gate", None)
+        layers, guessing = config.get("num_hidden_layers", 0), config.get("num_nextn_predict_layers", 0)
+        self.UNUSED = (*self.UNUSED, *(f"blk.{i}.*" for i in range(layers, layers + guessing)))
         self.MODEL: Mapping[str, Source] = {**MODEL, **made(self.family.MODEL)}
         self.LAYER: Mapping[str, Source] = {
             name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source

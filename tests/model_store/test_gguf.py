@@ -1,6 +1,8 @@
 """GGUF files against transformers, llama.cpp and its gguf package: weights, logits, tokenizers."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, UnsupportedCheckpoint
 from model_store.checkpoint.kept import Kept, joined, wider
 from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
 from model_store.gguf.architectures import adjust_deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
@@ -24,6 +27,7 @@ from support.arrays import near
 from support.awkward_texts import TEXTS
 from support.checkpoints import HERE, Run
 from support.gguf_files import ARCHITECTURES, converted, gguf, rounded
+from support.respelled_checkpoints import Tensors, configure, respelled
 
 TESTS = Path(__file__).parents[1]
 GOLDEN, OWN, VOCABULARIES = TESTS / "golden", TESTS / "golden_gguf", TESTS / "golden_tokenizers"
@@ -32,10 +36,12 @@ TOLERANCE = 1e-4
 NOT_IN_GGUF = {
     "exaone4-hybrid",
     "falcon-grouped",
+    "glm4_moe_lite",
     "falcon-sequential",
     "gpt2-layer_scale",
     "gpt_oss",
     "gpt_bigcode-multi_head",
+    "minicpm3",
     "phimoe-longrope",
     "qwen2-window",
     "qwen2_moe",
@@ -67,6 +73,49 @@ def test_a_converted_checkpoint_has_the_logits_that_transformers_gives(case: str
     golden = np.load(GOLDEN / case / "golden.npz")
     session = session_of(path, "reference", tmp_path)
     assert session.forward(golden["tokens"][:1], last=24) == near(golden["logits"][:1], abs=TOLERANCE)
+
+
+def exchanged(found: Tensors) -> Tensors:
+    """The first layer in the place of the second."""
+    places = {"0": "1", "1": "0"}
+    return {re.sub(r"(?<=layers\.)\d", lambda at: places[at[0]], name): values for name, values in found.items()}
+
+
+def guessing(found: Tensors) -> Tensors:
+    """The same, and a layer behind the last one that guesses ahead."""
+    return exchanged(found) | {"model.layers.2.eh_proj.weight": np.ones((64, 128), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "read", "config"),
+    [
+        ("minicpm3", dict, dict, dict(scale_emb=12, scale_depth=1.4, dim_model_base=256, rms_norm_eps=0.001)),
+        (
+            "glm4_moe_lite",
+            guessing,
+            exchanged,
+            dict(mlp_layer_types=["dense", "sparse"], num_nextn_predict_layers=1)
+            | dict(rope_parameters=dict(rope_theta=500.0, rope_type="default")),
+        ),
+    ],
+)
+def test_what_llama_cpp_says_of_a_changed_checkpoint_has_its_logits(
+    case: str,
+    change: Callable[[Tensors], Tensors],
+    read: Callable[[Tensors], Tensors],
+    config: dict[str, object],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "read").mkdir()
+    folder, plain = respelled(case, tmp_path, change), respelled(case, tmp_path / "read", read)
+    path = tmp_path / "model.gguf"
+    for one in folder, plain:
+        configure(one, **config)
+    path.write_bytes(converted(folder))
+    checkpoint, family, decoder = open_checkpoint(plain)
+    tokens = np.load(GOLDEN / case / "golden.npz")["tokens"][:1]
+    expected = ReferenceSession(decoder, Canonical(checkpoint, family, decoder)).forward(tokens, last=24)
+    assert session_of(path, "reference", tmp_path).forward(tokens, last=24) == near(expected, abs=TOLERANCE)
 
 
 @pytest.mark.parametrize(

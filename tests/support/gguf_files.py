@@ -59,7 +59,8 @@ ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
-    "phimoe": "phimoe",
+    "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "ernie4_5_moe": "ernie4_5-moe",
+    "minicpm3": "minicpm3",
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
@@ -95,7 +96,8 @@ NAMES = {
     "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction": "exp_probs_b",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.moe_statics.e_score_correction": "exp_probs_b",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "eh_proj": "nextn.eh_proj",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
 BEHIND = {
@@ -107,6 +109,7 @@ RENAMED = {
     "olmo3": BEHIND,
     "seed_oss": BEHIND,
     "gpt_oss": BEHIND,
+    "glm4_moe": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
 NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "granitemoeshared", "mixtral"
@@ -203,7 +206,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     keys: dict[str, object] = {
         "context_length": config.get("max_position_embeddings") or config.get("n_positions") or 2048,
         "embedding_length": size,
-        "block_count": config.get("num_hidden_layers") or config.get("n_layers") or config["n_layer"],
+        "block_count": (config.get("num_hidden_layers") or config.get("n_layers") or config["n_layer"])
+        + (config.get("num_nextn_predict_layers") or 0),
         "feed_forward_length": config.get("intermediate_size") or 4 * size,
         "expert_count": count_experts(config),
         "expert_used_count": config.get("num_experts_per_tok") if count_experts(config) else None,
@@ -240,8 +244,16 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "tensor_data_layout": "jploski" if config["model_type"] == "falcon" else None,
         "use_parallel_residual": config.get("use_parallel_residual"),
     }
-    if config.get("kv_lora_rank"):
+    if config["model_type"] == "minicpm3":
+        keys |= {
+            "attention.kv_lora_rank": config["kv_lora_rank"], "attention.q_lora_rank": config["q_lora_rank"],
+            "attention.key_length": config["qk_nope_head_dim"] + config["qk_rope_head_dim"],
+            "attention.value_length": None, "rope.dimension_count": config["qk_rope_head_dim"],
+        }  # fmt: skip
+    elif config.get("kv_lora_rank"):
         keys |= sizes_of_latents(config, scaling)
+    elif config["model_type"] in ("glm4_moe", "ernie4_5_moe"):
+        keys |= choice_of_experts(config)
     if config["model_type"] == "gpt_neox":
         keys["attention.head_count_kv"] = heads
     if config["model_type"] == "falcon":
@@ -259,13 +271,29 @@ def sizes_of_latents(config: dict[str, Any], scaling: dict[str, Any]) -> dict[st
         "attention.key_length": rank + turning, "attention.value_length": rank,
         "attention.key_length_mla": config["qk_nope_head_dim"] + turning,
         "attention.value_length_mla": config["v_head_dim"], "rope.dimension_count": turning,
-        "rope.scaling.yarn_log_multiplier": 0.1 * scaling["mscale_all_dim"],
-        "leading_dense_block_count": config["first_k_dense_replace"], "expert_count": config["n_routed_experts"],
-        "expert_used_count": config["num_experts_per_tok"], "expert_shared_count": config["n_shared_experts"],
-        "expert_weights_scale": config["routed_scaling_factor"],
-        "expert_weights_norm": True if config["model_type"] == "deepseek_v3" else None,
-        "expert_gating_func": 2 if config["model_type"] == "deepseek_v3" else 1,
+        "rope.scaling.yarn_log_multiplier": 0.1 * scaling["mscale_all_dim"] if "mscale_all_dim" in scaling else None,
+        **choice_of_experts(config),
+    }  # fmt: skip
+
+
+def choice_of_experts(config: dict[str, Any]) -> dict[str, object]:
+    """The keys that the converter writes for DeepSeek, GLM and ERNIE."""
+    dense = config.get("first_k_dense_replace", config.get("moe_layer_start_index"))
+    dense = config["mlp_layer_types"].count("dense") if dense is None else dense
+    by_sigmoids = config["model_type"] not in ("deepseek_v2", "ernie4_5_moe")
+    return {
+        "leading_dense_block_count": dense,
+        "expert_count": config.get("n_routed_experts") or config["moe_num_experts"],
+        "expert_used_count": config.get("num_experts_per_tok") or config["moe_k"],
+        "expert_shared_count": config.get("n_shared_experts") or config["moe_num_shared_experts"],
+        "expert_weights_scale": config.get("routed_scaling_factor"),
+        "expert_weights_norm": True if by_sigmoids else None,
+        "expert_gating_func": None if "moe_k" in config else 2 if by_sigmoids else 1,
         "expert_group_count": config.get("n_group"), "expert_group_used_count": config.get("topk_group"),
+        "interleave_moe_layer_step": config.get("moe_layer_interval"),
+        "expert_shared_feed_forward_length": config.get("moe_num_shared_experts", 0) * config["moe_intermediate_size"]
+        or None,
+        "nextn_predict_layers": config.get("num_nextn_predict_layers"),
     }  # fmt: skip
 
 
@@ -373,7 +401,9 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         if target == scaled:  # llama.cpp scales by the heads' size, these checkpoints by another
             values = values * (config["head_dim"] / config["query_pre_attn_scalar"]) ** 0.5
         named = f"{prefix}{target}.{end}"
-        found |= apart(named, values, config) if target == "attn_kv_b" else {named: values}
+        latents = target == "attn_kv_b" and kind != "minicpm3"
+        values = values.reshape(-1) if target == "exp_probs_b" else values
+        found |= apart(named, values, config) if latents else {named: values}
     if found.get("output.weight") is not None and config.get("tie_word_embeddings"):
         del found["output.weight"]
     return found | factors_of(config)
