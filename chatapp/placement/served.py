@@ -21,7 +21,7 @@ from chatapp.generation.options import Options
 from chatapp.generation.spoken import read_delta, write_options
 from chatapp.placement.selection import PlacementOptions
 from chatapp.remote.address import Remote
-from chatapp.remote.connection import Connection, Refused, Unreachable
+from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
 from chatapp.settings import running
 from model_store import Store, StoredModel
@@ -81,23 +81,28 @@ class ServedEngine(AfarEngine):
                             return None
                         if event:
                             return json.loads(event.data)
-                raise RemoteError(ENDED)
-            except Unreachable:
                 self._here = self._open_here()
             except Refused as error:
                 raise GenerationError(error.said) from error
+            except (RemoteError, json.JSONDecodeError):
+                self._here = self._open_here()
         return look(self._here, asked, wanted)
 
     def _draw(self, asked: Mapping[str, Any], options: Options) -> Generator[Delta, None, None]:
-        """The deltas of a call: from the server, or from here, where that has ended before it was asked."""
+        """The deltas of a call: from the server, or from here, where that has ended before it told any."""
         if not self._here:
+            told = False
             try:
-                yield from self._read(self._body({**asked, "options": write_options(options)}))
+                for delta in self._read(self._body({**asked, "options": write_options(options)})):
+                    told = told or delta is not WAITING
+                    yield delta
                 return
-            except Unreachable:
-                self._here = self._open_here()
             except Refused as error:
                 raise GenerationError(error.said) from error
+            except RemoteError:
+                if told:
+                    raise
+                self._here = self._open_here()
         try:
             yield from draw(self._here, asked, options)
         finally:
@@ -120,14 +125,14 @@ class ServedEngine(AfarEngine):
                         return
                     else:
                         raise GenerationError(told["error"]["message"])
-        except (Refused, Unreachable):
+        except Refused:
             raise
         except (RemoteError, json.JSONDecodeError) as error:  # a line of which only the beginning came
             raise RemoteError(ENDED) from error
         raise RemoteError(ENDED)
 
 
-ENDED = "the server ended in the middle of the answer; what it had written stays, and what is asked next needs none"
+ENDED = "the server ended in the middle of the answer; what it had written stays: ask again, which needs no server"
 
 
 def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tuple[Connection, str] | None:

@@ -218,7 +218,7 @@ def test_a_server_that_breaks_off_in_the_middle_says_so_and_the_text_stays(
     facts = {"context_length": 64, "vocab_size": 320, "whole_prompts": False, "placement": ["onnx", "cpu", "int8"]}
     delta = write_delta(Delta("Hi", 0, (), None, Timings(0.0, 0.0, 0.0, 0.0), None))
     own = replace(announce(1, "onnx", None, None), pid=os.getppid())
-    torn = Recorded([b'["Hi",0,[],null,[0,0,0'], LINES)
+    torn = Recorded([json.dumps(delta).encode() + b'\n["Hi",0,[],null,[0,0,0'], LINES)
     for answer in (Recorded.lines(delta), Recorded.lines(delta, cut=True), torn):
         with RemoteServer({"/engine": [Recorded.json(facts), answer]}) as server:
             connection = Connection(Remote("chatapp", server.url))
@@ -227,4 +227,26 @@ def test_a_server_that_breaks_off_in_the_middle_says_so_and_the_text_stays(
             with pytest.raises(GenerationError, match="the server ended in the middle"):
                 for one in engine.chat(ASKED, GREEDY):
                     said += one.text
-            assert said == ("" if answer is torn else "Hi")
+            assert said == "Hi"
+
+
+def test_a_server_that_breaks_off_before_it_says_anything_is_not_needed(
+    checkpoint: MakeCheckpoint, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "SMALL", 0)
+    workspace = Workspace()
+    model = workspace.open_store().get(str(checkpoint("tiny", chats=True)))
+    here, opened = workspace.open_model("tiny").engine, list[str]()
+    facts = {"context_length": 64, "vocab_size": 320, "whole_prompts": False, "placement": ["onnx", "cpu", "int8"]}
+
+    def open_here() -> Engine:
+        opened.append("tiny")
+        return here
+
+    calls = (lambda engine: write(engine).text, lambda engine: engine.find_lines("def add(", "\n"))
+    for answer in (Recorded([b'["Hi",0,[]'], LINES), Recorded([], LINES), Recorded([], LINES, cut=True)):
+        for call in calls:
+            with RemoteServer({"/engine": [Recorded.json(facts), answer]}) as server:
+                connection = Connection(Remote("chatapp", server.url))
+                assert call(ServedEngine(connection, "x" * 40, workspace.open_store(), model, open_here)) == call(here)
+    assert len(opened) == 6
