@@ -84,6 +84,8 @@ def test_a_template_is_told_whether_to_think(tmp_path: Path) -> None:
     asked = [Message("user", "hi")]
     assert qwen.render(asked, think=False)[0].endswith("<think>\n\n</think>\n\n")
     assert qwen.render(asked, think=True) == qwen.render(asked)
+    seed = template(tmp_path / "seed", "{% if not thinking_budget is defined %}any{% endif %}|{{ thinking_budget }}")
+    assert [seed.render(asked, think=think)[0] for think in (None, True, False)] == ["any|", "|-1", "|0"]
     always = template(tmp_path / "always", ALWAYS)
     assert (always.switch, always.find_opening(), qwen.find_opening()) == (None, "<think>\n", "")
     with pytest.raises(GenerationError, match="always cannot switch its thinking"):

@@ -21,6 +21,7 @@ from chatapp.generation.text.thinking import (
     find_switch,
     find_variable,
     split,
+    switched,
     thinks,
 )
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
@@ -139,9 +140,15 @@ class ChatTemplate:
             raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has {choices}")
         turns = [[_describe(message) for message in messages] for messages in conversations]
         offered = [json.loads(tool) for tool in tools] or None
-        names = {"tools": offered, "documents": None, "add_generation_prompt": True, **self.special, **effort}
+        names: dict[str, Any] = {
+            "tools": offered,
+            "documents": None,
+            "add_generation_prompt": True,
+            **self.special,
+            **effort,
+        }
         if think is not None and self.switch:
-            names[self.switch] = bool(think)
+            names |= switched(self.switch, think)
         try:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:

@@ -28,8 +28,10 @@ ANALYSIS = "<|channel|>analysis"
 """Where gpt-oss thinks."""
 HARMONY = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
 """The marks of gpt-oss's messages: its thinking is a message before the one that is the answer."""
-SWITCHES = ("enable_thinking", "thinking")
-"""What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite."""
+BUDGET = "thinking_budget"
+"""The variable in which Seed-OSS's template wants the tokens that the model may think."""
+SWITCHES = ("enable_thinking", "thinking", BUDGET)
+"""What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite; Seed-OSS."""
 EFFORT = "reasoning_effort"
 """The variable in which gpt-oss's template wants how much the model is to think."""
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
@@ -145,6 +147,11 @@ def find_variable(template: str, known: Sequence[str]) -> str | None:
     code = STRING.sub("''", code)
     names = (name for name in known if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
     return next(names, None)
+
+
+def switched(name: str, think: Think) -> dict[str, bool | int]:
+    """The variable of this name, that switches thinking, and its value; as a budget, -1 is any."""
+    return {name: (-1 if think else 0) if name == BUDGET else bool(think)}
 
 
 def find_opening(prompt: str) -> str:
