@@ -133,6 +133,24 @@ def test_going_back_gives_what_was_there_before(tokenizer: Tokenizer) -> None:
     assert (other.allowed(tokens) == masks[-1]).all()
 
 
+def test_what_must_follow_is_the_rest_of_what_had_to(tokenizer: Tokenizer) -> None:
+    def spell(tokens: Sequence[int]) -> bytes:
+        return b"".join(map(tokenizer.content, tokens))
+
+    wanted = write_grammar(Options(regex="a younger one [0-9]|b older one [0-9]"), "regex")
+    grammar = Grammar(Vocabulary(tokenizer, 400), wanted, "regex")
+    firsts = np.flatnonzero(grammar.allowed([])).tolist()
+    rests = [list(grammar.forced([first])) for first in firsts]
+    assert {spell([first, *rest]).decode() for first, rest in zip(firsts, rests, strict=True)} == {
+        "a younger one ",
+        "b older one ",
+    }
+    for first, rest in zip(firsts, rests, strict=True):
+        for count in range(len(rest)):
+            assert list(grammar.forced([first, *rest[:count]])) == rest[count:]
+    assert min(map(len, rests)) > 2
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_forced_tokens_skip_the_model_and_change_nothing(tokenizer: Tokenizer, temperature: float) -> None:
     wanted = options("json_schema", temperature=temperature, seed=5)
