@@ -119,7 +119,7 @@ class WindowApp(ChatApp):
             case "scheme" if not self.workspace.read_settings().theme:
                 self.theme = SYSTEM_THEMES[payload["dark"]]
             case "drop":
-                self.chat_screen.pane.box.insert(f"{mention(payload['path'])} ")
+                self.chat_screen.pane.box.insert_apart(mention(payload["path"]))
                 self.chat_screen.pane.box.focus()
             case "repaint":
                 assert self._driver

@@ -77,6 +77,27 @@ async def test_a_rebound_key_sends_and_enter_is_a_new_line_then() -> None:
         assert driver.texts == ["one\ntwo"]
 
 
+async def test_ctrl_u_and_ctrl_k_take_the_line_and_not_the_row_of_a_line_that_is_wrapped() -> None:
+    async with page() as driver:
+        driver.prompt.draft = "first\n" + "many words " * 30
+        assert driver.prompt.wrapped_document.height > 3
+        await driver.press("ctrl+u")
+        assert driver.prompt.draft == "first\n"
+        await driver.press("ctrl+z", "up", "up", "ctrl+a", "ctrl+k")
+        row, column = driver.prompt.cursor_location
+        assert row == 1 and 0 < column and driver.prompt.draft == "first\n" + ("many words " * 30)[:column]
+        await driver.press("ctrl+u", "ctrl+u")
+        assert driver.prompt.draft == "first"  # at its start, the line is joined with the one before
+
+
+async def test_a_dropped_file_stands_apart_from_the_word_before_it() -> None:
+    async with page() as driver:
+        driver.prompt.insert_apart("@notes.md")
+        await driver.type("and look at")
+        driver.prompt.insert_apart("@a.py")
+        assert driver.prompt.draft == "@notes.md and look at @a.py "
+
+
 # What was asked before
 
 

@@ -96,6 +96,23 @@ class Box(VimArea):
         else:
             super().action_delete_left()
 
+    def action_delete_to_start_of_line(self) -> None:
+        row, column = self.selection.end
+        if column and self.selection.is_empty:  # the line, as in a shell, and not the row of a line that is wrapped
+            self._delete_via_keyboard((row, 0), (row, column))
+        else:
+            super().action_delete_to_start_of_line()
+
+    def action_delete_to_end_of_line(self) -> None:
+        row, column = self.selection.end
+        self._delete_via_keyboard((row, column), (row, len(self.document[row])))
+
+    def insert_apart(self, text: str) -> None:
+        """Write a text where the cursor is, with a space between it and a word that stands there."""
+        row, column = self.cursor_location
+        stands_at_word = column > 0 and not self.document[row][column - 1].isspace()
+        self.insert(f"{' ' * stands_at_word}{text} ")
+
     def action_newline(self) -> None:
         self.insert("\n")
 
