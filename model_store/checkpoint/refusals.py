@@ -21,7 +21,8 @@ TYPES = {
         "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm2*", "nemotron_h", "olmo_hybrid",
         "qwen3_5*", "qwen3_next", "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
-    "shares keys and values between layers, or takes keys for values": ("gemma3n*", "gemma4*"),
+    "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),
+    "shares keys and values between layers, or takes keys for values": ("gemma4*",),
     SENSES: (
         "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*detr*", "*image*", "*video*",
         "*vision*", "*whisper*", "aria", "bark", "beit", "blip*", "*bridgetower*", "*chameleon*", "colpali", "colqwen2",

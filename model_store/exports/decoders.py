@@ -90,6 +90,6 @@ def share_alike(decoder: "Decoder", precision: str) -> float:
 
     With sparsemixer the share of either is near 1, and so is what the next tokens see of it.
     """
-    if precision == "f32" or not decoder.experts:
+    if precision in ALLOWED or not decoder.experts:
         return 1.0
     return 0.2 if decoder.experts.scores == "sparsemixer" else 0.5

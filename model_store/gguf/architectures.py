@@ -114,6 +114,8 @@ GUESSING = {"nextn_predict_layers": "num_nextn_predict_layers"}
 """Layers behind the others that guess tokens ahead, and are not read."""
 SIGMOID = 2
 """The value of `expert_gating_func` that is DeepSeek V3's."""
+GLM_FLASH = {"vocab_size": 154880, "num_hidden_layers": 47}
+"""How llama.cpp knows GLM 4.7 Flash, whose files do not tell that it chooses experts as DeepSeek V3 does."""
 FACTORS = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
@@ -221,12 +223,16 @@ def adjust_granite(config: Fields) -> None:
 
 
 def adjust_deepseek(config: Fields) -> None:
-    """DeepSeek V3 by how it chooses experts; newer files tell sizes of what llama.cpp caches, and of heads beside."""
+    """DeepSeek V3 by how it chooses experts, Youtu where there are none.
+
+    Newer files tell sizes of what llama.cpp caches, and of heads beside.
+    """
     whole, value = config.pop("key_length_mla", None), config.pop("value_length_mla", None)
     length, share = config.pop("key_length", None), config.pop("mscale_all_dim", None)
     if whole:
         length, config["v_head_dim"] = whole, value
-    if not length or not config.get("qk_rope_head_dim") or not config.get("moe_intermediate_size"):
+    mixed = bool(config.get("n_routed_experts"))
+    if not length or not config.get("qk_rope_head_dim") or (mixed and not config.get("moe_intermediate_size")):
         raise ValueError("it does not tell the sizes of heads, of what turns in them, or of experts")
     config["qk_nope_head_dim"] = length - config["qk_rope_head_dim"]
     config["num_key_value_heads"] = config["num_attention_heads"]
@@ -234,7 +240,10 @@ def adjust_deepseek(config: Fields) -> None:
         config["rope_scaling"] |= {"mscale": 10 * share, "mscale_all_dim": 10 * share}
     once = {"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "n_shared_experts": 0, "norm_topk_prob": False}
     config |= {name: config.get(name, value) for name, value in once.items()}
-    if config.pop("gating", None) == SIGMOID:
+    gating = config.pop("gating", SIGMOID if GLM_FLASH.items() <= config.items() else None)
+    if not mixed:
+        config["model_type"] = "youtu"
+    elif gating == SIGMOID:
         config["model_type"] = "deepseek_v3"
     elif config["n_group"] > 1:
         raise ValueError("experts in groups that softmax chooses from are not supported (expert_group_count)")

@@ -128,8 +128,22 @@ def test_what_llama_cpp_says_of_a_changed_checkpoint_has_its_logits(
 )
 def test_deepseek_s_keys_that_cannot_be_are_refused(changed: dict[str, object], says: str) -> None:
     keys = {"key_length": 192, "qk_rope_head_dim": 64, "moe_intermediate_size": 48, "num_attention_heads": 4}
+    keys["n_routed_experts"] = 8
     with pytest.raises(ValueError, match=says):
         adjust_deepseek({**keys, "rope_scaling": None, **changed})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"), [({"vocab_size": 154880}, "deepseek_v3"), ({"vocab_size": 102400}, "deepseek_v2")]
+)
+def test_glm_flash_is_known_by_its_sizes_as_its_files_do_not_tell_how_it_chooses(
+    sizes: dict[str, object], kind: str
+) -> None:
+    keys = {"key_length": 256, "qk_rope_head_dim": 64, "moe_intermediate_size": 1536, "num_attention_heads": 20}
+    config = {**keys, **sizes, "model_type": "deepseek_v2", "num_hidden_layers": 47, "n_routed_experts": 64}
+    config["rope_scaling"] = None
+    adjust_deepseek(config)
+    assert config["model_type"] == kind
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -34,7 +34,7 @@ TYPES = {
     "whisper": "images or sound",
     "hubert": "images or sound",
     "sam2_video": "images or sound",
-    "gemma3n_text": "shares keys and values",
+    "gemma3n_text": "keeps several residuals side by side",
     "bert": "writes none",
     "m2m_100": "encoder of another kind",
     "t5gemma2_text": "encoder of another kind",

@@ -59,8 +59,8 @@ ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
-    "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "ernie4_5_moe": "ernie4_5-moe",
-    "minicpm3": "minicpm3",
+    "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2",
+    "ernie4_5_moe": "ernie4_5-moe", "minicpm3": "minicpm3",
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
@@ -279,7 +279,12 @@ def sizes_of_latents(config: dict[str, Any], scaling: dict[str, Any]) -> dict[st
 def choice_of_experts(config: dict[str, Any]) -> dict[str, object]:
     """The keys that the converter writes for DeepSeek, GLM and ERNIE."""
     dense = config.get("first_k_dense_replace", config.get("moe_layer_start_index"))
-    dense = config["mlp_layer_types"].count("dense") if dense is None else dense
+    dense = config.get("mlp_layer_types", []).count("dense") if dense is None else dense
+    if config["model_type"] == "youtu":
+        return {
+            "leading_dense_block_count": config["num_hidden_layers"],
+            "expert_feed_forward_length": config["intermediate_size"],
+        }
     by_sigmoids = config["model_type"] not in ("deepseek_v2", "ernie4_5_moe")
     return {
         "leading_dense_block_count": dense,
