@@ -130,6 +130,15 @@ class MessagesAsked(Counted):
         return self.knobs() | given(max_tokens=self.max_tokens, stop=stop, think=think)
 
 
+class CountAsked(Counted):
+    """A conversation to be counted; some clients send all that they would ask with."""
+
+    max_tokens: Any = Field(None, description="Not looked at: it changes no count.")  # Any: as the next three
+    stream: Any = Field(None, description="Not looked at.")
+    stop_sequences: Any = Field(None, description="Not looked at.")
+    metadata: Any = Field(None, description=IGNORED)
+
+
 def read_content(content: str | list[Block], where: str) -> str:
     """The text of a message, which may come in blocks."""
     if isinstance(content, str):
@@ -250,7 +259,7 @@ async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]
     yield say("message_stop")
 
 
-async def count(call: Call, body: Counted) -> None:
+async def count(call: Call, body: CountAsked) -> None:
     """Count the tokens of a conversation."""
     messages = body.read_messages()
     async with call.service.use(body.model, call.client) as loaded:
@@ -273,7 +282,7 @@ PROTOCOL = Protocol(
     "anthropic",
     (
         Endpoint("POST", "/v1/messages", answer, MessagesAsked, "Answer a conversation"),
-        Endpoint("POST", "/v1/messages/count_tokens", count, Counted, "Count the tokens of a conversation"),
+        Endpoint("POST", "/v1/messages/count_tokens", count, CountAsked, "Count the tokens of a conversation"),
     ),
     form_error,
     form_late_error,

@@ -86,6 +86,7 @@ class ChatRequest(Requested):
     tool_choice: Literal["auto", "none", "required"] | Chosen | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
+    think: bool | None = Field(None, description="Whether the model is to think, as Ollama calls it.")
     chat_template_kwargs: TemplateOptions | None = None
     modalities: list[Literal["text"]] | None = None
     metadata: dict[str, str] | None = Field(None, description="Not looked at.")
@@ -155,7 +156,7 @@ def read_thinking(body: ChatRequest) -> Think | None:
         if think is not None:
             return think
         effort = switches.reasoning_effort or effort
-    return read_effort(effort)
+    return read_effort(effort) if effort else body.think
 
 
 def read_messages(messages: list[ChatMessage]) -> list[Message]:

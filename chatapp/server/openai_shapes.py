@@ -50,12 +50,16 @@ class Requested(SampledBody):
     seed: int | None = None
     logit_bias: dict[str, float] | None = None
     user: str | None = Field(None, description="Metadata; not looked at.")
+    repeat_penalty: float | None = Field(None, description="repetition_penalty, as llama.cpp and Ollama call it.")
+    num_ctx: int | None = Field(None, description="Not looked at: the model's own counts.")
+    keep_alive: str | int | float | None = Field(None, description="Not looked at: the server's own counts.")
 
     def read_common(self) -> dict[str, Any]:  # Any: as Options has them
         """The options, as chatapp calls them."""
         bias, stop = read_bias(self.logit_bias), read_stop(self.stop)
         seed = None if self.seed is None else self.seed % 2**64
-        return self.knobs() | given(max_tokens=self.max_tokens, n=self.n, stop=stop, seed=seed, logit_bias=bias)
+        penalty = {"repetition_penalty": self.repeat_penalty} | self.knobs()
+        return given(**penalty, max_tokens=self.max_tokens, n=self.n, stop=stop, seed=seed, logit_bias=bias)
 
 
 def read_content(content: str | list[Part] | None, where: str) -> str:

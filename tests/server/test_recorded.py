@@ -1,4 +1,4 @@
-"""Bodies as editors send them, with all the fields that they have."""
+"""Bodies as editors and Open WebUI send them, with all the fields that they have."""
 
 import re
 from collections.abc import Iterator
@@ -51,11 +51,20 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
         ("/v1/chat/completions", {"model": "builtin", "messages": HELLO, "stream": True, "max_tokens": 99, "n": 1,
                                   "temperature": 0.1, "top_p": 1, "stream_options": {"include_usage": True},
                                   "parallel_tool_calls": False, "user": "me"}, "Be brief.\nHello"),
+        ("/v1/chat/completions", {"model": "builtin", "messages": HELLO, "stream": True,
+                                  "stream_options": {"include_usage": True}, "temperature": 0.7, "top_k": 20, "seed": 3,
+                                  "max_tokens": 20, "stop": ["xyz"], "top_p": 0.9, "min_p": 0.05,
+                                  "frequency_penalty": 0.1, "presence_penalty": 0.2, "repeat_penalty": 1.1,
+                                  "num_ctx": 2048, "keep_alive": "5m", "think": False}, "Be brief.\nHello"),
+        ("/api/chat", {"model": "builtin", "messages": HELLO, "stream": True, "keep_alive": "5m", "think": False,
+                       "options": {"temperature": 0.7, "top_k": 20, "seed": 3, "stop": ["xyz"], "top_p": 0.9,
+                                   "min_p": 0.05, "frequency_penalty": 0.1, "presence_penalty": 0.2,
+                                   "repeat_penalty": 1.1, "num_ctx": 2048, "num_predict": 20}}, "Be brief.\nHello"),
     ],
     ids=["minuet", "Tabby by OpenAI", "Tabby by Ollama", "Continue's first", "Continue", "twinny by Ollama",
-         "Tabby by llama.cpp", "twinny by llama.cpp", "a chat"],
+         "Tabby by llama.cpp", "twinny by llama.cpp", "a chat", "Open WebUI by OpenAI", "Open WebUI by Ollama"],
 )  # fmt: skip
-def test_what_an_editor_sends_is_answered(
+def test_what_a_client_sends_is_answered(
     served: Served, engine: ScriptedEngine, path: str, body: dict[str, Any], asked: str
 ) -> None:
     answer = served.post(path, **body)
@@ -67,3 +76,14 @@ def test_what_an_editor_sends_is_answered(
 def test_the_same_request_three_times_at_once_is_answered_three_times(served: Served) -> None:
     body = {"model": "builtin", "prompt": [HEAD, HEAD, HEAD], "max_tokens": 8}
     assert len(served.post("/v1/completions", **body).json()["choices"]) == 3
+
+
+def test_a_penalty_counts_by_either_name_and_a_count_takes_what_a_request_has(
+    served: Served, engine: ScriptedEngine
+) -> None:
+    served.post("/v1/chat/completions", model="builtin", messages=HELLO, repeat_penalty=1.25, think=True)
+    assert (engine.options[-1].repetition_penalty, engine.options[-1].think) == (1.25, True)
+    served.post("/v1/completions", model="builtin", prompt="x", repeat_penalty=1.25, repetition_penalty=1.5)
+    assert engine.options[-1].repetition_penalty == 1.5
+    body = {"model": "builtin", "max_tokens": 20, "messages": [{"role": "user", "content": "x"}]}
+    assert served.post("/v1/messages/count_tokens", **body).json()["input_tokens"] > 0
