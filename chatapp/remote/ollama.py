@@ -31,6 +31,8 @@ KNOBS = {
     **{name: name for name in ("presence_penalty", "frequency_penalty", "mirostat_tau", "mirostat_eta")},
     "repetition_penalty": "repeat_penalty",
 }
+MEASURED = "gptoss", "gpt_oss"
+"""What Ollama and chatapp call the family that can be told how much to think, and not whether."""
 LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "tools")
 
 
@@ -68,14 +70,14 @@ class Ollama:
         lengths = [number_in(facts, name) for name in facts if str(name).endswith(".context_length")]
         started = [line.split()[1] for line in text_in(found, "parameters").splitlines() if line.startswith("num_ctx ")]
         details = found.get("details")
-        is_harmony = isinstance(details, dict) and details.get("family") == "gptoss"
+        measured = isinstance(details, dict) and details.get("family") in MEASURED
         chosen = int(started[0]) if started and started[0].isdecimal() else 0
         return RemoteModel(
             name,
             chosen or next((length for length in lengths if length), 0),
             can_chat="template" not in found or has_template(found),
             can_infill="insert" in abilities,
-            thinking_choices=(EFFORTS if is_harmony else (False, True)) if "thinking" in abilities else (),
+            thinking_choices=(EFFORTS if measured else (False, True)) if "thinking" in abilities else (),
             knows_tools="tools" in abilities,
         )
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from chatapp.generation.text.chat_template import mentions_tools
-from chatapp.generation.text.thinking import find_switch
+from chatapp.generation.text.thinking import find_choices
 from chatapp.server.bodies import Body
 from chatapp.server.drawing import Drawing
 from chatapp.server.loaded import date
@@ -104,7 +104,7 @@ def describe_fully(call: Call, stored: StoredModel) -> Json:
     """What clients look at before they talk to a model: what it can do, and how long its context is."""
     source, gap = chat_template(stored.folder) if stored.chats else None, call.service.models.find_gap(stored)
     capabilities = ["completion", *(["insert"] if gap else [])]
-    if source and find_switch(source):
+    if source and find_choices(source):
         capabilities.append("thinking")
     if source and mentions_tools(source):
         capabilities.append("tools")

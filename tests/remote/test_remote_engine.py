@@ -12,7 +12,7 @@ import pytest
 
 from chatapp.generation import Engine, GenerationError, Message, Reply
 from chatapp.generation.contract import UNKNOWN_CONTEXT
-from chatapp.generation.text.thinking import split
+from chatapp.generation.text.thinking import EFFORTS, split
 from chatapp.generation.text.tools import Function, Toolbox
 from chatapp.remote import connection
 from chatapp.remote.engine import RemoteEngine
@@ -123,6 +123,16 @@ def test_ollama_gets_its_options_in_a_table_of_their_own_and_the_switch_of_think
         sent = server.requests[-1].body
     table = {"num_predict": 5, "seed": 3, "stop": ["x"], "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.0}
     assert (sent["options"], sent["think"]) == (table, False)
+
+
+def test_ollama_is_told_how_much_gpt_oss_is_to_think(home: Path) -> None:
+    with serve("ollama") as server:
+        shown = json.loads(server.answers["/api/show"][0].parts[0])
+        server.answers["/api/show"] = [Recorded.json(shown | {"details": {"family": "gptoss"}})]
+        engine = open_one(server, home)
+        assert engine.thinking_choices == EFFORTS
+        answer(engine, think="low")
+        assert server.requests[-1].body["think"] == "low"
 
 
 @pytest.mark.parametrize(

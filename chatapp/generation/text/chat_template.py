@@ -17,9 +17,9 @@ from chatapp.generation.text.thinking import (
     EFFORTS,
     MARKS,
     Think,
+    find_choices,
     find_opening,
     find_switch,
-    find_variable,
     split,
     switched,
     thinks,
@@ -57,14 +57,14 @@ class ChatTemplate:
         return find_switch(self.source)
 
     @cached_property
-    def has_effort(self) -> bool:
-        """Whether the template can be told how much the model is to think."""
-        return find_variable(self.source, [EFFORT]) is not None
-
-    @property
     def thinking_choices(self) -> tuple[Think, ...]:
         """What can be chosen of the model's thinking."""
-        return (*((False, True) if self.switch else ()), *(EFFORTS if self.has_effort else ()))
+        return find_choices(self.source)
+
+    @property
+    def has_effort(self) -> bool:
+        """Whether the template can be told how much the model is to think."""
+        return EFFORTS[0] in self.thinking_choices
 
     @cached_property
     def knows_tools(self) -> bool:

@@ -149,6 +149,12 @@ def find_variable(template: str, known: Sequence[str]) -> str | None:
     return next(names, None)
 
 
+def find_choices(template: str) -> tuple[Think, ...]:
+    """What a template can be told about the model's thinking."""
+    effort = EFFORTS if find_variable(template, [EFFORT]) else ()
+    return (*((False, True) if find_switch(template) else ()), *effort)
+
+
 def switched(name: str, think: Think) -> dict[str, bool | int]:
     """The variable of this name, that switches thinking, and its value; as a budget, -1 is any."""
     return {name: (-1 if think else 0) if name == BUDGET else bool(think)}
