@@ -63,6 +63,9 @@ class PagedSession(CachedSession):
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
+        windows = [window for window, _ in facts.layers or ()]
+        self.window = max(windows) if all(windows) else 0
+        """Tokens that some layer sees, where none sees all; the pages before these are not shown to the plugin."""
         self.pages = Pages(self.request)
         self.pages.readers.add(self)
         self.page = self.pages.size
@@ -101,15 +104,18 @@ class PagedSession(CachedSession):
         """The logits (batch, last, vocab) after more tokens of every row."""
         batch, count = tokens.shape
         lengths, ends = np.array(self.lengths), count * np.arange(1, batch + 1)
+        unseen = np.maximum(lengths + 1 - self.window, 0) // self.page if self.window else 0 * lengths
+        rows = [row[first:] for row, first in zip(self.rows, unseen, strict=True)]
+        past = lengths - unseen * self.page
         feeds = {
             "tokens": tokens.reshape(1, -1),
             "positions": (lengths[:, None] + np.arange(count)).ravel(),
             "wanted": (ends[:, None] + np.arange(-last, 0)).ravel(),
-            "past_lens": lengths.astype(np.int32),
+            "past_lens": past.astype(np.int32),
             "subsequence_begins": begins(ends),
-            "block_indices": np.fromiter(chain(*self.rows), np.int32),
-            "block_indices_begins": begins(np.cumsum([len(row) for row in self.rows])),
-            "max_context_len": np.array(lengths.max() + count, np.int32),
+            "block_indices": np.fromiter(chain(*rows), np.int32),
+            "block_indices_begins": begins(np.cumsum([len(row) for row in rows])),
+            "max_context_len": np.array(past.max() + count, np.int32),
         }
         if self.border:
             feeds["long"] = np.array([self.long], np.int64)
@@ -174,6 +180,7 @@ class PagedBatch(PagedSession):
 
     def __init__(self, session: PagedSession):
         self.request, self.pages, self.page = session.request, session.pages, session.page
+        self.window = session.window
         self.context_length, self.border, self.rows, self.owned = session.context_length, 0, [], 0
         self.counts: list[int] = []
         self.pages.readers.add(self)

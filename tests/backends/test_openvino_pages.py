@@ -78,6 +78,23 @@ def test_pages_give_what_a_whole_cache_gives(sliding_window: int | None, session
     assert paged.pages.count * paged.page >= 2 * LONG > FIRST_PAGES * paged.page
 
 
+def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Sessions]) -> None:
+    paged, whole = sessions(model_type="mistral", sliding_window=50)
+    batch, text, lengths = paged.open_batch(), tokens(3, LONG), (40, 130, 210)
+    assert batch and paged.window == 50
+    for row, length in enumerate(lengths):
+        paged.rewind(0)
+        paged.forward(text[row : row + 1, :length])
+        found = paged.export(0)
+        assert found
+        batch.join(found, length)
+    after = np.concatenate([batch.forward(text[:, -step, None]).copy() for step in range(40, 0, -1)], axis=1)
+    for row, length in enumerate(lengths):
+        whole.rewind(0)
+        whole.forward(text[row : row + 1, :length])
+        assert after[row : row + 1] == near(whole.forward(text[row : row + 1, -40:], 40), abs=1e-4)
+
+
 def test_rows_share_pages_until_one_writes_there(sessions: Callable[..., Sessions]) -> None:
     paged, whole = sessions()
     for session in paged, whole:
