@@ -155,4 +155,4 @@ def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str,
 def warn_of_fallback(reason: str) -> None:
     """Say that something did not go as it should, and goes on in another way."""
     sys.stdout.flush()
-    print(f"Warning: {printable(reason)}; trying the next best", file=sys.stderr, flush=True)
+    print(f"Warning: {printable(reason)}", file=sys.stderr, flush=True)

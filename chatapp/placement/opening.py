@@ -25,6 +25,8 @@ from model_store.disk import amount, size_of
 
 Opener = Callable[[], Session]
 Result = TypeVar("Result")
+NEXT = "; trying the next best"
+"""The end of what is told of a backend that failed."""
 
 
 def open_engine(
@@ -67,7 +69,9 @@ def open_engine(
     # The tokenizer first: the memory that its reading takes for a moment, the session can use.
     tokenizer, defaults = open_tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
     template = ChatTemplate(model.folder) if model.chats else None
-    session = FallbackSession([partial(open_placement, one) for one in ranking], on_fallback)
+    session = FallbackSession(
+        [partial(open_placement, one) for one in ranking], lambda why: on_fallback(f"{why}{NEXT}")
+    )
     lowering = sum(variant.seconds for variant in variants)
     load = time.perf_counter() - start - lowering
     if failed:  # and another did not: it is the backend's fault, and not tried again

@@ -67,10 +67,10 @@ class Thinking(Body):
 class Offered(Body):
     """A function that the model may ask to be called."""
 
+    type: Literal["custom"] | None = None  # first: it tells why a tool of Anthropic's own is refused
     name: str = Field(min_length=1, max_length=100, pattern=r"^[\w.-]+$")
     description: str | None = None
     input_schema: dict[str, Any]
-    type: Literal["custom"] | None = None
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     strict: bool | None = None
     input_examples: list[Any] | None = Field(None, description="Not looked at.")

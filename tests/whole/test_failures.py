@@ -88,6 +88,6 @@ def test_one_that_dies_in_mid_answer_gives_way_and_the_text_goes_on(
 
     monkeypatch.setattr(inner, "forward", dying)
     assert text(engine) == expected
-    assert told == ["openvino failed on cpu: the driver was reset"]
+    assert told == ["openvino failed on cpu: the driver was reset; trying the next best"]
     assert engine.placement.backend == "onnx"
     assert engine.last_usage and engine.last_usage.completion_tokens == 12

@@ -287,7 +287,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
                 columns.columns[index].say(f"○ {share:.0%}")
                 columns.columns[index].note(muted(printable(step)))
             case Warned(reason):
-                self.notify(f"{printable(reason)}; trying the next best.", severity="warning", markup=False)
+                self.notify(f"{printable(reason)}.", severity="warning", markup=False)
             case compare.Opened(index, placement):
                 columns.columns[index].say("● reading", "accent")
                 columns.columns[index].note(Content(), muted(placement))

@@ -191,8 +191,8 @@ class Conversations(Screen[None]):
         self.notify(error, severity="error", timeout=10, markup=False)
 
     def tell_fallback(self, reason: str) -> None:
-        """A backend has failed, and another takes over; this also happens in the middle of a reply."""
-        self.notify(f"{reason}; trying the next best.", severity="warning", timeout=10, markup=False)
+        """Something else takes over from what has failed; this also happens in the middle of a reply."""
+        self.notify(f"{reason}.", severity="warning", timeout=10, markup=False)
 
     @on(Pane.Changed)
     def measure(self) -> None:
