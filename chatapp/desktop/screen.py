@@ -19,6 +19,7 @@ from textual.widgets import Static
 from chatapp.conversation.attachments import mention
 from chatapp.settings import offline
 from chatapp.tui.app import ChatApp, run
+from chatapp.tui.prompt.prompt import Prompt
 from chatapp.tui.widgets.windows import Window
 from chatapp.workspace import Workspace
 
@@ -119,8 +120,9 @@ class WindowApp(ChatApp):
             case "scheme" if not self.workspace.read_settings().theme:
                 self.theme = SYSTEM_THEMES[payload["dark"]]
             case "drop":
-                self.chat_screen.pane.box.insert_apart(mention(payload["path"]))
-                self.chat_screen.pane.box.focus()
+                box, named = self.chat_screen.pane.box, mention(payload["path"])
+                box.insert_apart(named) if isinstance(box, Prompt) else box.insert(f"{named} ")
+                box.focus()
             case "repaint":
                 assert self._driver
                 self._driver.write(MODES)

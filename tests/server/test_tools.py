@@ -220,3 +220,9 @@ def test_the_form_of_an_answer_arrives(
 def test_what_cannot_be_is_refused_by_name(served: Served, more: dict[str, Any], param: str) -> None:
     answer = served.post(CHAT, messages=HELLO, **more)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+def test_a_tool_of_anthropics_own_is_refused_for_its_type(served: Served) -> None:
+    tool = {"type": "web_search_20250305", "name": "web_search"}
+    answer = served.post("/v1/messages", messages=HELLO, max_tokens=9, tools=[tool])
+    assert answer.json()["error"]["message"] == "tools.0.type should be 'custom'"
