@@ -165,7 +165,8 @@ def killed(browser: Browser) -> None:
         page.select_option("#model", "builtin")
         page.evaluate(
             "() => { const ask = fetch; window.fetch = (url, how) => ask(url, how && how.body ? "
-            "{ ...how, body: how.body.replace('256', '1500,\"logit_bias\":{\"0\":-100}') } : how) }"
+            '{ ...how, body: how.body.replace(\'256\', \'1500,"stop":"never","logit_bias":{"0":-100,"5":-100}\') } '
+            ": how) }"
         )
         page.fill("#text", "import os")
         page.keyboard.press("Enter")
