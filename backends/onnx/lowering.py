@@ -31,12 +31,17 @@ class Ops:
 
     tokens, positions = "tokens", "positions"
 
-    def __init__(self, decoder: Decoder, graph: Graph, *, blocks: bool = False, in_bytes: bool = False):
-        """`blocks` tells that bytes are multiplied block by block, `in_bytes` that caches may be bytes."""
+    def __init__(
+        self, decoder: Decoder, graph: Graph, *, blocks: bool = False, in_bytes: bool = False, by_place: bool = False
+    ):
+        """`blocks` tells that bytes are multiplied block by block, `in_bytes` that caches may be bytes.
+
+        `by_place` tells that tokens turn by `rope_positions`, as the caches may begin with a later one than the first.
+        """
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
-        self.blocks, self.in_bytes = blocks, in_bytes
+        self.blocks, self.in_bytes, self.by_place = blocks, in_bytes, by_place
 
     def embed(self, table: Weight, index: str) -> str:
         return matrices.embed(self.graph, table, index, blocks=self.blocks)
@@ -88,7 +93,8 @@ class Ops:
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position="last_position", total_length="total_length",
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
-            position_ids="rope_positions" if a.rope and a.rope.border else "", attention_bias=added,
+            position_ids="rope_positions" if a.rope and (a.rope.border or self.by_place) else "",
+            attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
         outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
@@ -265,6 +271,13 @@ def width(a: Attention) -> int:
     return -(-a.head_dim // step) * step
 
 
+def common_window(decoder: Decoder) -> int:
+    """Tokens that some layer sees, where none sees all, nor counts tokens from the first one; else 0."""
+    counted = any(not a.causal or a.alibi or a.buckets for a in decoder.layers)
+    windows = [a.window for a in decoder.layers]
+    return 0 if counted or decoder.encoder or not all(windows) else max(windows)
+
+
 def turns_first(a: Attention) -> bool:
     """Whether something is done to heads between their turning and attention."""
     return a.rope is not None and a.qk_norm == "turned"
@@ -283,10 +296,12 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
+    in_bytes, window = gains_by_bytes(decoder, precision), common_window(decoder)
+    facts["window"] = str(window)
     with Graph(folder) as graph:
         blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
         memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
-        ops = Ops(decoder, graph, blocks=blocks, in_bytes=gains_by_bytes(decoder, precision))
+        ops = Ops(decoder, graph, blocks=blocks, in_bytes=in_bytes, by_place=window > 0)
         logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)

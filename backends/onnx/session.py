@@ -14,6 +14,7 @@ from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch
 from backends.cached import CachedSession
 from backends.memory import overflows_memory
 from backends.onnx import whole
+from backends.onnx.window import make_room, out_of_sight, shown
 from backends.processor import Neighbours, cores, overflows
 
 FIRST_CAPACITY = 256
@@ -68,6 +69,10 @@ class Session(CachedSession):
     """
 
     rows_apart = True
+    window: int
+    """Tokens that some layer sees, where none sees all; 0 where one does."""
+    unseen = 0
+    """Tokens before these that the graph is not shown."""
 
     def __init__(self, folder: Path, *, unpacked: bool | None = None):
         self.folder, self.crowded = folder, False
@@ -89,7 +94,7 @@ class Session(CachedSession):
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
         self.start_token = int(facts.get("start_token", 0))
-        self.border, self.long = int(facts["border"]), False
+        self.border, self.window, self.long = int(facts["border"]), int(facts["window"]), False
         self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         """The caches, floats called `past_...` or bytes called `bytes_...`."""
@@ -152,6 +157,8 @@ class Session(CachedSession):
         self.reserve(batch, self.cached + count)
         self.single = self.single + 1 if count == 1 else 0
         self.hold(count)
+        if (unseen := out_of_sight(self.cached, self.window)) != self.unseen:
+            self.unseen, self.steps = unseen, {}
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
             self.steps[count, last] = Step(self, batch, count, last)
@@ -215,7 +222,7 @@ class Session(CachedSession):
         self.steps, self.spare, made = {}, {}, {}
         for name in list(caches):
             values, to = caches.pop(name), name.replace(before, after)
-            made[to] = np.zeros(values.shape, np.int8 if after == "bytes_" else np.float32)
+            made[to] = make_room(values.shape, np.int8 if after == "bytes_" else np.float32, self.window)
             seen = values[:, :, :length]
             turned = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
             made[to][:, :, :length] = turned
@@ -305,7 +312,7 @@ class Session(CachedSession):
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
         for name, shape in self.shapes(self.held).items():
             if name not in fresh:
-                fresh[name] = np.zeros((len(parents), shape[1], capacity, shape[3]), kind)
+                fresh[name] = make_room((len(parents), shape[1], capacity, shape[3]), kind, self.window)
             if length:
                 fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
         self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
@@ -334,7 +341,9 @@ class Step:
         self.top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
-        arrays = self.feeds | session.cache | session.memory | session.held_otherwise
+        self.unseen = session.unseen
+        caches = {name: shown(values, self.unseen) for name, values in session.cache.items()}
+        arrays = self.feeds | caches | session.memory | session.held_otherwise
         for name in session.inputs:
             value = wrap(arrays[name])
             self.binding.bind_ortvalue_input(name, value)
@@ -348,8 +357,8 @@ class Step:
         self.tokens[:] = tokens
         self.positions[:] = np.arange(past, total)
         np.add(self.positions, first_row, out=self.rope_positions)
-        self.last_position[:] = total - 1
-        self.total_length[:] = total
+        self.last_position[:] = total - 1 - self.unseen
+        self.total_length[:] = total - self.unseen
         self.call()
 
     def call(self) -> None:
@@ -367,8 +376,8 @@ class RaggedStep(Step):
         """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
         self.tokens[:] = tokens
         self.positions[:] = self.rope_positions[:] = past
-        self.last_position[:] = past[:, 0]
-        self.total_length[:] = past.max() + 1
+        self.last_position[:] = past[:, 0] - self.unseen
+        self.total_length[:] = past.max() + 1 - self.unseen
         self.call()
 
 
@@ -385,6 +394,8 @@ class RowsBatch:
         self.memory: dict[str, np.ndarray] = {}
         self.buffers: dict[str, np.ndarray] = {}
         self.steps: dict[int, RaggedStep] = {}
+        self.unseen = 0
+        """Tokens at the beginning of each row that the graph is not shown."""
 
     @property
     def runtime(self) -> onnxruntime.InferenceSession:
@@ -414,6 +425,8 @@ class RowsBatch:
         self.reserve(rows, max(self.lengths) + 1)
         self.session.adapt()
         start = time.monotonic()
+        if (unseen := out_of_sight(min(self.lengths), self.session.window)) != self.unseen:
+            self.unseen, self.steps = unseen, {}
         if rows not in self.steps:
             self.steps = {rows: RaggedStep(self, rows, 1, 1)}
         step, places = self.steps[rows], self.places
@@ -465,7 +478,7 @@ class RowsBatch:
         room = min(self.session.context_length, room)
         before, self.steps = self.buffers, {}
         self.buffers = {
-            name: np.zeros((held, shape[1], room, shape[3]), np.float32)
+            name: make_room((held, shape[1], room, shape[3]), np.float32, self.session.window)
             for name, shape in self.session.shapes("past_").items()
         }
         for name, values in before.items():

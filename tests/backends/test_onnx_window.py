@@ -1,0 +1,97 @@
+"""What ONNX Runtime is shown of caches where all layers have windows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends.onnx import lowering, window
+from backends.onnx.session import Session
+from backends.quantize import PRECISIONS, Rounded
+from model_store.convert import convert
+from support.arrays import near
+from support.checkpoints import MakeCheckpoint
+from support.golden_logits import open_golden
+
+LONG = 300
+Sessions = tuple[Session, Session]
+
+
+@pytest.fixture
+def sessions(checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sessions]:
+    """A model of windows of 50 tokens, and the same of which everything is shown."""
+    monkeypatch.setattr(window, "STRIDE", 16)
+
+    def load(precision: str) -> Sessions:
+        made = checkpoint(model_type="mistral", sliding_window=50, max_position_embeddings=LONG)
+        convert(made, tmp_path, backend="onnx", precision=precision)
+        some, every = Session(tmp_path), Session(tmp_path)
+        assert some.window == 50
+        every.window = 0  # from here on, before there is a cache
+        return some, every
+
+    return load
+
+
+def tokens(rows: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 320, (rows, LONG))
+
+
+def test_a_window_of_a_cache_gives_what_all_of_it_gives(sessions: Callable[..., Sessions]) -> None:
+    some, every = sessions("f32")
+    text, start = tokens(1), 0
+    for count, last in (1, 1), (30, 2), (1, 1), (100, 40), (1, 1), (130, 1), (37, 37):
+        part = text[:, start : start + count]
+        assert some.forward(part, last) == near(every.forward(part, last), abs=1e-5)
+        start += count
+    assert some.unseen == 208  # of 263 that were read before
+    for session in some, every:
+        session.rewind(90)
+        session.reorder([0, 0, 0])
+    for place in range(100, 250):
+        part = np.repeat(text[:, place, None], 3, axis=0)
+        assert some.forward(part) == near(every.forward(part), abs=1e-5)
+
+
+def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Sessions]) -> None:
+    some, every = sessions("int4")
+    text, lengths, batches = tokens(3), (90, 130, 210), []
+    for session in some, every:
+        batch = session.open_batch()
+        assert batch
+        for row, length in enumerate(lengths):
+            session.rewind(0)
+            session.forward(text[row : row + 1, :length])
+            found = session.export(0)
+            assert found
+            batch.join(found, length)
+        batches.append(batch)
+    for place in range(80):
+        part = text[:, -1 - place, None]
+        assert batches[0].forward(part) == near(batches[1].forward(part), abs=1e-4)
+
+
+@pytest.mark.parametrize("case", ["gpt2", "gpt_neox"])
+def test_a_window_of_bytes_gives_what_all_of_them_give(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "STRIDE", 4)
+    decoder, weights = open_golden(case)
+    decoder = replace(decoder, layers=tuple(replace(a, window=10) for a in decoder.layers))
+    lowering.lower(decoder, Rounded(weights, PRECISIONS["int8"]), tmp_path, "int8")
+    some, every = Session(tmp_path), Session(tmp_path)
+    every.window = 0
+    for session in some, every:
+        session.hold_bytes_from(8)
+    for token in np.random.default_rng(0).integers(0, decoder.vocab_size, decoder.context_length):
+        assert some.forward(np.array([[token]])) == near(every.forward(np.array([[token]])), abs=1e-3)
+    assert some.held == "bytes_" and some.unseen > 40
+
+
+def test_a_layer_that_sees_everything_is_shown_everything(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    convert(checkpoint(max_position_embeddings=LONG), tmp_path, backend="onnx", precision="f32")
+    loaded = backends.get("onnx").load(tmp_path, device="cpu")
+    assert isinstance(loaded, Session) and loaded.window == 0
