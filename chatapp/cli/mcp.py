@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
-from chatapp.cli.printing import note, print_json
+from chatapp.cli.printing import note, print_json, warn
 from chatapp.settings import tool_servers
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import InputError
@@ -107,6 +108,8 @@ def add_server(workspace: Workspace, server: ToolServer) -> None:
         raise InputError(f"{server.url} is not encrypted: anybody on the way could read the key; use https://")
     workspace.read_settings()  # what is wrong with them is told before they are changed
     tool_servers.add(workspace.home / "settings.toml", server)
+    if server.command and not shutil.which(server.command[0]):
+        warn(f"there is no program {server.command[0]!r} here yet")
     print(printable(f"{server.name} is {server.place}; /tools on {server.name} lets a conversation use it"))
     if elsewhere:
         note(f"What a model passes to its tools goes to {elsewhere}.")
@@ -129,11 +132,11 @@ def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
     """Start servers, and print what they offer; 1 where one failed."""
     troubles = list[str]()
 
-    def warn(text: str) -> None:
+    def keep(text: str) -> None:
         troubles.append(text)
-        note(f"Warning: {text}")
+        warn(text)
 
-    toolset = workspace.open_tools(warn)
+    toolset = workspace.open_tools(keep)
     servers = toolset.find_servers([name] if name else list(toolset.list_servers()))
     if not servers:
         note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")

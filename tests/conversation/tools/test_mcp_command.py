@@ -49,7 +49,9 @@ def test_what_cannot_be_is_refused(
 def test_what_servers_offer_is_listed_harmlessly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mcp")
     assert main(["mcp", "add", "odd", sys.executable, HOSTILE, "escapes"]) == 0
+    capsys.readouterr()
     assert main(["mcp", "add", "gone", "no-such-program"]) == 0
+    assert capsys.readouterr().err == "Warning: there is no program 'no-such-program' here yet\n"
     capsys.readouterr()
     assert main(["mcp", "tools"]) == 1
     out, err = capsys.readouterr()
