@@ -323,7 +323,7 @@ class Step:
 
     def __init__(self, session: "Session | RowsBatch", batch: int, count: int, last: int):
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
-        self.logits = np.empty((batch, last, session.vocab_size), np.float32)
+        self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
         self.rope_positions = np.empty((batch, count), np.int64)
         self.last_position, self.total_length = np.empty(batch, np.int32), np.empty(1, np.int32)
@@ -338,7 +338,7 @@ class Step:
         wrap = onnxruntime.OrtValue.ortvalue_from_numpy
         self.binding.bind_ortvalue_output("logits", wrap(self.logits))
         shape = batch, last, session.tops
-        self.top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
+        self.top: Top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
         self.unseen = session.unseen
