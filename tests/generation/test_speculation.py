@@ -170,7 +170,8 @@ def test_text_is_guessed_by_itself_only_where_it_stays_the_same(
     tokenizer: Tokenizer, eager: None, place: str, alike: bool
 ) -> None:
     backend, precision = place.split()
-    for temperature, speculate, guesses in ((0.0, None, alike), (0.0, True, True), (0.4, None, alike)):
+    nearly_greedy = 0.001  # sampled, and yet not now and then a text that repeats nothing
+    for temperature, speculate, guesses in ((0.0, None, alike), (0.0, True, True), (nearly_greedy, None, alike)):
         engine, session = make_engine(tokenizer, repeating)
         session.placement = Placement(backend, "cpu", precision)
         options = replace(PLAIN, temperature=temperature, seed=None, speculate=speculate)
