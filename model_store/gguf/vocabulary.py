@@ -47,6 +47,24 @@ CASED = (
 """Letters of scripts that have capitals, as DeepSeek's tokenizers list them."""
 DEEPSEEK = "[\r\n]", rf"\s?[{CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", HAN
 DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN
+PUNCTUATION = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"""
+DEEPSEEK_V3 = (
+    r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+",
+    PUNCTUATION + r"[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)  # fmt: skip
+YOUTU = (
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+",
+    GPT_4O_WORDS.replace("{1,3}", ""),
+)
+NO_HAN = r"&&[^\p{Han}]]"
+KIMI_WORDS = r"\p{Han}+|" + (
+    GPT_4O_WORDS.replace(UPPER, UPPER[:-1] + NO_HAN)
+    .replace(LOWER, LOWER[:-1] + NO_HAN)
+    .replace(r"[\r\n/]*", r"[\r\n]*")
+)
+SEED_WORDS = QWEN_WORDS.replace(r"| ?[^\s\p{L}\p{N}]+[\r\n]*|", r"| ?[^\s\p{L}\p{N}\r\n]+|")
+THREES = r"\d{1,3}(?=(?:\d{3})*\b)"
+"""Digits in threes, counted from the end of a number."""
 DIGITS: Part = {"type": "Digits", "individual_digits": True}
 
 
@@ -56,23 +74,32 @@ def words(*patterns: str) -> tuple[Part, ...]:
 
 
 WORDS: Mapping[str, tuple[Part, ...]] = {
-    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4"), (letters(),)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "smaug-bpe", "dbrx", "glm4", "chatglm-bpe"),
-                    words(LLAMA_WORDS)),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"), words(QWEN_WORDS)),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "mellum", "a.x-4.0", "gigachat",
+                     "granite-docling"), (letters(),)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "smaug-bpe", "dbrx", "glm4",
+                     "chatglm-bpe"), words(LLAMA_WORDS)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2"), words(QWEN_WORDS)),
     "qwen35": words(QWEN_MARKS),
-    **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b"),
+    **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b", "exaone", "mellum2"),
                     (DIGITS, letters())),
-    **dict.fromkeys(("bloom", "gpt3-finnish"), words(BLOOM_WORDS)),
+    **dict.fromkeys(("bloom", "gpt3-finnish", "poro-chat"), words(BLOOM_WORDS)),
+    "viking": (split(BLOOM_WORDS), DIGITS, letters(words=False)),
     "deepseek-llm": (*map(split, DEEPSEEK), DIGITS, letters(words=False)),
     "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, letters(words=False)),
     "tekken": words(TEKKEN_WORDS),
     "gpt-4o": words(GPT_4O_WORDS),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), words(*DEEPSEEK_V3)),
+    "youtu": words(*YOUTU),
+    "kimi-k2": words(KIMI_WORDS),
+    "seed-coder": words(SEED_WORDS),
+    "tiny_aya": words(THREES, GPT_4O_WORDS),
 }  # fmt: skip
 """How a text is cut into words, by `tokenizer.ggml.pre`."""
-WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "tekken")
-"""Where a word that is a token is one, whatever its merges; there a text also begins with a special token."""
-COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "megrez", "stablelm2")
+BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "tekken")
+"""Where a text begins with a special token."""
+WHOLE_WORDS = (*BEGINNING, "youtu")
+"""Where a word that is a token is one, whatever its merges."""
+COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2")
 """Where letters are composed with their accents first."""
 USUAL = {
     "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2", "qwen2": "qwen2", "qwen3": "qwen2",
@@ -110,7 +137,7 @@ def files_of(header: Header) -> Files:
     roles = {
         role: pieces[place].text for role, key in ROLES.items() if (place := token_id(header, key, pieces)) is not None
     }
-    before = roles.get("bos_token"), flag(header, "add_bos_token", kind == "llama" or words_of(header) in WHOLE_WORDS)
+    before = roles.get("bos_token"), flag(header, "add_bos_token", kind == "llama" or words_of(header) in BEGINNING)
     after = roles.get("eos_token"), flag(header, "add_eos_token", False)
     frame = {"before": framing(before, "bos"), "after": framing(after, "eos")}
     parts = sentence_pieces(header, pieces, frame) if kind == "llama" else byte_pairs(header, pieces, frame)

@@ -2,11 +2,13 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 import backends
 from backends import Session, quantize
@@ -20,6 +22,8 @@ from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
 from model_store.gguf.architectures import adjust_deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
+from model_store.gguf.reader import Header
+from model_store.gguf.vocabulary import COMPOSED, WORDS, tokenizer_files
 from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
 from model_store.tokenizers.special_tokens import special_tokens
@@ -54,6 +58,17 @@ CASES = sorted(
 FILES = sorted(OWN.glob("*.gguf"))
 BLOCKS = sorted(kind.name for kind in KINDS.values() if kind.unpack)
 OF = {kind.name: kind for kind in KINDS.values()}
+CUTS = json.loads((OWN / "words.json").read_text(encoding="utf-8"))
+"""A vocabulary, texts, and the tokens that llama.cpp makes of them by the name of how it cuts them."""
+MARKS, CASES_OF_LETTERS = ("größer", "Ελληνικά", "Ünïcödé"), ("HTTPServer", "Ünïcödé")
+APART = {
+    "deepseek-llm": ("1234567890", "COVID", "x = ", "In 2024", "中文123", "Ünïcödé", "if(x"),
+    **dict.fromkeys(("tekken", "gpt-4o"), MARKS),
+    **dict.fromkeys(("youtu", "tiny_aya"), CASES_OF_LETTERS),
+    "kimi-k2": (*MARKS, "HTTPServer"),
+}
+"""Beginnings of texts that llama.cpp cuts otherwise than the publishers' expressions, which it only comes near to:
+digits in one, marks apart from their letters, small letters and capitals alike."""
 
 
 def session_of(path: Path, backend: str, folder: Path, precision: str = "f32") -> Session:
@@ -309,6 +324,23 @@ class TestTokenizers:
             assert found.encode(text) == published.encode(text), text
             assert found.decode(found.encode(text)) == published.decode(published.encode(text))
         assert found.eos >= published.eos
+
+    @pytest.mark.parametrize("name", WORDS)
+    def test_words_are_cut_as_llama_cpp_cuts_them(self, name: str) -> None:
+        keys = {
+            "model": "gpt2",
+            "pre": name,
+            "tokens": CUTS["tokens"],
+            "merges": CUTS["merges"],
+            "add_bos_token": False,
+        }
+        header = Header(Path(name), {f"tokenizer.ggml.{key}": value for key, value in keys.items()}, {})
+        made = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_files(header)["tokenizer.json"]))
+        for text, ids in zip(CUTS["texts"], CUTS["ids"][CUTS["alike"].get(name, name)], strict=True):
+            if name in COMPOSED and text != unicodedata.normalize("NFC", text):
+                continue  # llama.cpp does not compose
+            assert (made.encode(text).ids == ids) is not text.startswith(APART.get(name, ())), text
+            assert made.decode(made.encode(text).ids) == text
 
     def test_a_text_begins_with_the_token_that_the_file_names(self, tmp_path: Path) -> None:
         assert self.opened(self.file("llama", tmp_path), tmp_path / "store").start == (1,)
