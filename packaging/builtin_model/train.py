@@ -12,6 +12,7 @@ import copy
 import json
 import math
 import os
+import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from model import SIZES, Model, read_model
 from optimiser import Optimiser
 from samples import part_file
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, distributed, multiprocessing
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -50,7 +51,7 @@ class Recipe:
 
 
 ON_PROCESSORS = Recipe(
-    step_tokens={0: 4096, 50e6: 8192},
+    step_tokens={0: 8192},
     micro_tokens=4096,
     context=512,
     long_context=1024,
@@ -158,11 +159,45 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
+@dataclass(frozen=True)
+class Crew:
+    """The processes that share each step: every one reads its own rows, and all take the same step."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process measures, reports and saves."""
+        return self.rank == 0
+
+    def own(self, rows: Tensor) -> Tensor:
+        """Takes this process's share of a step's rows, (n, context + 1)."""
+        if len(rows) % self.size:
+            raise SystemExit(f"{self.size} processes cannot share the {len(rows)} rows of a step: take another number")
+        return rows.chunk(self.size)[self.rank]
+
+    def mean(self, values: list[Tensor]) -> None:
+        """Replaces each tensor by its mean over the processes."""
+        if self.size > 1:
+            flat = torch.cat([value.flatten() for value in values])
+            distributed.all_reduce(flat)
+            for value, mean in zip(values, (flat / self.size).split([v.numel() for v in values]), strict=True):
+                value.copy_(mean.view_as(value))
+
+    def clock(self) -> float:
+        """Reads the leader's clock, so that all processes end a call at the same step."""
+        now = torch.tensor(time.monotonic(), dtype=torch.float64)
+        if self.size > 1:
+            distributed.broadcast(now, 0)
+        return float(now)
+
+
 class Trainer:
     """One call's worth of training."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
+    def __init__(self, arguments: argparse.Namespace, crew: Crew) -> None:
+        self.arguments, self.crew = arguments, crew
         self.work: Path = arguments.work
         self.folder: Path = arguments.into or arguments.run
         self.precision = PRECISIONS[arguments.precision]
@@ -190,7 +225,8 @@ class Trainer:
         compiled = arguments.compile
         self.hidden = torch.compile(self.computing.hidden, dynamic=False) if compiled else self.computing.hidden
         self.log = self.folder / "steps.jsonl"
-        self.forget_later_steps()
+        if crew.leads:
+            self.forget_later_steps()
 
     def starting_state(self) -> dict[str, Any] | None:
         """Reads the checkpoint to go on from: this folder's, or for a new branch the trunk's."""
@@ -234,7 +270,9 @@ class Trainer:
         self.log.write_text("".join(line for line in lines if json.loads(line)["step"] <= self.run.steps))
 
     def checkpoint(self) -> None:
-        """Measures the held-out loss and saves all state."""
+        """Measures the held-out loss and saves all state; only the process that leads does."""
+        if not self.crew.leads:
+            return
         with torch.no_grad():
             measured = heldout.measure(self.computing.eval(), self.checks, self.device)
         self.computing.train()
@@ -247,20 +285,21 @@ class Trainer:
         """Takes one step and returns its mean loss."""
         context, step_tokens = context_of(self.recipe, self.run), at(self.recipe.step_tokens, self.run.tokens)
         factor = scale(self.recipe, self.run)
-        rows = self.rows.next(context, step_tokens // context)
+        rows = self.crew.own(self.rows.next(context, step_tokens // context))
         micros = rows.split(self.recipe.micro_tokens // context)
-        total = 0.0
+        total = torch.zeros(())
         for micro in micros:
             target = heldout.targets(micro)
             loss = self.computing.loss(self.hidden(micro[:, :-1]), target) / len(micros)
             loss.backward()
-            total += float(loss.detach())
+            total += loss.detach().float().cpu()
             self.hand_over_gradients()
+        self.crew.mean([total, *(weight.grad for weight in self.model.parameters() if weight.grad is not None)])
         self.optimiser.step(factor)
         self.hand_over_weights()
         self.run.steps += 1
         self.run.tokens += step_tokens
-        return total
+        return float(total)
 
     def hand_over_gradients(self) -> None:
         """Adds the gradients of the copy that computes to those of the weights in float32."""
@@ -288,7 +327,7 @@ class Trainer:
 
     def train(self) -> None:
         """Trains to the end, or until this call's minutes are over; a part that is missing ends the call too."""
-        began = now = time.monotonic()
+        began = now = self.crew.clock()
         wall, processor = self.run.wall_seconds, self.run.processor_seconds - time.process_time()
         next_report, next_checkpoint = now, now + 60 * self.arguments.checkpoint_minutes
         smooth, first, missing = math.nan, self.run.tokens, ""
@@ -299,7 +338,7 @@ class Trainer:
                 except FileNotFoundError as error:
                     missing = f"; {error} is missing: make more samples"
                     continue
-                now = time.monotonic()
+                now = self.crew.clock()
                 self.run.wall_seconds = wall + now - began
                 self.run.processor_seconds = processor + time.process_time()
                 smooth = loss if math.isnan(smooth) else smooth + 0.03 * (loss - smooth)
@@ -309,8 +348,9 @@ class Trainer:
                     "positions": self.run.positions,
                     "loss": loss,
                 }
-                print(json.dumps(line), file=log, flush=True)
-                if now >= next_report:
+                if self.crew.leads:
+                    print(json.dumps(line), file=log, flush=True)
+                if now >= next_report and self.crew.leads:
                     next_report = now + 15
                     rate = (self.run.tokens - first) / (now - began)
                     print(
@@ -320,9 +360,10 @@ class Trainer:
                     )
                 if now >= next_checkpoint:
                     self.checkpoint()
-                    next_checkpoint = time.monotonic() + 60 * self.arguments.checkpoint_minutes
+                    next_checkpoint = self.crew.clock() + 60 * self.arguments.checkpoint_minutes
         self.checkpoint()
-        print("finished" if self.finished() else f"call over, to be continued{missing}", flush=True)
+        if self.crew.leads:
+            print("finished" if self.finished() else f"call over, to be continued{missing}", flush=True)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -335,12 +376,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--into", type=Path, help="folder of that branch; resumed if not empty")
     parser.add_argument("--size", choices=SIZES, help="of a new run; cpu11 unless another is named")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="of a new run; cpu unless named")
-    parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without AMX")
+    parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without bfloat16")
     parser.add_argument("--rates", type=float, help="factor on the recipe's rates, of a new run; 1 unless given")
     parser.add_argument("--tokens", type=float, default=math.inf, help="end of the trunk, all calls together")
     parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
     parser.add_argument("--checkpoint-minutes", type=float, default=10)
-    parser.add_argument("--threads", type=int, default=1, help="2 only on a machine of one's own")
+    parser.add_argument("--threads", type=int, default=1, help="of each process; more only on a machine of one's own")
+    parser.add_argument("--processes", type=int, default=1, help="that share each step; quicker than threads")
     parser.add_argument("--seed", type=int, default=0, help="of the first weights")
     parser.add_argument("--compile", action="store_true", help="needs a C++ compiler")
     parsed = parser.parse_args(arguments)
@@ -351,15 +393,29 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
+def work(rank: int, arguments: argparse.Namespace, meeting: str) -> None:
+    """Trains as one of the processes."""
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    size = arguments.processes
+    if size > 1:
+        distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+    Trainer(arguments, Crew(rank, size)).train()
+    if size > 1:
+        distributed.destroy_process_group()
+
+
 def main() -> None:
     """Trains as the command line says."""
     arguments = parse()
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(arguments.seed)
     for folder in (arguments.run, arguments.into):
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-    Trainer(arguments).train()
+    if arguments.processes == 1:
+        work(0, arguments, "")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(work, (arguments, f"{folder}/meeting"), nprocs=arguments.processes)
 
 
 if __name__ == "__main__":

@@ -170,6 +170,16 @@ def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(runs: Runs) -> None:
     assert "256" in steps[-1]["positions"] and "256" not in steps[0]["positions"]
 
 
+def test_processes_that_share_each_step_take_the_steps_of_one(work: Path, runs: Runs, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, *train(work, tmp_path, "--processes", "2")], env=environment(), check=True, capture_output=True
+    )
+    shared, alone = steps_of(tmp_path), steps_of(runs.trunk)
+    assert [line | {"loss": 0} for line in shared] == [line | {"loss": 0} for line in alone]
+    # Gradients of bfloat16 are added up in another order.
+    assert [line["loss"] for line in shared] == pytest.approx([line["loss"] for line in alone], abs=0.01)
+
+
 IN_ONE_PROCESS = """
 import json
 import sys
