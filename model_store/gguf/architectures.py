@@ -383,6 +383,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "qwen2vl": Architecture("qwen2_vl"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
     "qwen3moe": Architecture("qwen3_moe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
+    "qwen3vl": Architecture("qwen3_vl", layer=HEAD_NORMS),
     "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
     "smollm3": Architecture("smollm3", halve_rotary),
     "stablelm": Architecture(

@@ -64,7 +64,7 @@ ARCHITECTURES = {
     "granitemoe": "granitemoe", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
     "glm4": "glm4", "gpt2": "gpt2", "gpt_bigcode": "starcoder", "gpt_neox": "gptneox", "granite": "granite",
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
-    "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl",
+    "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl", "qwen3_vl": "qwen3vl",
     "llama": "llama", "nemotron": "nemotron", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3",
     "seed_oss": "seed_oss", "stablelm": "stablelm", "starcoder2": "starcoder2",
 }  # fmt: skip
@@ -234,7 +234,7 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         "attention.max_alibi_bias": 8.0 if config["model_type"] == "mpt" else None,
         "attention.temperature_scale": scaling.get("llama_4_scaling_beta"),
         "rope.scaling.yarn_log_multiplier": scaling.get("mscale_all_dim"),
-        "rope.dimension_sections": [2, 3, 3, 0] if config["model_type"] == "qwen2_vl" else None,
+        "rope.dimension_sections": [2, 3, 3, 0] if config["model_type"] in ("qwen2_vl", "qwen3_vl") else None,
         "attn_logit_softcapping": config.get("attn_logit_softcapping"),
         "final_logit_softcapping": config.get("final_logit_softcapping"),
         "attention.scale": config.get("attention_multiplier"),
