@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from chatapp.generation import Message, ToolCall
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
+from chatapp.server.kept import Kept
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
 from chatapp.server.openai_shapes import Part, form_error, form_late_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
@@ -94,7 +95,10 @@ class ResponseAsked(SampledBody):
     tools: list[FlatTool] | None = None
     tool_choice: Literal["auto", "none", "required"] | FlatChoice | None = None
     parallel_tool_calls: bool | None = None
-    store: Literal[False] | None = None
+    store: bool | None = Field(
+        None, description="Whether it is kept, in memory, to be gone on from; it is unless false."
+    )
+    previous_response_id: str | None = Field(None, description="The response that `input` follows.")
     background: Literal[False] | None = None
     truncation: Literal["disabled"] | None = None
     include: list[str] | None = Field(None, description="Not looked at: what there is is told.")
@@ -104,18 +108,22 @@ class ResponseAsked(SampledBody):
     safety_identifier: str | None = Field(None, description=IGNORED)
     prompt_cache_key: str | None = Field(None, description=IGNORED)
 
-    def read(self) -> Conversation:
-        """What is asked for."""
+    def read(self, said: Sequence[Message]) -> Conversation:
+        """What is asked for, where this was said without the instructions."""
         form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
         kept = read_format(ResponseFormat(type=form.type, json_schema={"schema": form.schema_}))
         tools = self.read_tools().options
         if kept and tools:
             raise unsupported("text.format", "goes without tools, which have a form of their own")
         think = read_effort(self.reasoning.effort if self.reasoning else None)
+        first = [Message("system", self.instructions)] if self.instructions else []
+        knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think)
+        return Conversation([*first, *said], knobs | kept | tools)
+
+    def read_input(self, before: Sequence[Message] = ()) -> list[Message]:
+        """What was said before, and what is said now."""
         items = [Item.model_validate({"content": self.input})] if isinstance(self.input, str) else self.input
-        said = [Message("system", self.instructions)] if self.instructions else []
-        said += read_items(items)
-        return Conversation(said, self.knobs() | given(max_tokens=self.max_output_tokens, think=think) | kept | tools)
+        return read_items(items, before)
 
     def read_tools(self) -> Toolbox:
         """The functions that may be called."""
@@ -124,10 +132,11 @@ class ResponseAsked(SampledBody):
         return choose_tools(self.tools or (), named, parallel=self.parallel_tool_calls is not False)
 
 
-def read_items(items: list[Item]) -> list[Message]:
-    """A conversation, as a chat template takes it."""
-    known = {one.call_id or "": one.name or "" for one in items if one.type == "function_call"}
-    said = list[Message]()
+def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Message]:
+    """A conversation, as a chat template takes it, which goes on from what was said before."""
+    known = {call.id: call.name for one in before for call in one.calls}
+    known |= {one.call_id or "": one.name or "" for one in items if one.type == "function_call"}
+    said = list(before)
     for number, one in enumerate(items):
         if one.type == "message":
             role = "system" if one.role == "developer" else one.role
@@ -146,10 +155,29 @@ def read_items(items: list[Item]) -> list[Message]:
     return said
 
 
+def read_output(output: Sequence[Json]) -> Message:
+    """What the model said in a response, as a message of the conversation; what it thought is left out."""
+    text = "".join(part["text"] for one in output if one["type"] == "message" for part in one["content"])
+    calls = [one for one in output if one["type"] == "function_call"]
+    return Message("assistant", text, tuple(ToolCall(one["name"], one["arguments"], one["call_id"]) for one in calls))
+
+
+def owner(call: Call) -> str:
+    """Whose responses a client sees: its key's, or everybody's where none is needed."""
+    return call.client if call.service.settings.keys else ""
+
+
 async def respond(call: Call, body: ResponseAsked) -> None:
     """Answer a conversation."""
-    async with call.answer(body.model, body.read()) as stream:
-        telling = tell(stream, body)
+    kept, client, name = call.service.responses, owner(call), body.previous_response_id
+    said = body.read_input(kept.find_previous(name, client).said if name else ())
+
+    def keep(response: dict[str, Any]) -> None:
+        if body.store is not False:
+            kept.keep(Kept(client, [*said, read_output(response["output"])], response))
+
+    async with call.answer(body.model, body.read(said)) as stream:
+        telling = tell(stream, body, keep)
         if body.stream:
             await call.send_stream(EVENTS, (event(one, one["type"]) async for one in telling))
             return
@@ -159,8 +187,22 @@ async def respond(call: Call, body: ResponseAsked) -> None:
     await call.send_json(last["response"])
 
 
-async def tell(stream: Stream, body: ResponseAsked) -> AsyncIterator[dict[str, Any]]:
-    """The events of an answer; the last one has all of it."""
+async def show(call: Call, _: None) -> None:
+    """Tell a response again."""
+    await call.send_json(call.service.responses.find(call.path_part("response"), owner(call)).response)
+
+
+async def forget(call: Call, _: None) -> None:
+    """Forget a response."""
+    name = call.path_part("response")
+    call.service.responses.forget(name, owner(call))
+    await call.send_json({"id": name, "object": "response", "deleted": True})
+
+
+async def tell(
+    stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, Any]], None]
+) -> AsyncIterator[dict[str, Any]]:
+    """The events of an answer; the last one has all of it, which is kept."""
     number, whole, output = count(), describe(stream, body), list[Json]()
 
     def say(kind: str, **facts: Any) -> dict[str, Any]:
@@ -206,6 +248,7 @@ async def tell(stream: Stream, body: ResponseAsked) -> AsyncIterator[dict[str, A
         "output": output,
         "usage": describe_usage(stream),
     }
+    keep(whole)
     yield say(f"response.{status}", response=whole)
 
 
@@ -273,8 +316,8 @@ def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
         "model": stream.model,
         "output": [],
         "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "previous_response_id": None,
-        "store": False,
+        "previous_response_id": body.previous_response_id,
+        "store": body.store is not False,
         "temperature": body.knobs().get("temperature"),
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
@@ -298,7 +341,11 @@ def describe_usage(stream: Stream) -> Json:
 
 PROTOCOL = Protocol(
     "openai responses",
-    (Endpoint("POST", "/v1/responses", respond, ResponseAsked, "Answer a conversation"),),
+    (
+        Endpoint("POST", "/v1/responses", respond, ResponseAsked, "Answer a conversation"),
+        Endpoint("GET", "/v1/responses/{response}", show, about="Tell a response again"),
+        Endpoint("DELETE", "/v1/responses/{response}", forget, about="Forget a response"),
+    ),
     form_error,
     form_late_error,
 )

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from chatapp.generation import Message
+from chatapp.server.kept import Kept, KeptResponses
+from chatapp.server.refusals import Refusal
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
@@ -106,8 +109,47 @@ def test_a_response_in_events(served: Served) -> None:
     assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-@pytest.mark.parametrize("name", ["previous_response_id", "conversation", "prompt"])
-def test_what_would_have_to_be_kept_is_refused_by_name(served: Served, name: str) -> None:
+def test_a_response_goes_on_from_one_before_without_its_instructions(served: Served, engine: ScriptedEngine) -> None:
+    first = served.post("/v1/responses", input="Hello", instructions="Be brief.").json()
+    events = [json.loads(e) for e in served.events("/v1/responses", input="And?", previous_response_id=first["id"])]
+    second = events[-1]["response"]
+    assert second["previous_response_id"] == first["id"] and first["store"] is second["store"] is True
+    served.post("/v1/responses", input="So?", previous_response_id=second["id"], store=False)
+    said = [("user", "Hello"), ("assistant", "One two three."), ("user", "And?"), ("assistant", "One two three.")]
+    assert [(one.role, one.text) for one in engine.chats[-1]] == [*said, ("user", "So?")]
+    assert served.get(f"/v1/responses/{second['id']}").json() == second
+
+
+def test_a_response_that_is_not_kept_cannot_be_gone_on_from(served: Served) -> None:
+    unkept, forgotten = (served.post("/v1/responses", input="x", store=store).json()["id"] for store in (False, True))
+    assert served.client.delete(f"/v1/responses/{forgotten}").json() == {
+        "id": forgotten,
+        "object": "response",
+        "deleted": True,
+    }
+    for name in (unkept, forgotten, "resp_1"):
+        answer = served.post("/v1/responses", input="x", previous_response_id=name)
+        assert answer.status_code == 400 and answer.json()["error"]["code"] == "previous_response_not_found"
+        assert "send the whole conversation" in answer.json()["error"]["message"]
+        assert served.get(f"/v1/responses/{name}").status_code == 404
+        assert served.client.delete(f"/v1/responses/{name}").status_code == 404
+
+
+def test_the_oldest_responses_are_forgotten_and_each_client_has_its_own() -> None:
+    responses = KeptResponses(most=2, size=1000)
+    for name, size in ("a", 1), ("b", 400), ("c", 500):
+        responses.keep(Kept("me", [Message("user", "x" * size)], {"id": name}))
+    assert list(responses.kept) == ["b", "c"]
+    responses.keep(Kept("me", [Message("user", "x" * 600)], {"id": "d"}))
+    assert list(responses.kept) == ["d"] and responses.room == 400
+    with pytest.raises(Refusal, match="there is no response 'd' here"):
+        responses.find("d", "another")
+    responses.forget("d", "me")
+    assert responses.room == 1000
+
+
+@pytest.mark.parametrize("name", ["conversation", "prompt"])
+def test_what_would_have_to_be_kept_on_the_disk_is_refused_by_name(served: Served, name: str) -> None:
     answer = served.post("/v1/responses", input="x", **{name: "resp_1"})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
 

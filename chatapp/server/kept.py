@@ -1,0 +1,67 @@
+"""Responses that later requests go on from: in memory, while the server runs, the oldest forgotten first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chatapp.generation import Message
+from chatapp.server.refusals import Refusal
+
+MOST = 1000
+"""Responses."""
+BYTES = 64 << 20
+"""Of the texts of all of them; what two share counts twice."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A response, and the conversation that ends with it."""
+
+    client: str
+    said: Sequence[Message]
+    """Without instructions, which are those of one request."""
+    response: dict[str, Any]  # Any: JSON
+
+    @property
+    def size(self) -> int:
+        """Bytes of its texts, nearly."""
+        return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in self.said)
+
+
+class KeptResponses:
+    """The responses of all clients; each sees its own."""
+
+    def __init__(self, *, most: int = MOST, size: int = BYTES):
+        self.most, self.room = most, size
+        self.kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def keep(self, one: Kept) -> None:
+        """Keep a response, and forget the oldest where there are too many."""
+        self.kept[one.response["id"]] = one
+        self.room -= one.size
+        while self.kept and (len(self.kept) > self.most or self.room < 0):
+            self.room += self.kept.popitem(last=False)[1].size
+
+    def find(self, name: str, client: str) -> Kept:
+        """A response of this client; Refusal where there is none."""
+        found = self.kept.get(name)
+        if found is None or found.client != client:
+            why = "they are kept in memory until the server ends, unless `store` is false, and the oldest are forgotten"
+            raise Refusal(404, f"there is no response {name[:100]!r} here; {why}", code="not_found")
+        return found
+
+    def find_previous(self, name: str, client: str) -> Kept:
+        """The response that a request goes on from; Refusal, in OpenAI's way, where there is none."""
+        try:
+            return self.find(name, client)
+        except Refusal as error:
+            message = f"{error}: send the whole conversation as `input`"
+            raise Refusal(400, message, param="previous_response_id", code="previous_response_not_found") from error
+
+    def forget(self, name: str, client: str) -> None:
+        """Forget a response of this client; Refusal where there is none."""
+        self.room += self.find(name, client).size
+        del self.kept[name]
