@@ -13,6 +13,7 @@ import json
 import math
 import os
 import tempfile
+import threading
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -393,12 +394,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
+def end_with(parent: int) -> None:
+    """Ends this process as soon as the one that started it has ended, also by `kill -9`."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def work(rank: int, arguments: argparse.Namespace, meeting: str) -> None:
     """Trains as one of the processes."""
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     size = arguments.processes
     if size > 1:
+        threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
         distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
     Trainer(arguments, Crew(rank, size)).train()
     if size > 1:

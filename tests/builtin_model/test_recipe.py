@@ -180,6 +180,19 @@ def test_processes_that_share_each_step_take_the_steps_of_one(work: Path, runs: 
     assert [line["loss"] for line in shared] == pytest.approx([line["loss"] for line in alone], abs=0.01)
 
 
+def test_processes_that_share_steps_end_with_the_one_that_started_them(work: Path, runs: Runs, tmp_path: Path) -> None:
+    endless = train(work, tmp_path, "--tokens", "inf", "--processes", "2")
+    with subprocess.Popen([sys.executable, *endless], env=environment(), stdout=subprocess.DEVNULL) as process:
+        while not (tmp_path / "steps.jsonl").exists() or not steps_of(tmp_path):
+            assert process.poll() is None
+            time.sleep(0.05)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    assert len(children) >= 2
+    while any(Path("/proc", child).exists() for child in children):
+        time.sleep(0.05)
+
+
 IN_ONE_PROCESS = """
 import json
 import sys
