@@ -79,6 +79,38 @@ Bits per byte over the same packages and files, after half a context of text, in
 """
 
 
+def kinds(evaluation: Json) -> str:
+    """How good it is by kind of line, and where only the surest offers are shown."""
+    ways = {"alone": "alone", "file": "with the file", "project": "in a project"}
+    rows = [
+        (kind, count, [evaluation[way]["kinds"].get(kind) for way in ways])
+        for kind, count in evaluation["file"]["kind_cases"].items()
+        if count
+    ]
+    rows.append(("import", evaluation["imports"]["file"]["cases"], [evaluation["imports"][w]["exact"] for w in ways]))
+    by_kind = "\n".join(
+        f"| {kind} | {count} | {' | '.join(span(one) if one else '–' for one in found)} |"
+        for kind, count, found in rows
+    )
+    parts = list(evaluation["file"]["surest"])
+    surest = "\n".join(
+        f"| {shown} | " + " | ".join(f"{evaluation[way]['surest'][part]['value']:.0f} %" for part in parts) + " |"
+        for way, shown in ways.items()
+    )
+    return f"""By kind of line, in per cent, lines that import drawn apart:
+
+| | lines | {" | ".join(ways.values())} |
+|---|---|---|---|---|
+{by_kind}
+
+Right, where only so many of the lines get an offer, the surest first:
+
+| | {" | ".join(f"{part} %" for part in parts)} |
+|---|{"---|" * len(parts)}
+{surest}
+"""
+
+
 def examples(evaluation: Json) -> str:
     """The first right ones and the first wrong ones, as they came."""
     cases = evaluation["alone"]["examples"]
@@ -168,6 +200,7 @@ def main() -> None:
     parts = [
         introduction(arguments.work, state["run"], evaluation, parameters),
         table(evaluation, baselines),
+        kinds(evaluation),
         examples(evaluation),
         by_heart(read(arguments.work / "memorisation.json")),
         making(state["run"], read(arguments.model / "config.json")),

@@ -20,7 +20,7 @@ from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
 from fronts import by_command, by_infill, by_server
-from lines import SETS, Case, Projects, draw_cases, read_documents
+from lines import KINDS, SETS, Case, Projects, draw_cases, is_import, read_documents
 from model import read_model
 from tokenizers import Tokenizer
 
@@ -38,6 +38,8 @@ Baseline = Callable[[str, str], tuple[str, float]]
 RANKER = Path(__file__).resolve().parents[2] / "chatapp" / "completion" / "ranker.json"
 RESAMPLES = 2000
 THRESHOLDS = (0.3, 0.5, 0.7)
+SHARES = (10, 20, 30, 40, 50)
+"""Of the cases, in per cent, those of the highest probability."""
 SHOWN = 20
 """Unpicked examples in the report."""
 
@@ -133,6 +135,9 @@ def figures(results: Sequence[Result]) -> Json:
         "exact": share(exact),
         "packages": share(packages),
         "files": share(files) if files else None,
+        "kinds": {kind: share(found) for kind in KINDS if (found := [r.exact for r in results if r.case.kind == kind])},
+        "kind_cases": {kind: sum(each.case.kind == kind for each in results) for kind in KINDS},
+        "surest": {str(part): surest(results, part) for part in SHARES},
         "at": {str(threshold): shown(results, threshold) for threshold in THRESHOLDS},
         "reliability": reliability(results),
         "seconds": {str(q): round(float(np.percentile([r.seconds for r in results], q)), 4) for q in (50, 95)},
@@ -165,6 +170,12 @@ def shown(results: Sequence[Result], threshold: float) -> Json:
     given = [each for each in results if each.text and each.probability >= threshold]
     right = share([each.exact for each in given]) if given else None
     return {"shown": share([each.probability >= threshold and bool(each.text) for each in results]), "right": right}
+
+
+def surest(results: Sequence[Result], part: int) -> dict[str, float]:
+    """How often the offers of the highest probability are right, where so many per cent of the cases get one."""
+    ordered = sorted(results, key=lambda each: -each.probability)
+    return share([each.exact for each in ordered[: round(len(results) * part / 100)]])
 
 
 def reliability(results: Sequence[Result]) -> list[dict[str, float]]:
@@ -225,6 +236,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--model", help="an exported model, or builtin; without it the baselines are measured")
     parser.add_argument("--cases", type=int, default=1200)
+    parser.add_argument("--imports", type=int, default=200, help="lines that import, which are drawn apart")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
@@ -245,6 +257,9 @@ def main() -> None:
     if given.model:
         with TemporaryDirectory() as folder:
             report |= measure_product(work, given.model, cases, Path(folder))
+        with TemporaryDirectory() as folder:
+            imports = draw_cases(work, given.imports, given.seed, is_import)
+            report["imports"] = measure_product(work, given.model, imports, Path(folder))
         if Path(given.model).is_dir():
             model = read_model(Path(given.model))
             report["bits_per_byte"] = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)

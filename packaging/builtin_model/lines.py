@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,14 @@ from corpus import SKIPPED_PATH, Document, cleaned, normalised, shingles, wheel_
 from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import Place
 
+KINDS = {
+    "definition": r"((async )?def|class)\b",
+    "return": r"(return|yield)\b",
+    "assignment": r"[\w.,\[\]'\" *:|]+ ?(//|\*\*|[-+*/|&@%])?=(?!=)",
+    "call": r".*\(",
+    "other": r"",
+}
+"""Kinds of statements, each what fits it and none before it."""
 SETS = ("heldout_package", "heldout_file")
 NEAR = 3
 """Lines on either side of a case that are looked for in what was trained on."""
@@ -40,6 +48,12 @@ class Case:
         """What the line has already."""
         return self.prefix.rpartition("\n")[2]
 
+    @property
+    def kind(self) -> str:
+        """What the statement is, of KINDS."""
+        line = (self.given + self.wanted).strip()
+        return next(kind for kind, pattern in KINDS.items() if re.match(pattern, line))
+
     def surroundings(self) -> set[int]:
         """Hashes of the runs of lines around the place."""
         before, after = self.prefix.split("\n"), self.suffix.split("\n")
@@ -61,6 +75,11 @@ def is_code(text: str) -> bool:
     return not prose and not re.match(r"(from|import) ", text)
 
 
+def is_import(text: str) -> bool:
+    """Says whether a line imports something."""
+    return 12 <= len(text) <= 90 and re.match(r"(from [\w.]+ )?import \w", text) is not None
+
+
 def cut(document: Document, number: int, column: int, *, project: bool) -> Case:
     """Cuts a file in one of its lines."""
     lines = document["text"].split("\n")
@@ -70,8 +89,8 @@ def cut(document: Document, number: int, column: int, *, project: bool) -> Case:
     return Case(document["package"], document["path"], prefix, suffix, wanted, project)
 
 
-def draw_cases(work: Path, count: int, seed: int) -> list[Case]:
-    """Draws statements cut in their middle, from held-out packages and held-out files in turn."""
+def draw_cases(work: Path, count: int, seed: int, fits: Callable[[str], bool] = is_code) -> list[Case]:
+    """Draws lines cut in their middle, from held-out packages and held-out files in turn."""
     chance = random.Random(seed)
     sets = [read_documents(work / f"{name}.jsonl") for name in SETS]
     cases: list[Case] = []
@@ -83,7 +102,7 @@ def draw_cases(work: Path, count: int, seed: int) -> list[Case]:
             continue
         number = chance.randrange(8, len(lines) - 4)
         line = lines[number]
-        if is_code(line.strip()):
+        if fits(line.strip()):
             column = len(line) - len(line.lstrip()) + chance.randrange(2, len(line.strip()) - 3)
             cases.append(cut(document, number, column, project=of_package))
     return cases

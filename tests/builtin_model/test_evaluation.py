@@ -100,3 +100,19 @@ def test_a_share_tells_its_uncertainty_and_a_difference_is_paired(scripts: Any) 
     theirs = [evaluate.Result(case, "right")] * 5 + [evaluate.Result(case, "wrong")] * 95
     gained = evaluate.difference(ours, theirs)
     assert gained["value"] == 5.0 and gained["low"] > 0  # unpaired, 5 of 100 could be chance
+
+
+def test_lines_are_told_by_their_kind_and_offers_by_how_sure_they_are(scripts: Any) -> None:
+    evaluate, lines = scripts("evaluate"), scripts("lines")
+    kinds = {
+        "def f(x=1):": "definition", "async def f():": "definition", "return f(x)": "return",
+        "self.x = f(1)": "assignment",
+        "a[b] += 1": "assignment", "x: int = 3": "assignment", "f(a=1)": "call", "raise Wrong(x)": "call",
+        "if x == 3:": "other",
+    }  # fmt: skip
+    assert {line: lines.Case("p", "p.py", "a\n" + line[:2], "\n", line[2:]).kind for line in kinds} == kinds
+    assert lines.is_import("from os import path") and not lines.is_import("from_os = import_it()")
+    case = lines.Case("p", "p.py", "a\n", "\n", "right", project=True)
+    results = [evaluate.Result(case, "right" if sure > 7 else "wrong", sure / 10) for sure in range(10)]
+    assert [evaluate.surest(results, part)["value"] for part in (10, 20, 40)] == [100.0, 100.0, 50.0]
+    assert evaluate.figures(results)["kinds"]["other"]["value"] == 20.0
