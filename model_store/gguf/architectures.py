@@ -4,7 +4,7 @@ The names are those of gguf-py/gguf/constants.py and the order of numbers that o
 https://github.com/ggml-org/llama.cpp.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 from backends.decoder import Attention, Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import Source, Stored, Transform, halve_rotary, spread_rotary
+from model_store.checkpoint.weights import Family, Source, Stored, Transform, halve_rotary, spread_rotary
 from model_store.errors import UnsupportedCheckpoint, suggest
 from model_store.families import apertus, deepseek_v2, minicpm3
+from model_store.gguf import encoder_decoders
 
 Fields = dict[str, Any]  # Any: config.json's
 
@@ -38,6 +39,10 @@ class Architecture:
     """The field with the share of each head that turns, where a family has one."""
     latent: bool = False
     """Whether heads have no size of their own, being made of what they share."""
+    seen: Callable[[Collection[str]], Fields] | None = None
+    """Fields that only the names of the tensors tell."""
+    tables: Callable[[Family, Config], tuple[Mapping[str, Source], Mapping[str, Source], tuple[str, ...]]] | None = None
+    """MODEL, LAYER and UNUSED of files that have none of the names below, since they have an encoder."""
 
 
 MODEL = {
@@ -395,6 +400,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "starcoder": Architecture("gpt_bigcode", adjust=adjust_starcoder),
     "starcoder2": Architecture("starcoder2", keys=WINDOW),
+    "t5": Architecture(
+        "t5",
+        keys=encoder_decoders.KEYS,
+        seen=encoder_decoders.seen,
+        adjust=encoder_decoders.adjust,
+        tables=encoder_decoders.tables,
+    ),
 }
 """What runs, by `general.architecture`."""
 
@@ -420,10 +432,15 @@ class GgufFamily:
     PREFIX: str | tuple[str, ...] = ""
     UNUSED: tuple[str, ...] = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
     TIED = False
+    MODEL: Mapping[str, Source]
+    LAYER: Mapping[str, Source]
 
     def __init__(self, architecture: Architecture, config: Config, names: Mapping[str, object]):
         """Of the tensors in `names`: some makers of files join q, k and v, others do not."""
         self.family = families.find(config)
+        if architecture.tables:
+            self.MODEL, self.LAYER, self.UNUSED = architecture.tables(self.family, config)
+            return
         qkv = "blk.{}.attn_qkv"
         if qkv.format(0) + ".weight" not in names:
             qkv = "blk.{0}.attn_q blk.{0}.attn_k blk.{0}.attn_v"
@@ -437,8 +454,8 @@ class GgufFamily:
             mixture.pop("shared_gate", None)
         layers, guessing = config.get("num_hidden_layers", 0), config.get("num_nextn_predict_layers", 0)
         self.UNUSED = (*self.UNUSED, *(f"blk.{i}.*" for i in range(layers, layers + guessing)))
-        self.MODEL: Mapping[str, Source] = {**MODEL, **made(self.family.MODEL)}
-        self.LAYER: Mapping[str, Source] = {
+        self.MODEL = {**MODEL, **made(self.family.MODEL)}
+        self.LAYER = {
             name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source
             for name, source in {
                 **LAYER,

@@ -98,6 +98,8 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         add_heads(config, architecture, header, prefix)
     config["rope_scaling"] = scaling(header, prefix, tensors)
     config["num_hidden_layers"] -= min(config.get("num_nextn_predict_layers", 0), config["num_hidden_layers"] - 1)
+    if architecture.seen:
+        config |= architecture.seen(tensors)
     if architecture.adjust:
         architecture.adjust(config)
     return {key: value for key, value in config.items() if value is not None}

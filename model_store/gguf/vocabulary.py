@@ -129,18 +129,17 @@ def tokenizer_files(header: Header) -> Files:
 def files_of(header: Header) -> Files:
     """The files; ValueError says what is wrong with the keys."""
     kind = header.metadata.get("tokenizer.ggml.model")
-    if kind not in ("gpt2", "llama"):
-        raise ValueError(
-            f"tokenizers of the kind {kind!r} (tokenizer.ggml.model) are not supported (known: gpt2, llama)"
-        )
+    if kind not in ("gpt2", "llama", "t5"):
+        known = "known: gpt2, llama, t5"
+        raise ValueError(f"tokenizers of the kind {kind!r} (tokenizer.ggml.model) are not supported ({known})")
     pieces = pieces_of(header)
     roles = {
         role: pieces[place].text for role, key in ROLES.items() if (place := token_id(header, key, pieces)) is not None
     }
     before = roles.get("bos_token"), flag(header, "add_bos_token", kind == "llama" or words_of(header) in BEGINNING)
-    after = roles.get("eos_token"), flag(header, "add_eos_token", False)
+    after = roles.get("eos_token"), flag(header, "add_eos_token", kind == "t5")
     frame = {"before": framing(before, "bos"), "after": framing(after, "eos")}
-    parts = sentence_pieces(header, pieces, frame) if kind == "llama" else byte_pairs(header, pieces, frame)
+    parts = byte_pairs(header, pieces, frame) if kind == "gpt2" else sentence_pieces(header, pieces, frame)
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
     template = header.metadata.get(CHAT_TEMPLATE)
     if template is not None:
@@ -221,7 +220,12 @@ def sentence_pieces(header: Header, pieces: list[Piece], frame: dict[str, tuple[
         raise ValueError("no token stands for what is unknown (tokenizer.ggml.unknown_token_id)")
     prefix, single = flag(header, "add_space_prefix", True), flag(header, "remove_extra_whitespaces", False)
     fallback = any(one.kind == BYTE for one in pieces)
-    model = SentencePiece(tuple(pieces), "bpe", unknown, fallback, b"", prefix, single)
+    algorithm = "unigram" if header.metadata["tokenizer.ggml.model"] == "t5" else "bpe"
+    charsmap = header.metadata.get("tokenizer.ggml.precompiled_charsmap", np.empty(0))
+    if not isinstance(charsmap, np.ndarray):
+        raise ValueError("tokenizer.ggml.precompiled_charsmap holds no bytes")
+    normalizer = charsmap.astype(np.uint8).tobytes()
+    model = SentencePiece(tuple(pieces), algorithm, unknown, fallback, normalizer, prefix, single)
     model_part, decoder = segmentation(model)
     normalizers, pre_tokenizers = spacing(model, everywhere=True)
     return Parts(model_part, decoder, normalizers, pre_tokenizers, marked(pieces), **frame)

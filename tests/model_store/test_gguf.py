@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ from model_store.tokenizers.special_tokens import special_tokens
 from support.arrays import near
 from support.awkward_texts import TEXTS
 from support.checkpoints import HERE, Run
-from support.gguf_files import ARCHITECTURES, converted, gguf, rounded
+from support.gguf_files import ARCHITECTURES, converted, converted_t5, gguf, rounded
 from support.respelled_checkpoints import Tensors, configure, respelled
 
 TESTS = Path(__file__).parents[1]
@@ -191,6 +192,24 @@ def test_at_its_own_precision_a_file_is_kept_as_it_is(path: Path, tmp_path: Path
     assert found.keys() == weights.keys()
 
 
+@pytest.mark.parametrize("case", ["t5", "t5-codet5", "t5-flan", "mt5", "umt5"])
+def test_an_encoder_and_its_decoder_answer_as_the_publishers_files_do(case: str, tmp_path: Path) -> None:
+    published = tmp_path / case
+    shutil.copytree(TESTS / "golden_answers" / case, published)
+    configure(published, relative_attention_max_distance=128)  # which no key of GGUF says
+    path = tmp_path / "model.gguf"
+    path.write_bytes(converted_t5(published))
+    arrays = np.load(published / "golden.npz")
+    found = []
+    for checkpoint, family, decoder in (open_gguf(path), open_checkpoint(published)):
+        session = ReferenceSession(decoder, Canonical(checkpoint, family, decoder))
+        session.forward(arrays["prompts"])
+        found.append(session.forward(arrays["answers"], last=24))
+    assert found[0] == near(found[1], abs=1e-6)
+    if case == "t5":  # whose distances are the usual ones
+        assert found[0][:, -24:] == near(arrays["logits"][:, -24:], abs=TOLERANCE)
+
+
 @pytest.mark.parametrize("case", ["mixtral", "gpt_oss-mxfp4"])
 @pytest.mark.parametrize("backend", HERE)
 def test_experts_are_kept_as_the_integers_that_they_are(tmp_path: Path, backend: str, case: str) -> None:
@@ -341,6 +360,23 @@ class TestTokenizers:
                 continue  # llama.cpp does not compose
             assert (made.encode(text).ids == ids) is not text.startswith(APART.get(name, ())), text
             assert made.decode(made.encode(text).ids) == text
+
+    def test_pieces_of_t5_are_those_of_the_publishers_file(self) -> None:
+        model = sentencepiece.read(VOCABULARIES / "t5" / "spiece.model")
+        assert model.charsmap and model.algorithm == "unigram"
+        keys: dict[str, object] = {
+            "model": "t5", "pre": "default", "tokens": [one.text for one in model.pieces],
+            "scores": np.array([one.score for one in model.pieces], np.float32),
+            "token_type": np.array([one.kind for one in model.pieces], np.int32),
+            "precompiled_charsmap": np.frombuffer(model.charsmap, np.uint8), "unknown_token_id": model.unknown,
+            "eos_token_id": 1, "add_space_prefix": model.dummy_prefix, "remove_extra_whitespaces": model.single_spaces,
+        }  # fmt: skip
+        header = Header(Path("t5"), {f"tokenizer.ggml.{key}": value for key, value in keys.items()}, {})  # type: ignore[misc]  # values of keys
+        made = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_files(header)["tokenizer.json"]))
+        published = tokenizers.Tokenizer.from_str(json.dumps(tokenizer.convert(VOCABULARIES / "t5")))
+        for text in TEXTS:
+            if "<extra_id" not in text and "<unk>" not in text:  # which files do not mark
+                assert made.encode(text).ids == published.encode(text).ids, text
 
     def test_a_text_begins_with_the_token_that_the_file_names(self, tmp_path: Path) -> None:
         assert self.opened(self.file("llama", tmp_path), tmp_path / "store").start == (1,)

@@ -137,6 +137,50 @@ def converted(folder: Path, *, rows: int = 96) -> bytes:
     return gguf(keys, floats(tensors_of(config, kept)))
 
 
+STACKS = {
+    "layer.0.SelfAttention.relative_attention_bias": "attn_rel_b", "layer.0.layer_norm": "attn_norm",
+    **{f"layer.0.SelfAttention.{one}": f"attn_{one}" for one in "qkvo"},
+    **{f"layer.1.EncDecAttention.{one}": f"cross_attn_{one}" for one in "qkvo"},
+    "layer.1.EncDecAttention.relative_attention_bias": "cross_attn_rel_b",
+    **{f"layer.{one}.DenseReluDense.wi_0": "ffn_gate" for one in "12"},
+    **{f"layer.{one}.DenseReluDense.{kind}": "ffn_up" for one in "12" for kind in ("wi", "wi_1")},
+    **{f"layer.{one}.DenseReluDense.wo": "ffn_down" for one in "12"},
+}  # fmt: skip
+"""Names in a block of T5, but for those norms whose meaning depends on the stack."""
+NORMS = {("enc", "layer.1"): "ffn_norm", ("dec", "layer.1"): "cross_attn_norm", ("dec", "layer.2"): "ffn_norm"}
+
+
+def converted_t5(folder: Path, *, rows: int = 96) -> bytes:
+    """The GGUF file that llama.cpp's converter makes of a golden T5, with a plain vocabulary."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())  # Any: config.json's
+    sizes = {
+        "context_length": config.get("n_positions", 512), "embedding_length": config["d_model"],
+        "feed_forward_length": config["d_ff"], "block_count": config["num_layers"],
+        "decoder_block_count": config.get("num_decoder_layers") or config["num_layers"],
+        "attention.head_count": config["num_heads"], "attention.key_length": config["d_kv"],
+        "attention.value_length": config["d_kv"],
+        "attention.layer_norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "attention.relative_buckets_count": config["relative_attention_num_buckets"],
+        "attention.layer_norm_rms_epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "decoder_start_token_id": config.get("decoder_start_token_id", 0),
+    }  # fmt: skip
+    tensors: dict[str, np.ndarray] = {}
+    for name, one in Checkpoint(folder).tensors.items():
+        match name.removesuffix(".weight").split(".", 3):
+            case ["shared"] | ["encoder" | "decoder", "embed_tokens"]:
+                called = "token_embd"
+            case ["lm_head"]:
+                called = "output"
+            case [stack, "final_layer_norm"]:
+                called = f"{stack[:3]}.output_norm"
+            case [stack, "block", number, inner]:
+                norm = NORMS.get((stack[:3], inner.removesuffix(".layer_norm")), "")
+                called = f"{stack[:3]}.blk.{number}.{STACKS.get(inner) or norm}"
+        tensors[f"{called}.weight"] = np.asarray(one.read(), np.float32)
+    metadata = {"general.architecture": "t5"} | {f"t5.{key}": found for key, found in sizes.items()}
+    return gguf(metadata | vocabulary(rows), floats(tensors))
+
+
 def factors_of_activations(learned: dict[str, np.ndarray]) -> dict[str, object]:
     """Apertus's numbers of each layer, as keys."""
     found: dict[str, list[float]] = {}
