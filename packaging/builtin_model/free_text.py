@@ -1,6 +1,8 @@
 """Measures what the model writes after short prompts: whether it goes round in circles, and whether Python parses it.
 
     python packaging/builtin_model/free_text.py [--model W/model] [--option NAME=VALUE ...] [--show]
+    python packaging/builtin_model/free_text.py --texts old.json        # with the old model, then
+    python packaging/builtin_model/free_text.py --before old.json       # with the new one: both as Markdown
 
 Without options it compares what was usual (greedy, and the general defaults) with what the model's own defaults give.
 The prompts are 12 such as newcomers type, and 28 headings of functions from packages that no model has been trained on.
@@ -14,6 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from chatapp.generation import Engine, Options
 from chatapp.placement.opening import open_engine
@@ -127,15 +130,32 @@ def settings(engine: Engine, given: Sequence[str]) -> Iterator[tuple[str, Option
     yield "the same, greedy", replace(own, temperature=0.0)
 
 
+def describe(prompt: str, texts: dict[str, str]) -> str:
+    """What models wrote after a prompt, as Markdown, each under its heading."""
+    blocks = [f"```python\n{prompt}{text.rstrip()}\n```" for text in texts.values()]
+    return "\n\n".join(f"{heading}\n\n{block}" for heading, block in zip(texts, blocks, strict=True))
+
+
 def main() -> None:
     """Parses the command line, measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="builtin")
     parser.add_argument("--option", action="append", default=[], help="greedy, with NAME=VALUE; repeatable")
     parser.add_argument("--show", action="store_true", help="print the texts, on standard error")
+    parser.add_argument("--texts", type=Path, help="write what the model's own defaults give, by prompt, and end")
+    parser.add_argument("--before", type=Path, help="such a file of another model: print both, and end")
     arguments = parser.parse_args()
     engine = open_engine(Workspace().open_store(), arguments.model, PlacementOptions())
     prompts = NEWCOMERS + HEADINGS
+    if arguments.texts or arguments.before:
+        own = replace(engine.defaults, max_tokens=TOKENS, seed=0)
+        said = {prompt: write(engine, prompt, own) for prompt in prompts}
+        if arguments.texts:
+            arguments.texts.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+        if arguments.before:
+            before = json.loads(arguments.before.read_text(encoding="utf-8"))
+            print("\n\n".join(describe(one, {"Before:": before[one], "Now:": said[one]}) for one in prompts))
+        return
     print(f"{'':48} {'circles':>8} {'repeated lines':>15} {'parse':>6}")
     for name, options in settings(engine, arguments.option):
         texts = [write(engine, prompt, options) for prompt in prompts]

@@ -186,6 +186,10 @@ class Crew:
             for value, mean in zip(values, (flat / self.size).split([v.numel() for v in values]), strict=True):
                 value.copy_(mean.view_as(value))
 
+    def processor_seconds(self) -> float:
+        """What all processes have taken, as each does the same work as the leader."""
+        return self.size * time.process_time()
+
     def clock(self) -> float:
         """Reads the leader's clock, so that all processes end a call at the same step."""
         now = torch.tensor(time.monotonic(), dtype=torch.float64)
@@ -329,7 +333,7 @@ class Trainer:
     def train(self) -> None:
         """Trains to the end, or until this call's minutes are over; a part that is missing ends the call too."""
         began = now = self.crew.clock()
-        wall, processor = self.run.wall_seconds, self.run.processor_seconds - time.process_time()
+        wall, processor = self.run.wall_seconds, self.run.processor_seconds - self.crew.processor_seconds()
         next_report, next_checkpoint = now, now + 60 * self.arguments.checkpoint_minutes
         smooth, first, missing = math.nan, self.run.tokens, ""
         with open(self.log, "a", encoding="utf-8") as log:
@@ -341,7 +345,7 @@ class Trainer:
                     continue
                 now = self.crew.clock()
                 self.run.wall_seconds = wall + now - began
-                self.run.processor_seconds = processor + time.process_time()
+                self.run.processor_seconds = processor + self.crew.processor_seconds()
                 smooth = loss if math.isnan(smooth) else smooth + 0.03 * (loss - smooth)
                 line = {
                     "step": self.run.steps,
