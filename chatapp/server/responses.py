@@ -15,11 +15,11 @@ from chatapp.generation import Message, ToolCall
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
-from chatapp.server.kept import Kept
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
 from chatapp.server.openai_shapes import Part, form_error, form_late_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import unsupported
+from chatapp.server.response_store import StoredResponse
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import Function, choose_tools
@@ -169,12 +169,12 @@ def owner(call: Call) -> str:
 
 async def respond(call: Call, body: ResponseAsked) -> None:
     """Answer a conversation."""
-    kept, client, name = call.service.responses, owner(call), body.previous_response_id
-    said = body.read_input(kept.find_previous(name, client).said if name else ())
+    stored, client, name = call.service.responses, owner(call), body.previous_response_id
+    said = body.read_input(stored.find_previous(name, client).said if name else ())
 
     def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
-            kept.keep(Kept(client, [*said, read_output(response["output"])], response))
+            stored.add(StoredResponse(client, [*said, read_output(response["output"])], response))
 
     async with call.answer(body.model, body.read(said)) as stream:
         telling = tell(stream, body, keep)
@@ -195,7 +195,7 @@ async def show(call: Call, _: None) -> None:
 async def forget(call: Call, _: None) -> None:
     """Forget a response."""
     name = call.path_part("response")
-    call.service.responses.forget(name, owner(call))
+    call.service.responses.remove(name, owner(call))
     await call.send_json({"id": name, "object": "response", "deleted": True})
 
 

@@ -13,11 +13,11 @@ from chatapp.generation import Delta, Engine, Usage
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
 from chatapp.server.drawing import Drawing, Wakeups, in_thread
-from chatapp.server.kept import KeptResponses
 from chatapp.server.loaded import LoadedModel, LoadedModels
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import UNAVAILABLE, UNPROCESSABLE, Refusal
+from chatapp.server.response_store import ResponseStore
 from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import RunningServer
 from chatapp.workspace import Workspace
@@ -89,7 +89,7 @@ class Service:
         """What its user's other programs read of it, where it is shared with them."""
         self.queue = FairQueue(settings.places, settings.queue, settings.patience)
         self.metrics = Metrics()
-        self.responses = KeptResponses()
+        self.responses = ResponseStore()
         self.models = LoadedModels(
             workspace,
             default=settings.models[0] if settings.models else workspace.read_settings().model,

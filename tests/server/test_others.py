@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chatapp.generation import Message
-from chatapp.server.kept import Kept, KeptResponses
 from chatapp.server.refusals import Refusal
+from chatapp.server.response_store import ResponseStore, StoredResponse
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
@@ -136,15 +136,15 @@ def test_a_response_that_is_not_kept_cannot_be_gone_on_from(served: Served) -> N
 
 
 def test_the_oldest_responses_are_forgotten_and_each_client_has_its_own() -> None:
-    responses = KeptResponses(most=2, size=1000)
+    responses = ResponseStore(most=2, size=1000)
     for name, size in ("a", 1), ("b", 400), ("c", 500):
-        responses.keep(Kept("me", [Message("user", "x" * size)], {"id": name}))
-    assert list(responses.kept) == ["b", "c"]
-    responses.keep(Kept("me", [Message("user", "x" * 600)], {"id": "d"}))
-    assert list(responses.kept) == ["d"] and responses.room == 400
+        responses.add(StoredResponse("me", [Message("user", "x" * size)], {"id": name}))
+    assert list(responses.stored) == ["b", "c"]
+    responses.add(StoredResponse("me", [Message("user", "x" * 600)], {"id": "d"}))
+    assert list(responses.stored) == ["d"] and responses.room == 400
     with pytest.raises(Refusal, match="there is no response 'd' here"):
         responses.find("d", "another")
-    responses.forget("d", "me")
+    responses.remove("d", "me")
     assert responses.room == 1000
 
 

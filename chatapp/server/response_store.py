@@ -17,7 +17,7 @@ BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredResponse:
     """A response, and the conversation that ends with it."""
 
     client: str
@@ -31,29 +31,29 @@ class Kept:
         return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in self.said)
 
 
-class KeptResponses:
+class ResponseStore:
     """The responses of all clients; each sees its own."""
 
     def __init__(self, *, most: int = MOST, size: int = BYTES):
         self.most, self.room = most, size
-        self.kept: OrderedDict[str, Kept] = OrderedDict()
+        self.stored: OrderedDict[str, StoredResponse] = OrderedDict()
 
-    def keep(self, one: Kept) -> None:
-        """Keep a response, and forget the oldest where there are too many."""
-        self.kept[one.response["id"]] = one
+    def add(self, one: StoredResponse) -> None:
+        """Store a response, and forget the oldest where there are too many."""
+        self.stored[one.response["id"]] = one
         self.room -= one.size
-        while self.kept and (len(self.kept) > self.most or self.room < 0):
-            self.room += self.kept.popitem(last=False)[1].size
+        while self.stored and (len(self.stored) > self.most or self.room < 0):
+            self.room += self.stored.popitem(last=False)[1].size
 
-    def find(self, name: str, client: str) -> Kept:
+    def find(self, name: str, client: str) -> StoredResponse:
         """A response of this client; Refusal where there is none."""
-        found = self.kept.get(name)
+        found = self.stored.get(name)
         if found is None or found.client != client:
             why = "they are kept in memory until the server ends, unless `store` is false, and the oldest are forgotten"
             raise Refusal(404, f"there is no response {name[:100]!r} here; {why}", code="not_found")
         return found
 
-    def find_previous(self, name: str, client: str) -> Kept:
+    def find_previous(self, name: str, client: str) -> StoredResponse:
         """The response that a request goes on from; Refusal, in OpenAI's way, where there is none."""
         try:
             return self.find(name, client)
@@ -61,7 +61,7 @@ class KeptResponses:
             message = f"{error}: send the whole conversation as `input`"
             raise Refusal(400, message, param="previous_response_id", code="previous_response_not_found") from error
 
-    def forget(self, name: str, client: str) -> None:
-        """Forget a response of this client; Refusal where there is none."""
+    def remove(self, name: str, client: str) -> None:
+        """Remove a response of this client; Refusal where there is none."""
         self.room += self.find(name, client).size
-        del self.kept[name]
+        del self.stored[name]
