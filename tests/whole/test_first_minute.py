@@ -57,7 +57,7 @@ def test_the_gap_is_filled_and_nothing_that_stands_behind_it_repeated(builtin: E
     before, after = GAP_EXAMPLE
     options = replace(without_free_text(builtin.defaults), seed=seed)
     middle = "".join(delta.text for delta in builtin.infill(before, after, options))
-    assert middle == "self.items.append(item)"
+    assert middle == "self.name = name"
     ast.parse(before + middle + after)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 EXAMPLE = "class Stack:\n    def __init__(self): self.items = []\n    def __len__(self):"
 """What the built-in model goes on with rightly, whichever way its tokens fall."""
 GAP_EXAMPLE = (
-    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        ",
-    "\n\n    def pop(self):\n        return self.items.pop()\n",
+    "class Account:\n    def __init__(self, name, balance):\n        ",
+    "\n        self.balance = balance\n\n    def deposit(self, amount):\n        self.balance += amount\n",
 )
 """What stands before a gap and behind it, which the built-in model fills rightly."""
 COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
