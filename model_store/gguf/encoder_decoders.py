@@ -35,7 +35,6 @@ NAMES = {
 }
 """Parts of the publisher's names, and what llama.cpp calls them."""
 
-
 Sources = Mapping[str, str]
 """Where weights are, by their canonical names."""
 

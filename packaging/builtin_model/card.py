@@ -37,10 +37,10 @@ def introduction(work: Path, run: Json, evaluation: Json, parameters: int) -> st
 
 A code completion model of {parameters / 1e6:.1f} million parameters, made by this project from Python code alone.
 It continues code and fills gaps; it does not chat, and knows no other language.
-It was trained on {run["tokens"] / 1e6:.1f} million tokens drawn from {size / 1e6:.0f} MB of source text{before}.
-Of lines that it has not seen, cut in their middle, it completes {evaluation["alone"]["exact"]["value"]:.0f} % exactly,
-{evaluation["file"]["exact"]["value"]:.0f} % together with the text of the file, and
-{evaluation["project"]["exact"]["value"]:.0f} % with the other files of a project: look at every line that it offers.
+It was trained on {run["tokens"] / 1e6:.1f} million tokens of {size / 1e6:.0f} MB of source text{before}.
+Of unseen lines, cut in their middle, it completes {evaluation["alone"]["exact"]["value"]:.0f} % exactly, \
+{evaluation["file"]["exact"]["value"]:.0f} % with the rest of the file, and \
+{evaluation["project"]["exact"]["value"]:.0f} % in a project: look at every line that it offers.
 """
 
 
@@ -64,10 +64,10 @@ def table(evaluation: Json, baselines: Json) -> str:
     body = "\n".join(rows)
     return f"""## How good it is
 
-On {evaluation["cases"]} lines of code from packages and files that were set aside before training (seed
-{evaluation["seed"]}): the rest of a line cut at a random place, exact to the letter, in per cent, with the middle 95 %
-of {evaluation["cases"]} cases drawn again. The last column is the ghost text that an editor shows: how often
-something is said to be right with 30 %, and how often that is right.
+On {evaluation["cases"]:,} lines of code from packages and files that were set aside before training
+(seed {evaluation["seed"]}): the rest of a line cut at a random place, exact to the letter, in per cent, with
+the middle 95 % of {evaluation["cases"]:,} cases drawn again. The last column is the ghost text that
+an editor shows: how often something is said to be right with 30 %, and how often that is right.
 
 | | held-out packages | held-out files | shown, right |
 |---|---|---|---|
