@@ -132,8 +132,7 @@ def settings(engine: Engine, given: Sequence[str]) -> Iterator[tuple[str, Option
 
 def describe(prompt: str, texts: dict[str, str]) -> str:
     """What models wrote after a prompt, as Markdown, each under its heading."""
-    blocks = [f"```text\n{prompt}{text.rstrip()}\n```" for text in texts.values()]
-    return "\n\n".join(f"{heading}\n\n{block}" for heading, block in zip(texts, blocks, strict=True))
+    return "\n\n".join(f"{heading}\n\n```text\n{prompt}{text.rstrip()}\n```" for heading, text in texts.items())
 
 
 def main() -> None:

@@ -36,8 +36,8 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class Recipe:
     """All that training depends on beside the corpus and the seed."""
 
-    step_tokens: dict[float, int]
-    """Tokens of a step, from each number of tokens seen on."""
+    step_tokens: int
+    """Tokens of a step."""
     micro_tokens: int
     """Tokens whose gradients are made at once."""
     context: int
@@ -52,7 +52,7 @@ class Recipe:
 
 
 ON_PROCESSORS = Recipe(
-    step_tokens={0: 8192},
+    step_tokens=8192,
     micro_tokens=4096,
     context=512,
     long_context=1024,
@@ -63,7 +63,7 @@ ON_PROCESSORS = Recipe(
     warmup=60,
 )
 ON_GPU = Recipe(
-    step_tokens={0: 131_072},
+    step_tokens=131_072,
     micro_tokens=65_536,
     context=1024,
     long_context=1024,
@@ -73,7 +73,7 @@ ON_GPU = Recipe(
     weight_decay=0.1,
     warmup=200,
 )
-TINY = replace(ON_PROCESSORS, step_tokens={0: 4096}, micro_tokens=2048, context=128, long_context=256, warmup=2)
+TINY = replace(ON_PROCESSORS, step_tokens=4096, micro_tokens=2048, context=128, long_context=256, warmup=2)
 RECIPES = {"tiny": TINY, "small": ON_PROCESSORS, "cpu11": ON_PROCESSORS, "grown": ON_PROCESSORS}
 RECIPES["large"] = ON_GPU
 
@@ -101,11 +101,6 @@ class Run:
     """By context, the part being read and its next row."""
     history: list[dict[str, float]] = field(default_factory=list)
     """What checkpoints measured on the held-out files."""
-
-
-def at(table: dict[float, int], tokens: int) -> int:
-    """Looks up the entry in force."""
-    return table[max(least for least in table if least <= tokens)]
 
 
 def scale(recipe: Recipe, run: Run) -> float:
@@ -288,7 +283,7 @@ class Trainer:
 
     def step(self) -> float:
         """Takes one step and returns its mean loss."""
-        context, step_tokens = context_of(self.recipe, self.run), at(self.recipe.step_tokens, self.run.tokens)
+        context, step_tokens = context_of(self.recipe, self.run), self.recipe.step_tokens
         factor = scale(self.recipe, self.run)
         rows = self.crew.own(self.rows.next(context, step_tokens // context))
         micros = rows.split(self.recipe.micro_tokens // context)

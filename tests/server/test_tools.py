@@ -163,6 +163,17 @@ def test_other_protocols_ask_for_calls_in_their_forms(served: Served, engine: Sc
     ]
 
 
+def test_the_result_of_a_call_follows_the_response_that_asked_for_it(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns.append(CALL)
+    flat = {"tools": [{"type": "function", **WEATHER}]}
+    before = served.post("/v1/responses", input="Weather?", **flat).json()
+    result = {"type": "function_call_output", "call_id": before["output"][1]["call_id"], "output": "blue"}
+    served.post("/v1/responses", input=[result], previous_response_id=before["id"], **flat)
+    _, asked, answered = engine.chats[-1]
+    assert asked.text.strip() == "Let me see." and (asked.calls[0].name, asked.calls[0].arguments) == BERN
+    assert answered.role == "tool" and answered.answers and answered.answers.name == "get_weather"
+
+
 def test_other_protocols_bring_results(served: Served, engine: ScriptedEngine) -> None:
     use = {"type": "tool_use", "id": "c1", "name": "get_weather", "input": {"city": "Bern"}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "blue"}]}
