@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from chatapp.text.markdown import compile_rules
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def make_parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100})
-    return made.disable(["inline", "reference", "html_block"])
+    return compile_rules(made.disable(["inline", "reference", "html_block"]))
 
 
 def undo_markup(text: str) -> str:

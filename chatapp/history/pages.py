@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.history import Conversation, Message
 from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking, strip_calls
+from chatapp.text.markdown import compile_rules
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def make_parser() -> "MarkdownIt":
     made.core.ruler.push("below", lower_headings)
     made.add_render_rule("fence", write_code)
     made.add_render_rule("code_block", write_code)
-    return made
+    return compile_rules(made)
 
 
 def lower_headings(state: Any) -> None:  # Any: StateCore, which is imported late

@@ -47,7 +47,13 @@ def make_parser() -> MarkdownIt:
 
     made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(_RULES_OFF)
     made.core.ruler.push("harmless", disarm)
-    return made
+    return compile_rules(made)
+
+
+def compile_rules(parser: MarkdownIt) -> MarkdownIt:
+    """Compile a parser's rules now: left to its first parse, a second one in another thread sees half of them."""
+    parser.parse("*text*")
+    return parser
 
 
 def disarm(state: StateCore) -> None:
