@@ -58,6 +58,13 @@ MODELS = {
         "scale_embedding": True, "layer_norm_eps": 1e-12, "tie_word_embeddings": True,
     }, "F16"),
     "qwen2.5-0.5b": llama(24, 896, 14, 2, 4864, 151936, 32768),
+    "gemma-3-1b": Model({
+        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152,
+        "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+        "intermediate_size": 6912, "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 32768,
+        "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        "sliding_window": 512, "sliding_window_pattern": 6, "tie_word_embeddings": True,
+    }),
     "bloom-1b1": Model({
         "model_type": "bloom", "vocab_size": 250880, "hidden_size": 1536, "n_layer": 24, "n_head": 16,
         "layer_norm_epsilon": 1e-5, "apply_residual_connection_post_layernorm": False, "tie_word_embeddings": True,
@@ -104,6 +111,12 @@ LAYOUTS = {
         model.layers.*.self_attn.v_proj K H, model.layers.*.self_attn.o_proj H Q,
         model.layers.*.mlp.gate_proj F H, model.layers.*.mlp.up_proj F H, model.layers.*.mlp.down_proj H F,
         model.layers.*.input_layernorm H, model.layers.*.post_attention_layernorm H, model.norm H""",
+    "gemma3_text": """model.embed_tokens V H, model.layers.*.self_attn.q_proj Q H, model.layers.*.self_attn.k_proj K H,
+        model.layers.*.self_attn.v_proj K H, model.layers.*.self_attn.o_proj H Q,
+        model.layers.*.self_attn.q_norm D, model.layers.*.self_attn.k_norm D,
+        model.layers.*.mlp.gate_proj F H, model.layers.*.mlp.up_proj F H, model.layers.*.mlp.down_proj H F,
+        model.layers.*.input_layernorm H, model.layers.*.post_attention_layernorm H,
+        model.layers.*.pre_feedforward_layernorm H, model.layers.*.post_feedforward_layernorm H, model.norm H""",
     "biogpt": """biogpt.embed_tokens V H, biogpt.embed_positions P+2 H,
         biogpt.layers.*.self_attn.q_proj+ Q H, biogpt.layers.*.self_attn.k_proj+ K H,
         biogpt.layers.*.self_attn.v_proj+ K H, biogpt.layers.*.self_attn.out_proj+ H Q,
@@ -164,7 +177,7 @@ def tensors(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     positions, buckets = field("max_position_embeddings", "n_positions"), field("relative_attention_num_buckets")
     sizes = {
         "V": field("vocab_size"), "P": positions, "P+2": positions + 2, "H": hidden, "3H": 3 * hidden,
-        "H+2D": hidden + 2 * head, "F": ffn, "Q": heads * head, "B": buckets, "N": heads,
+        "D": head, "H+2D": hidden + 2 * head, "F": ffn, "Q": heads * head, "B": buckets, "N": heads,
         "K": (field("num_key_value_heads") or heads) * head,
     }  # fmt: skip
     for row in LAYOUTS[config["model_type"]].split(","):

@@ -1,6 +1,6 @@
 """Lower a decoder to ONNX with ONNX Runtime's fused operations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from backends import BackendError
 from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Weight, Weights, encode, forward
 from backends.onnx import experts, matrices
+from backends.onnx.caches import ends_of
 from backends.onnx.graph import FUSED, Attribute, Graph, read_by
 from backends.onnx.rows import Rows
 from backends.processor import dots_bytes
@@ -32,16 +33,22 @@ class Ops:
     tokens, positions = "tokens", "positions"
 
     def __init__(
-        self, decoder: Decoder, graph: Graph, *, blocks: bool = False, in_bytes: bool = False, by_place: bool = False
+        self,
+        decoder: Decoder,
+        graph: Graph,
+        *,
+        blocks: bool = False,
+        in_bytes: bool = False,
+        windows: Sequence[int] = (),
     ):
         """`blocks` tells that bytes are multiplied block by block, `in_bytes` that caches may be bytes.
 
-        `by_place` tells that tokens turn by `rope_positions`, as the caches may begin with a later one than the first.
+        Caches of layers with `windows` may begin with a later token than the first: tokens turn by `rope_positions`.
         """
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
-        self.blocks, self.in_bytes, self.by_place = blocks, in_bytes, by_place
+        self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
 
     def embed(self, table: Weight, index: str) -> str:
         return matrices.embed(self.graph, table, index, blocks=self.blocks)
@@ -89,11 +96,12 @@ class Ops:
         q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
+        newest, length = ends_of(self.windows[layer])
         inputs: dict[str, str] = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
-            last_position="last_position", total_length="total_length",
+            last_position=newest, total_length=length,
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
-            position_ids="rope_positions" if a.rope and (a.rope.border or self.by_place) else "",
+            position_ids="rope_positions" if a.rope and (a.rope.border or self.windows[layer]) else "",
             attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
@@ -271,11 +279,10 @@ def width(a: Attention) -> int:
     return -(-a.head_dim // step) * step
 
 
-def common_window(decoder: Decoder) -> int:
-    """Tokens that some layer sees, where none sees all, nor counts tokens from the first one; else 0."""
-    counted = any(not a.causal or a.alibi or a.buckets for a in decoder.layers)
-    windows = [a.window for a in decoder.layers]
-    return 0 if counted or decoder.encoder or not all(windows) else max(windows)
+def find_windows(decoder: Decoder) -> list[int]:
+    """Of each layer the tokens that it sees; 0 where it sees all, or counts them from the first one."""
+    counted = [not a.causal or bool(a.alibi or a.buckets) for a in decoder.layers]
+    return [0 if no or decoder.encoder else a.window for no, a in zip(counted, decoder.layers, strict=True)]
 
 
 def turns_first(a: Attention) -> bool:
@@ -288,7 +295,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
 
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
     turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
-    `total_length` (1,), `last` (1,), and the caches `past_key_i`, `past_value_i`
+    `total_length` (1,), both of them once more for every window, as `last_position_w` and `total_length_w`, for caches
+    that begin with a later token, `last` (1,), and the caches `past_key_i`, `past_value_i`
     (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches are
     `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
     (1, kv_heads, 1, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
@@ -296,18 +304,18 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
-    in_bytes, window = gains_by_bytes(decoder, precision), common_window(decoder)
-    facts["window"] = str(window)
+    in_bytes, windows = gains_by_bytes(decoder, precision), find_windows(decoder)
+    facts["windows"] = " ".join(map(str, windows))
     with Graph(folder) as graph:
         blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
         memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
-        ops = Ops(decoder, graph, blocks=blocks, in_bytes=in_bytes, by_place=window > 0)
+        ops = Ops(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
         logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
         count = graph.constant("top", np.array([top]))
         graph.node_with("TopK", [logits, count], ["top_logits", "top_tokens"], axis=-1)
-        inputs = [*basic_inputs(graph), value("last", TensorProto.INT64, 1), *memory]
+        inputs = [*basic_inputs(graph, windows), value("last", TensorProto.INT64, 1), *memory]
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
         outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
@@ -345,10 +353,11 @@ def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool
     return outputs
 
 
-def basic_inputs(graph: Graph) -> list[onnx.ValueInfoProto]:
+def basic_inputs(graph: Graph, windows: Iterable[int] = ()) -> list[onnx.ValueInfoProto]:
     """What tells a graph its tokens and their places."""
-    inputs = [value("tokens", TensorProto.INT64, "B", "T"), value("last_position", TensorProto.INT32, "B")]
-    inputs.append(value("total_length", TensorProto.INT32, 1))
+    inputs = [value("tokens", TensorProto.INT64, "B", "T")]
+    for newest, length in map(ends_of, sorted({0, *windows})):
+        inputs += [value(newest, TensorProto.INT32, "B"), value(length, TensorProto.INT32, 1)]
     used = read_by(graph.nodes)
     for name in "positions", "rope_positions":
         if name in used:

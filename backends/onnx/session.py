@@ -14,11 +14,10 @@ from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch
 from backends.cached import CachedSession
 from backends.memory import overflows_memory
 from backends.onnx import whole
-from backends.onnx.window import make_room, out_of_sight, shown
+from backends.onnx.caches import FIRST_CAPACITY, layer_of, make_room, out_of_sight
+from backends.onnx.step import RaggedStep, Step
 from backends.processor import Neighbours, cores, overflows
 
-FIRST_CAPACITY = 256
-"""Tokens for which a new cache has room; it doubles when they are used up."""
 ALONE = {"session.intra_op.spin_duration_us": "200"}
 """Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
 while each has a core to itself."""
@@ -69,10 +68,10 @@ class Session(CachedSession):
     """
 
     rows_apart = True
-    window: int
-    """Tokens that some layer sees, where none sees all; 0 where one does."""
-    unseen = 0
-    """Tokens before these that the graph is not shown."""
+    windows: Sequence[int]
+    """Of each layer the tokens that it sees; 0 where it sees all."""
+    unseen: dict[int, int]
+    """By window: tokens at the beginning of a cache that the graph is not shown."""
 
     def __init__(self, folder: Path, *, unpacked: bool | None = None):
         self.folder, self.crowded = folder, False
@@ -86,7 +85,7 @@ class Session(CachedSession):
         self.neighbours: Watch = Neighbours()
         self.computing = 0.0
         """Seconds spent in the runtime since the last look at the neighbours."""
-        self.inputs = {i.name: i.shape for i in runtime.get_inputs()}
+        self.inputs: dict[str, Sequence[int]] = {i.name: i.shape for i in runtime.get_inputs()}
         self.token_bytes = sum(4 * shape[1] * shape[3] for shape in self.shapes("past_").values())
         facts = runtime.get_modelmeta().custom_metadata_map
         self.context_length = int(facts["context_length"])
@@ -94,7 +93,8 @@ class Session(CachedSession):
         device = runtime.get_providers()[0].removesuffix("ExecutionProvider").lower()
         self.placement = Placement("onnx", device, facts["precision"])
         self.start_token = int(facts.get("start_token", 0))
-        self.border, self.window, self.long = int(facts["border"]), int(facts["window"]), False
+        self.border, self.windows, self.long = int(facts["border"]), [*map(int, facts["windows"].split())], False
+        self.unseen = self.out_of_sight(0)
         self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         """The caches, floats called `past_...` or bytes called `bytes_...`."""
@@ -157,7 +157,7 @@ class Session(CachedSession):
         self.reserve(batch, self.cached + count)
         self.single = self.single + 1 if count == 1 else 0
         self.hold(count)
-        if (unseen := out_of_sight(self.cached, self.window)) != self.unseen:
+        if (unseen := self.out_of_sight(self.cached)) != self.unseen:
             self.unseen, self.steps = unseen, {}
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
@@ -222,7 +222,7 @@ class Session(CachedSession):
         self.steps, self.spare, made = {}, {}, {}
         for name in list(caches):
             values, to = caches.pop(name), name.replace(before, after)
-            made[to] = make_room(values.shape, np.int8 if after == "bytes_" else np.float32, self.window)
+            made[to] = self.make_room(to, values.shape)
             seen = values[:, :, :length]
             turned = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
             made[to][:, :, :length] = turned
@@ -297,6 +297,15 @@ class Session(CachedSession):
             room = max(FIRST_CAPACITY, 1 << (length - 1).bit_length())
             self.resize(range(batch), min(self.context_length, room))
 
+    def out_of_sight(self, length: int) -> dict[int, int]:
+        """By window: how many of so many tokens the graph need not be shown."""
+        return out_of_sight(length, self.windows)
+
+    def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """A cache of this name and shape (rows, kv_heads, capacity, width), of zeros."""
+        kind = np.int8 if name.startswith("bytes_") else np.float32
+        return make_room(shape, kind, self.windows[layer_of(name)])
+
     def resize(self, parents: Sequence[int], capacity: int) -> None:
         """Give every buffer new rows and room for `capacity` tokens; small ones that are left may serve again.
 
@@ -305,80 +314,16 @@ class Session(CachedSession):
         before, length = self.cache, self.cached
         fresh = self.spare.pop((len(parents), capacity), {}) if self.held == "past_" else {}
         self.steps = {}  # they hold the buffers
-        kind = np.float32 if self.held == "past_" else np.int8
         if before and self.held == "past_" and sum(values.nbytes for values in before.values()) <= SPARE:
             self.spare, before = {(self.rows, self.capacity): before}, dict(before)
         before = before if length else {}
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
         for name, shape in self.shapes(self.held).items():
             if name not in fresh:
-                fresh[name] = make_room((len(parents), shape[1], capacity, shape[3]), kind, self.window)
+                fresh[name] = self.make_room(name, (len(parents), shape[1], capacity, shape[3]))
             if length:
                 fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
         self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
-
-
-class Step:
-    """One shape of call, bound once to its arrays."""
-
-    def __init__(self, session: "Session | RowsBatch", batch: int, count: int, last: int):
-        self.runtime, self.binding = session.runtime, session.runtime.io_binding()
-        self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
-        self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
-        self.rope_positions = np.empty((batch, count), np.int64)
-        self.last_position, self.total_length = np.empty(batch, np.int32), np.empty(1, np.int32)
-        self.feeds = dict(
-            tokens=self.tokens,
-            positions=self.positions,
-            rope_positions=self.rope_positions,
-            last_position=self.last_position,
-            total_length=self.total_length,
-            last=np.array([last]),
-        )
-        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
-        self.binding.bind_ortvalue_output("logits", wrap(self.logits))
-        shape = batch, last, session.tops
-        self.top: Top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
-        self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
-        self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
-        self.unseen = session.unseen
-        caches = {name: shown(values, self.unseen) for name, values in session.cache.items()}
-        arrays = self.feeds | caches | session.memory | session.held_otherwise
-        for name in session.inputs:
-            value = wrap(arrays[name])
-            self.binding.bind_ortvalue_input(name, value)
-            if name in session.cache:
-                present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
-                self.binding.bind_ortvalue_output(present, value)
-
-    def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:
-        """Run the graph on `tokens` after `past` cached ones, with rotary positions from this row of its table on."""
-        total = past + tokens.shape[1]
-        self.tokens[:] = tokens
-        self.positions[:] = np.arange(past, total)
-        np.add(self.positions, first_row, out=self.rope_positions)
-        self.last_position[:] = total - 1 - self.unseen
-        self.total_length[:] = total - self.unseen
-        self.call()
-
-    def call(self) -> None:
-        """Run the graph on what the arrays hold now."""
-        try:
-            self.runtime.run_with_iobinding(self.binding)
-        except Exception as error:  # onnxruntime has no base class of its own errors
-            raise BackendError(f"ONNX Runtime failed: {error}") from error
-
-
-class RaggedStep(Step):
-    """A step of rows that have cached different numbers of tokens."""
-
-    def run_rows(self, tokens: np.ndarray, past: np.ndarray) -> None:
-        """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
-        self.tokens[:] = tokens
-        self.positions[:] = self.rope_positions[:] = past
-        self.last_position[:] = past[:, 0] - self.unseen
-        self.total_length[:] = past.max() + 1 - self.unseen
-        self.call()
 
 
 class RowsBatch:
@@ -394,8 +339,9 @@ class RowsBatch:
         self.memory: dict[str, np.ndarray] = {}
         self.buffers: dict[str, np.ndarray] = {}
         self.steps: dict[int, RaggedStep] = {}
-        self.unseen = 0
-        """Tokens at the beginning of each row that the graph is not shown."""
+        self.windows = session.windows
+        self.unseen = session.out_of_sight(0)
+        """By window: tokens at the beginning of each row's cache that the graph is not shown."""
 
     @property
     def runtime(self) -> onnxruntime.InferenceSession:
@@ -425,7 +371,7 @@ class RowsBatch:
         self.reserve(rows, max(self.lengths) + 1)
         self.session.adapt()
         start = time.monotonic()
-        if (unseen := out_of_sight(min(self.lengths), self.session.window)) != self.unseen:
+        if (unseen := self.session.out_of_sight(min(self.lengths))) != self.unseen:
             self.unseen, self.steps = unseen, {}
         if rows not in self.steps:
             self.steps = {rows: RaggedStep(self, rows, 1, 1)}
@@ -478,7 +424,7 @@ class RowsBatch:
         room = min(self.session.context_length, room)
         before, self.steps = self.buffers, {}
         self.buffers = {
-            name: make_room((held, shape[1], room, shape[3]), np.float32, self.session.window)
+            name: self.session.make_room(name, (held, shape[1], room, shape[3]))
             for name, shape in self.session.shapes("past_").items()
         }
         for name, values in before.items():

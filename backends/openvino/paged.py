@@ -12,7 +12,7 @@ from openvino import InferRequest, Shape, Tensor
 
 from backends import Batch, KeyValues, check_batch, check_call, check_parents
 from backends.cached import CachedSession
-from backends.openvino.paging import page
+from backends.openvino.paging import page, seen
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
 
 FIRST_PAGES = 8
@@ -63,9 +63,8 @@ class PagedSession(CachedSession):
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
-        windows = [window for window, _ in facts.layers or ()]
-        self.window = max(windows) if all(windows) else 0
-        """Tokens that some layer sees, where none sees all; the pages before these are not shown to the plugin."""
+        self.windows = {window for window, _ in facts.layers or ()}
+        """How many tokens layers see, 0 for all; the pages before these are not shown to the plugin."""
         self.pages = Pages(self.request)
         self.pages.readers.add(self)
         self.page = self.pages.size
@@ -104,24 +103,28 @@ class PagedSession(CachedSession):
         """The logits (batch, last, vocab) after more tokens of every row."""
         batch, count = tokens.shape
         lengths, ends = np.array(self.lengths), count * np.arange(1, batch + 1)
-        unseen = np.maximum(lengths + 1 - self.window, 0) // self.page if self.window else 0 * lengths
-        rows = [row[first:] for row, first in zip(self.rows, unseen, strict=True)]
-        past = lengths - unseen * self.page
         feeds = {
             "tokens": tokens.reshape(1, -1),
             "positions": (lengths[:, None] + np.arange(count)).ravel(),
             "wanted": (ends[:, None] + np.arange(-last, 0)).ravel(),
-            "past_lens": past.astype(np.int32),
             "subsequence_begins": begins(ends),
-            "block_indices": np.fromiter(chain(*rows), np.int32),
-            "block_indices_begins": begins(np.cumsum([len(row) for row in rows])),
-            "max_context_len": np.array(past.max() + count, np.int32),
         }
+        for window in self.windows:
+            feeds |= zip(seen(window), self.show(lengths, count, window), strict=True)
         if self.border:
             feeds["long"] = np.array([self.long], np.int64)
         infer(self.request, feeds)
         logits: np.ndarray = self.request.get_tensor("logits").data
         return logits.reshape(batch, last, -1)
+
+    def show(self, lengths: np.ndarray, count: int, window: int) -> list[np.ndarray]:
+        """What layers with a window are told of rows of such lengths, and so many tokens more, as `seen` names it."""
+        unseen = np.maximum(lengths + 1 - window, 0) // self.page if window else 0 * lengths
+        rows = [row[first:] for row, first in zip(self.rows, unseen, strict=True)]
+        past = lengths - unseen * self.page
+        pages = np.fromiter(chain(*rows), np.int32)
+        longest = np.array(past.max() + count, np.int32)
+        return [past.astype(np.int32), pages, begins(np.cumsum([len(row) for row in rows])), longest]
 
     def own(self, totals: Sequence[int]) -> None:
         """Give every row pages of its own for what comes after its length, up to so many tokens."""
@@ -180,7 +183,7 @@ class PagedBatch(PagedSession):
 
     def __init__(self, session: PagedSession):
         self.request, self.pages, self.page = session.request, session.pages, session.page
-        self.window = session.window
+        self.windows = session.windows
         self.context_length, self.border, self.rows, self.owned = session.context_length, 0, [], 0
         self.counts: list[int] = []
         self.pages.readers.add(self)

@@ -1,6 +1,7 @@
 """Let a lowered decoder keep its caches in pages, as the plugin's own attention for many requests reads them."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import openvino
@@ -10,8 +11,13 @@ from openvino.op import _PagedAttentionExtension as PagedAttention  # its only n
 
 from backends.openvino.weights_file import Node
 
-COUNTS = ("past_lens", "subsequence_begins", "block_indices", "block_indices_begins")
-"""Inputs (n,) that tell where each row's tokens and pages begin."""
+SEEN = ("past_lens", "block_indices", "block_indices_begins", "max_context_len")
+"""Inputs that tell which pages of each row a layer reads: for each window once."""
+
+
+def seen(window: int) -> list[str]:
+    """The names of those inputs for layers with a window, or, where it is 0, without one."""
+    return [f"{name}.{window}" if window else name for name in SEEN]
 
 
 def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -> None:
@@ -21,8 +27,12 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     `key_cache.0`, `value_cache.0`, ..., whose shapes and types the plugin chooses.
     """
     kept = {node.get_friendly_name(): node for node in model.get_parameters()}
-    shapes = {**dict.fromkeys(COUNTS, PartialShape([-1])), "max_context_len": PartialShape([])}
-    counts = {name: parameter(name, shape, Type.i32) for name, shape in shapes.items()}
+    starts = parameter("subsequence_begins", PartialShape([-1]), Type.i32)
+    shapes = [PartialShape([-1])] * 3 + [PartialShape([])]
+    counts = {
+        window: [parameter(name, shape, Type.i32) for name, shape in zip(seen(window), shapes, strict=True)]
+        for window in dict.fromkeys(window for window, _ in layers)
+    }
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
     caches: list[Node] = []
     masks = {(window, tuple(slopes)): [op.constant(np.int32(window)), vector(slopes)] for window, slopes in layers}
@@ -32,10 +42,11 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         )
         caches += [key, value]
         query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
-        places = [key, value, *(counts[name] for name in COUNTS)]
+        past, pages, begins, longest = counts[window]
+        places = [key, value, past, starts, pages, begins]
         facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
         sinks = node.input_value(5) if node.get_input_size() > 5 else op.constant(np.zeros((0, 0, 0, 0), np.float32))
-        others = [counts["max_context_len"], *beside(sinks)]
+        others = [longest, *beside(sinks)]
         rows = [flat(x) for x in (query, keys, values)]
         paged = PagedAttention(outputs([*rows, *places, *facts, *others]))
         _, heads, _, head_dim = keys.get_partial_shape()
@@ -48,7 +59,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         model.remove_sink(assign)
     for name in "parents", "key_positions":
         model.remove_parameter(kept[name])
-    model.add_parameters([*counts.values(), *caches])
+    model.add_parameters([starts, *chain.from_iterable(counts.values()), *caches])
 
 
 def parameter(name: str, shape: PartialShape, kind: Type) -> Node:

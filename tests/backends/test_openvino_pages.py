@@ -64,9 +64,12 @@ def test_nothing_is_left_of_whole_caches(case: str, tmp_path: Path) -> None:
     assert found["ReadValue"] + found["Subgraph"] + found["Softmax"] == 0
 
 
-@pytest.mark.parametrize("sliding_window", [None, 50])
-def test_pages_give_what_a_whole_cache_gives(sliding_window: int | None, sessions: Callable[..., Sessions]) -> None:
-    config = dict(model_type="mistral", sliding_window=sliding_window) if sliding_window else {}
+WINDOWED = dict(model_type="mistral", sliding_window=50)
+MIXED = dict(model_type="ministral", sliding_window=50, layer_types=["sliding_attention", "full_attention"])
+
+
+@pytest.mark.parametrize("config", [{}, WINDOWED, MIXED])
+def test_pages_give_what_a_whole_cache_gives(config: dict[str, object], sessions: Callable[..., Sessions]) -> None:
     paged, whole = sessions(**config)
     text = tokens(2, LONG)
     start = 0
@@ -78,10 +81,13 @@ def test_pages_give_what_a_whole_cache_gives(sliding_window: int | None, session
     assert paged.pages.count * paged.page >= 2 * LONG > FIRST_PAGES * paged.page
 
 
-def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Sessions]) -> None:
-    paged, whole = sessions(model_type="mistral", sliding_window=50)
+@pytest.mark.parametrize(("config", "windows"), [(WINDOWED, {50}), (MIXED, {0, 50})])
+def test_rows_of_other_lengths_see_their_own_windows(
+    config: dict[str, object], windows: set[int], sessions: Callable[..., Sessions]
+) -> None:
+    paged, whole = sessions(**config)
     batch, text, lengths = paged.open_batch(), tokens(3, LONG), (40, 130, 210)
-    assert batch and paged.window == 50
+    assert batch and paged.windows == windows
     for row, length in enumerate(lengths):
         paged.rewind(0)
         paged.forward(text[row : row + 1, :length])
@@ -93,6 +99,8 @@ def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Ses
         whole.rewind(0)
         whole.forward(text[row : row + 1, :length])
         assert after[row : row + 1] == near(whole.forward(text[row : row + 1, -40:], 40), abs=1e-4)
+    some, every = (len(batch.show(np.array(batch.lengths), 1, window)[1]) for window in (50, 0))
+    assert some < every / 1.5
 
 
 def test_rows_share_pages_until_one_writes_there(sessions: Callable[..., Sessions]) -> None:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime is shown of caches where all layers have windows."""
+"""What ONNX Runtime is shown of caches whose layers have windows."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,32 +8,38 @@ import numpy as np
 import pytest
 
 import backends
-from backends.onnx import lowering, window
+from backends.onnx import caches, lowering
 from backends.onnx.session import Session
 from backends.quantize import PRECISIONS, Rounded
 from model_store.convert import convert
 from support.arrays import near
 from support.checkpoints import MakeCheckpoint
-from support.golden_logits import open_golden
+from support.golden_logits import CASES, TOLERANCE, golden, open_case, open_golden
 
 LONG = 300
+WINDOWED = [case for case in CASES if any(lowering.find_windows(open_golden(case)[0]))]
 Sessions = tuple[Session, Session]
 
 
 @pytest.fixture
 def sessions(checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sessions]:
     """A model of windows of 50 tokens, and the same of which everything is shown."""
-    monkeypatch.setattr(window, "STRIDE", 16)
+    monkeypatch.setattr(caches, "STRIDE", 16)
 
     def load(precision: str) -> Sessions:
         made = checkpoint(model_type="mistral", sliding_window=50, max_position_embeddings=LONG)
         convert(made, tmp_path, backend="onnx", precision=precision)
         some, every = Session(tmp_path), Session(tmp_path)
-        assert some.window == 50
-        every.window = 0  # from here on, before there is a cache
+        assert set(some.windows) == {50}
+        show_everything(every)
         return some, every
 
     return load
+
+
+def show_everything(session: Session) -> None:
+    """Leave nothing of a cache out."""
+    session.out_of_sight = lambda length: dict.fromkeys(session.unseen, 0)  # type: ignore[method-assign]
 
 
 def tokens(rows: int) -> np.ndarray:
@@ -47,7 +53,7 @@ def test_a_window_of_a_cache_gives_what_all_of_it_gives(sessions: Callable[..., 
         part = text[:, start : start + count]
         assert some.forward(part, last) == near(every.forward(part, last), abs=1e-5)
         start += count
-    assert some.unseen == 208  # of 263 that were read before
+    assert some.unseen == {0: 0, 50: 208}  # of 263 that were read before
     for session in some, every:
         session.rewind(90)
         session.reorder([0, 0, 0])
@@ -74,24 +80,37 @@ def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Ses
         assert batches[0].forward(part) == near(batches[1].forward(part), abs=1e-4)
 
 
+@pytest.mark.parametrize("case", WINDOWED)
+def test_each_layer_is_shown_what_it_sees(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the logits that transformers computed, also where some layers see all."""
+    monkeypatch.setattr(caches, "STRIDE", 1)
+    session, (tokens, logits) = open_case(case, "onnx", tmp_path), golden(case)
+    assert isinstance(session, Session)
+    for start, end in (0, 3), (3, 11), (11, 12), *((place, place + 1) for place in range(12, tokens.shape[1])):
+        found = session.forward(tokens[:1, start:end], end - start)
+        assert found == near(logits[:1, start:end], abs=TOLERANCE)
+    seen = open_golden(case)[0].layers
+    assert session.unseen == {0: 0} | {a.window: tokens.shape[1] - a.window for a in seen if a.window}
+
+
 @pytest.mark.parametrize("case", ["gpt2", "gpt_neox"])
 def test_a_window_of_bytes_gives_what_all_of_them_give(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "STRIDE", 4)
+    monkeypatch.setattr(caches, "STRIDE", 4)
     decoder, weights = open_golden(case)
     decoder = replace(decoder, layers=tuple(replace(a, window=10) for a in decoder.layers))
     lowering.lower(decoder, Rounded(weights, PRECISIONS["int8"]), tmp_path, "int8")
     some, every = Session(tmp_path), Session(tmp_path)
-    every.window = 0
+    show_everything(every)
     for session in some, every:
         session.hold_bytes_from(8)
     for token in np.random.default_rng(0).integers(0, decoder.vocab_size, decoder.context_length):
         assert some.forward(np.array([[token]])) == near(every.forward(np.array([[token]])), abs=1e-3)
-    assert some.held == "bytes_" and some.unseen > 40
+    assert some.held == "bytes_" and some.unseen[10] > 40
 
 
 def test_a_layer_that_sees_everything_is_shown_everything(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
     convert(checkpoint(max_position_embeddings=LONG), tmp_path, backend="onnx", precision="f32")
     loaded = backends.get("onnx").load(tmp_path, device="cpu")
-    assert isinstance(loaded, Session) and loaded.window == 0
+    assert isinstance(loaded, Session) and not any(loaded.windows)

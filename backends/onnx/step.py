@@ -1,0 +1,99 @@
+"""Calls of ONNX Runtime, bound once to the arrays that they read and write."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import onnxruntime
+
+from backends import BackendError, Top
+from backends.onnx.caches import ends_of, layer_of, shown
+
+
+class Cached(Protocol):
+    """A graph and the caches that it goes on with."""
+
+    vocab_size: int
+    tops: int
+    windows: Sequence[int]
+    unseen: dict[int, int]
+    memory: dict[str, np.ndarray]
+    inputs: dict[str, Sequence[int]]
+
+    @property
+    def runtime(self) -> onnxruntime.InferenceSession: ...
+
+    @property
+    def cache(self) -> Mapping[str, np.ndarray]: ...
+
+    @property
+    def held_otherwise(self) -> Mapping[str, np.ndarray]: ...
+
+
+class Step:
+    """One shape of call, bound once to its arrays."""
+
+    def __init__(self, session: Cached, batch: int, count: int, last: int):
+        self.runtime, self.binding = session.runtime, session.runtime.io_binding()
+        self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
+        self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
+        self.rope_positions = np.empty((batch, count), np.int64)
+        self.feeds = dict(
+            tokens=self.tokens,
+            positions=self.positions,
+            rope_positions=self.rope_positions,
+            last=np.array([last]),
+        )
+        self.unseen = session.unseen
+        self.ends = {window: (np.empty(batch, np.int32), np.empty(1, np.int32)) for window in self.unseen}
+        """By window: where the newest token of each row lies in a cache, and up to where there are any."""
+        for window, ends in self.ends.items():
+            self.feeds |= zip(ends_of(window), ends, strict=True)
+        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
+        self.binding.bind_ortvalue_output("logits", wrap(self.logits))
+        shape = batch, last, session.tops
+        self.top: Top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
+        self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
+        self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
+        first = [self.unseen[window] for window in session.windows]
+        caches = {name: shown(values, first[layer_of(name)]) for name, values in session.cache.items()}
+        arrays = self.feeds | caches | session.memory | dict(session.held_otherwise)
+        for name in session.inputs:
+            value = wrap(arrays[name])
+            self.binding.bind_ortvalue_input(name, value)
+            if name in session.cache:
+                present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
+                self.binding.bind_ortvalue_output(present, value)
+
+    def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:
+        """Run the graph on `tokens` after `past` cached ones, with rotary positions from this row of its table on."""
+        total = past + tokens.shape[1]
+        self.tokens[:] = tokens
+        self.positions[:] = np.arange(past, total)
+        np.add(self.positions, first_row, out=self.rope_positions)
+        self.end(total - 1)
+        self.call()
+
+    def end(self, newest: np.ndarray | int) -> None:
+        """Tell the graph where the newest token of each row lies."""
+        for window, (last_position, total_length) in self.ends.items():
+            last_position[:] = newest - self.unseen[window]
+            total_length[:] = last_position.max() + 1
+
+    def call(self) -> None:
+        """Run the graph on what the arrays hold now."""
+        try:
+            self.runtime.run_with_iobinding(self.binding)
+        except Exception as error:  # onnxruntime has no base class of its own errors
+            raise BackendError(f"ONNX Runtime failed: {error}") from error
+
+
+class RaggedStep(Step):
+    """A step of rows that have cached different numbers of tokens."""
+
+    def run_rows(self, tokens: np.ndarray, past: np.ndarray) -> None:
+        """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
+        self.tokens[:] = tokens
+        self.positions[:] = self.rope_positions[:] = past
+        self.end(past[:, 0])
+        self.call()
