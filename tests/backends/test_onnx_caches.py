@@ -23,14 +23,15 @@ Sessions = tuple[Session, Session]
 
 @pytest.fixture
 def sessions(checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sessions]:
-    """A model of windows of 50 tokens, and the same of which everything is shown."""
+    """A model whose layers, or whose first one, see 50 tokens, and the same of which everything is shown."""
     monkeypatch.setattr(caches, "STRIDE", 16)
 
-    def load(precision: str) -> Sessions:
-        made = checkpoint(model_type="mistral", sliding_window=50, max_position_embeddings=LONG)
-        convert(made, tmp_path, backend="onnx", precision=precision)
+    def load(precision: str, windows: list[int]) -> Sessions:
+        kinds = ["sliding_attention" if window else "full_attention" for window in windows]
+        config = dict(model_type="ministral", sliding_window=50, layer_types=kinds)
+        convert(checkpoint(max_position_embeddings=LONG, **config), tmp_path, backend="onnx", precision=precision)
         some, every = Session(tmp_path), Session(tmp_path)
-        assert set(some.windows) == {50}
+        assert some.windows == windows
         show_everything(every)
         return some, every
 
@@ -46,8 +47,9 @@ def tokens(rows: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 320, (rows, LONG))
 
 
-def test_a_window_of_a_cache_gives_what_all_of_it_gives(sessions: Callable[..., Sessions]) -> None:
-    some, every = sessions("f32")
+@pytest.mark.parametrize("windows", [[50, 50], [50, 0]])
+def test_a_window_of_a_cache_gives_what_all_of_it_gives(windows: list[int], sessions: Callable[..., Sessions]) -> None:
+    some, every = sessions("f32", windows)
     text, start = tokens(1), 0
     for count, last in (1, 1), (30, 2), (1, 1), (100, 40), (1, 1), (130, 1), (37, 37):
         part = text[:, start : start + count]
@@ -62,8 +64,9 @@ def test_a_window_of_a_cache_gives_what_all_of_it_gives(sessions: Callable[..., 
         assert some.forward(part) == near(every.forward(part), abs=1e-5)
 
 
-def test_rows_of_other_lengths_see_their_own_windows(sessions: Callable[..., Sessions]) -> None:
-    some, every = sessions("int4")
+@pytest.mark.parametrize("windows", [[50, 50], [50, 0]])
+def test_rows_of_other_lengths_see_their_own_windows(windows: list[int], sessions: Callable[..., Sessions]) -> None:
+    some, every = sessions("int4", windows)
     text, lengths, batches = tokens(3), (90, 130, 210), []
     for session in some, every:
         batch = session.open_batch()

@@ -16,7 +16,7 @@ from support.openvino_models import kinds, lower
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
-from backends.openvino.paged import FIRST_PAGES, PagedSession
+from backends.openvino.paged import FIRST_PAGES, PagedBatch, PagedSession
 from backends.openvino.session import StatefulSession
 
 LONG = 300
@@ -87,7 +87,7 @@ def test_rows_of_other_lengths_see_their_own_windows(
 ) -> None:
     paged, whole = sessions(**config)
     batch, text, lengths = paged.open_batch(), tokens(3, LONG), (40, 130, 210)
-    assert batch and paged.windows == windows
+    assert isinstance(batch, PagedBatch) and paged.windows == windows
     for row, length in enumerate(lengths):
         paged.rewind(0)
         paged.forward(text[row : row + 1, :length])
