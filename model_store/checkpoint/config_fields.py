@@ -61,6 +61,7 @@ PERIOD = Kind(
 )
 SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
 LAST = Kind("the number of a layer, or -1", lambda value: is_whole(value) and -1 <= value <= 1 << 12)
+BASES = Kind("a list of 0 and numbers above 1", each(lambda value: value == 0 or BASE.fits(value)))
 NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
@@ -79,6 +80,7 @@ NAMED: dict[str, Kind] = {
     "scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual use_sliding_window": FLAG,
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
+    "layer_rope_theta": BASES,
     "mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,

@@ -76,7 +76,7 @@ KEPT = "gpt_oss", "mxfp4"
 """The type that is read although it is rounded, and how."""
 MIXTURES = (
     "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granitemoe",
-    "granitemoeshared", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
+    "granitemoe_swa", "granitemoeshared", "mellum", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
 )  # fmt: skip
 """Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")

@@ -42,7 +42,9 @@ def rope(config: Config, head_dim: int, *, partial: float | None = None, theta: 
     return padded(KINDS[kind](frequencies, {**scaling, "rope_theta": theta}, config), head_dim)
 
 
-def far_and_near(config: Config, head_dim: int, *, theta: float, near_theta: float) -> tuple[Rope, Rope]:
+def far_and_near(
+    config: Config, head_dim: int, *, theta: float, near_theta: float, partial: float | None = None
+) -> tuple[Rope, Rope]:
     """Rotary positions of layers that see everything, and of those with windows, which `rope_scaling` leaves alone."""
     both = config.get("rope_parameters") or {}
     full = {**(both.get("full_attention") or {}), **(config.get("rope_scaling") or {})}
@@ -50,7 +52,7 @@ def far_and_near(config: Config, head_dim: int, *, theta: float, near_theta: flo
     own = {name: config.get(name) for name in ("max_position_embeddings", "original_max_position_embeddings")}
     far = {**own, "rope_theta": config.get("rope_theta"), "rope_scaling": full}
     close = {**own, "rope_theta": config.get("rope_local_base_freq"), "rope_scaling": near}
-    return rope(far, head_dim, theta=theta), rope(close, head_dim, theta=near_theta)
+    return rope(far, head_dim, theta=theta, partial=partial), rope(close, head_dim, theta=near_theta, partial=partial)
 
 
 def turning(rotary: int, head_dim: int, theta: float) -> list[float]:

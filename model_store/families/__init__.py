@@ -91,3 +91,13 @@ def windows(config: Config, default: Sequence[str], window: int | None) -> list[
     if unknown := sorted({*map(str, kinds)} - {"full_attention", "sliding_attention"}):
         raise UnsupportedCheckpoint(f"layers of the kind {cut(unknown[0])} (layer_types) are not supported")
     return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+def sparse_layers(config: Config, count: int, default: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of the layers that mix experts, of so many: by `mlp_layer_types` of config.json or else `default`."""
+    kinds = config.get("mlp_layer_types")
+    if kinds is None:
+        return tuple(default)
+    if len(kinds) != count or not {*kinds} <= {"dense", "sparse"}:
+        raise ValueError(f"mlp_layer_types should say dense or sparse of each of {count} layers")
+    return tuple(i for i, kind in enumerate(kinds) if kind == "sparse")

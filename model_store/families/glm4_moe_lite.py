@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import deepseek_v2, deepseek_v3, given
+from model_store.families import deepseek_v2, deepseek_v3, given, sparse_layers
 from model_store.families.deepseek_v3 import LAYER, MODEL, PREFIX, TIED
 
 UNUSED = (*deepseek_v2.UNUSED, "layers.47.*")
@@ -21,10 +21,5 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
     same = deepseek_v3.decoder({**USUAL, **given(config)})
     assert same.experts
-    kinds = config.get("mlp_layer_types")
-    if kinds is None:
-        return same
-    if len(kinds) != len(same.layers) or not {*kinds} <= {"dense", "sparse"}:
-        raise ValueError(f"mlp_layer_types should say dense or sparse of each of {len(same.layers)} layers")
-    mixed = tuple(i for i, kind in enumerate(kinds) if kind == "sparse")
-    return replace(same, experts=replace(same.experts, layers=mixed))
+    sparse = sparse_layers(config, len(same.layers), same.experts.layers)
+    return replace(same, experts=replace(same.experts, layers=sparse))

@@ -52,19 +52,21 @@ SEEN = 10 * TOLERANCE
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "gpt_oss", "ministral", "mistral",
-    "mixtral", "olmo3", "phi3", "phimoe", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "gpt_oss", "granite_swa",
+    "granitemoe_swa", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe", "qwen2-window",
+    "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
         "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
-        "falcon", "glm4_moe", "gpt2", "mixtral", "olmoe", "phimoe",
+        "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2", "mixtral", "olmoe", "phimoe",
         "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
         "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
     1e-6: (
-        "gemma", "granite", "granitemoe", "granitemoehybrid", "granitemoeshared", "llama", "nanochat", "qwen2",
+        "gemma", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hyperclovax",
+        "llama", "mellum", "nanochat", "qwen2",
         "qwen2_moe", "qwen3_moe",
         "seed_oss", "smollm3", "vaultgemma",
     ),
@@ -188,6 +190,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "amplitude of longrope": ("phi3-longrope", turned(lambda each: replace(each, amplitude=1.0))),
     "amplitude of phimoe": ("phimoe-longrope", turned(lambda each: replace(each, amplitude=1.2**0.5))),
     "two rotations": ("gemma3_text", rotary(500.0)),
+    "two rotations of mellum": ("mellum", rotary(500.0)),
+    "a rotation for each layer": ("granite_swa", rotary(500.0)),
     "two rotations, the scaled one": ("gemma3", rotary(10_000.0)),
     "norms behind the turn": ("hunyuan_v1_dense", attention(lambda each: {"qk_norm": "head"})),
     "stretched by alpha": ("hunyuan_v1_dense", rotary(500.0)),
@@ -218,6 +222,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "normalised queries": ("qwen3", without("layers.*.q_norm")),
     "normalised queries and keys": ("gemma3_text", without("layers.*.[qk]_norm")),
     "norm after attention": ("gemma2", without("layers.*.post_attention_norm")),
+    "norm after attention of hyperclovax": ("hyperclovax", without("layers.*.post_attention_norm")),
     "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
     **{
         f"norm after {part} of {case}": (case, without(f"layers.*.post_{part}_norm"))

@@ -139,6 +139,25 @@ CASES: dict[str, dict[str, object]] = {
     "granitemoehybrid": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.3)
     | dict(attention_multiplier=0.1, layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0)
     | dict(shared_intermediate_size=96, position_embedding_type="rope", tie_word_embeddings=True),
+    "granite_swa": dict(LLAMA, num_hidden_layers=5, sliding_window=6, layer_rope_theta=[500.0, 0, 90.0, 500.0, 0])
+    | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "granitemoe_swa": dict(LLAMA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=80)
+    | dict(sliding_window=6, layer_types=["sliding_attention", "full_attention"], layer_rope_theta=[500.0, 0])
+    | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
+    "hyperclovax": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=0.4, attention_multiplier=0.1),
+    "hyperclovax-no_post_norm": dict(LLAMA, use_post_norm=False, residual_multiplier=0.3, head_dim=20),
+    "internlm3": dict(LLAMA, head_dim=20, qkv_bias=True, bias=True),
+    "iquestcoder": dict(LLAMA, head_dim=20),
+    "jais2": LLAMA,
+    "mellum": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=3, sliding_window=6)
+    | dict(layer_types=["sliding_attention", "full_attention", "full_attention"])
+    | dict(mlp_layer_types=["dense", "sparse", "sparse"], num_mtp_layers=1)
+    | dict(
+        rope_parameters=dict(
+            full_attention=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16),
+            sliding_attention=dict(rope_type="default", rope_theta=90.0),
+        )
+    ),
     "cohere": dict(LLAMA, logit_scale=0.25, pad_token_id=0),
     "cohere2": dict(LLAMA, num_hidden_layers=4, logit_scale=0.25, sliding_window=6, pad_token_id=0),
     "glm": dict(LLAMA, head_dim=16, pad_token_id=0),

@@ -1,0 +1,28 @@
+"""HyperCLOVA X SEED Think is Granite with norms on both sides of each branch, whose logits are multiplied."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.errors import UnsupportedCheckpoint
+from model_store.families import given, granite, llama
+from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
+
+LAYER = {
+    **llama.LAYER,
+    "post_attention_norm?": "layers.{}.post_norm1",
+    "post_ffn_norm?": "layers.{}.post_norm2",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    config = given(config)
+    if config.get("use_post_norm", True) and config.get("residual_multiplier", 1.0) != 1:
+        raise UnsupportedCheckpoint("hyperclovax with norms behind branches and a residual_multiplier is not supported")
+    same = llama.decoder(config)
+    scale = config.get("attention_multiplier", same.layers[0].scale)
+    made = granite.decoder({**config, "attention_multiplier": scale})
+    return replace(made, output_scale=config.get("logits_scaling", 1.0))
