@@ -125,7 +125,8 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
     line, column = at
     lines = text.split("\n")
     if line > len(lines):
-        raise InputError(f"{file} has {len(lines):,} lines, so {line}:{column} is outside it; give another --at")
+        has = f"{len(lines):,} line{'s' * (len(lines) != 1)}"
+        raise InputError(f"{file} has {has}, so {line}:{column} is outside it; give another --at")
     width = len(lines[line - 1].removesuffix("\r"))
     if column > width + 1:
         raise InputError(
