@@ -24,6 +24,8 @@ from tokenizers import Tokenizer
 EXTRA_CUTS = 4
 """Cuts at characters inside each prefix, so that the model often sees a word begun in one piece end in another."""
 
+SHORTEST = 400
+"""Characters of a text for infilling at least, where there are as many."""
 PART_TOKENS = 2_000_000
 PACKAGE_TOKENS = 4_000_000
 REPEATING_PARTS = 2
@@ -45,6 +47,13 @@ class Segment:
 def spm(suffix: list[int], prefix: list[int], middle: list[int]) -> list[int]:
     """Lays out a fill-in-the-middle sequence, suffix first, in StarCoder's spelling."""
     return [FIM_PREFIX, FIM_SUFFIX, *suffix, FIM_MIDDLE, *prefix, *middle]
+
+
+def crop(text: str, chance: random.Random) -> str:
+    """Takes a part of a text, of any length: were they all as long, the place would tell how soon the gap ends."""
+    length = chance.randrange(min(SHORTEST, len(text)), len(text) + 1)
+    begin = chance.randrange(len(text) - length + 1)
+    return text[begin : begin + length]
 
 
 def cut(text: str, chance: random.Random) -> tuple[int, int]:
@@ -107,7 +116,7 @@ class Samples:
     def infilling(self, texts: list[str], chance: random.Random) -> list[list[int]]:
         """Makes fill-in-the-middle samples, their pieces tokenised apart."""
         pieces: list[list[str]] = []
-        for text in texts:
+        for text in (crop(whole, chance) for whole in texts):
             begin, end = cut(text, chance)
             cuts = sorted({0, begin, *(chance.randrange(begin + 1) for _ in range(EXTRA_CUTS))})
             pieces.append([text[end:], text[begin:end], *(text[a:b] for a, b in itertools.pairwise(cuts))])

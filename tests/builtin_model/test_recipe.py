@@ -104,6 +104,18 @@ def test_about_half_of_the_cuts_are_inside_words(monkeypatch: pytest.MonkeyPatch
     assert 0.42 < inside / len(begins) < 0.62
 
 
+def test_texts_around_gaps_are_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all are as long as the context, the place of a token tells how soon its gap ends."""
+    monkeypatch.syspath_prepend(RECIPE)
+    samples: Any = importlib.import_module("samples")
+    text = file_text("cuts", 80)
+    parts = [samples.crop(text, random.Random(seed)) for seed in range(2000)]
+    assert all(part in text for part in parts)
+    tenths = np.histogram([len(part) for part in parts], 10, (samples.SHORTEST, len(text)))[0]
+    assert tenths.min() > 150 and tenths.max() < 250
+    assert samples.crop("short", random.Random(0)) == "short"
+
+
 IN_TURN = """
 import hashlib, json, runpy, sys
 from pathlib import Path
