@@ -94,7 +94,7 @@ class Session(CachedSession):
         self.placement = Placement("onnx", device, facts["precision"])
         self.start_token = int(facts.get("start_token", 0))
         self.border, self.windows, self.long = int(facts["border"]), [*map(int, facts["windows"].split())], False
-        self.unseen = self.out_of_sight(0)
+        self.unseen = out_of_sight(0, self.windows)
         self.rows = self.capacity = 0
         self.cache: dict[str, np.ndarray] = {}
         """The caches, floats called `past_...` or bytes called `bytes_...`."""
@@ -299,7 +299,7 @@ class Session(CachedSession):
 
     def out_of_sight(self, length: int) -> dict[int, int]:
         """By window: how many of so many tokens the graph need not be shown."""
-        return out_of_sight(length, self.windows)
+        return out_of_sight(length, self.unseen)
 
     def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """A cache of this name and shape (rows, kv_heads, capacity, width), of zeros."""

@@ -71,14 +71,14 @@ class Step:
         self.tokens[:] = tokens
         self.positions[:] = np.arange(past, total)
         np.add(self.positions, first_row, out=self.rope_positions)
-        self.end(total - 1)
+        self.end(total - 1, total)
         self.call()
 
-    def end(self, newest: np.ndarray | int) -> None:
-        """Tell the graph where the newest token of each row lies."""
+    def end(self, newest: np.ndarray | int, length: int) -> None:
+        """Tell the graph where the newest token of each row is, (rows,), and how long the longest row is with it."""
         for window, (last_position, total_length) in self.ends.items():
             last_position[:] = newest - self.unseen[window]
-            total_length[:] = last_position.max() + 1
+            total_length[:] = length - self.unseen[window]
 
     def call(self) -> None:
         """Run the graph on what the arrays hold now."""
@@ -95,5 +95,5 @@ class RaggedStep(Step):
         """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
         self.tokens[:] = tokens
         self.positions[:] = self.rope_positions[:] = past
-        self.end(past[:, 0])
+        self.end(past[:, 0], int(past.max()) + 1)
         self.call()

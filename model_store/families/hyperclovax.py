@@ -22,7 +22,6 @@ def decoder(config: Config) -> Decoder:
     config = given(config)
     if config.get("use_post_norm", True) and config.get("residual_multiplier", 1.0) != 1:
         raise UnsupportedCheckpoint("hyperclovax with norms behind branches and a residual_multiplier is not supported")
-    same = llama.decoder(config)
-    scale = config.get("attention_multiplier", same.layers[0].scale)
-    made = granite.decoder({**config, "attention_multiplier": scale})
-    return replace(made, output_scale=config.get("logits_scaling", 1.0))
+    usual = llama.decoder(config).layers[0].scale
+    same = granite.decoder({"attention_multiplier": usual, **config})
+    return replace(same, output_scale=config.get("logits_scaling", 1.0))
