@@ -2,7 +2,8 @@
 
 `PYTHONPATH=tests python -m drills.deployed here`, with a Python that has `chatapp[ray]`: 100 answers, and
 replicas that are killed at random; then an update while requests come. `... hosts`, as root: the same on three hosts
-made of network namespaces, of which one is killed whole and comes again, and the speed of one host and of two.
+made of network namespaces, of which one is killed whole and comes again. `... speed [SHARE]`, as root: the tokens of
+one node and of two, each with a share of a processor, so that what they all have here is not what is measured.
 """
 
 import json
@@ -17,15 +18,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from drills.machines import ROOT, SPACE, Host, network, spent, spent_by
+
 PROMPTS = ("def add(a, b):\n    return", "import os\n\ndef read(path):\n", "class Point:\n", "for i in range(10):\n")
 STREAMS, AT_ONCE, TOKENS = 100, 8, 160
-BRIDGE, SPACE = "dbr0", "dh"
 HEAD = "10.9.0.10:6379"
 
 
@@ -91,105 +92,6 @@ class Client:
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self.key}"})
         text = connection.getresponse().read().decode()
         return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name} "))
-
-
-@dataclass
-class Host:
-    """A machine: this one, or a network namespace, with a home and a processor of its own."""
-
-    home: Path
-    space: str = ""
-    processor: str = ""
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def start(self, *command: str, log: str) -> subprocess.Popen[bytes]:
-        """Start a program there, in a session of its own."""
-        before = ["ip", "netns", "exec", self.space] if self.space else []
-        before += ["taskset", "-c", self.processor] if self.processor else []
-        more = {"CHATAPP_HOME": str(self.home), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
-        more |= {"RAY_AUTH_TOKEN_PATH": str(self.home.parent / "token"), "RAY_TMPDIR": str(self.home)}
-        more |= {"OMP_NUM_THREADS": "1"} if self.processor else {}
-        more["PYTHONPATH"] = ""  # what refuses the network would refuse Ray's
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / log).open("ab") as output:
-            process = subprocess.Popen(
-                [*before, *command],
-                stdout=output,
-                stderr=output,
-                env=os.environ | more,
-                start_new_session=True,
-                cwd=ROOT,
-            )
-        self.started.append(process)
-        return process
-
-    def deploy(self, *arguments: str, log: str = "gateway.log") -> subprocess.Popen[bytes]:
-        """Start `chatapp deploy ray` there."""
-        return self.start(sys.executable, "-m", "chatapp", "deploy", "ray", *arguments, log=log)
-
-    def join(self, *arguments: str, cpus: int) -> None:
-        """Start Ray there."""
-        ray = str(Path(sys.executable).parent / "ray")
-        usual = ["--disable-usage-stats", f"--num-cpus={cpus}", "--object-store-memory=80000000", "--block"]
-        self.start(ray, "start", *arguments, *usual, log="ray.log")
-
-    def processes(self) -> list[int]:
-        """Everything that runs there, by its home."""
-        mark = f"CHATAPP_HOME={self.home}\0".encode()
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in read(pid, "environ")]
-
-    def replicas(self) -> list[int]:
-        """The replicas that run there."""
-        return [pid for pid in self.processes() if b"ray::ServeReplica" in read(pid, "cmdline")]
-
-    def memory(self) -> dict[str, int]:
-        """Megabytes by what the processes are, each page shared out among those that have it."""
-        found = dict[str, int]()
-        for pid in self.processes():
-            words = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").split()
-            name = next((word.split("/")[-1] for word in words if "ray::" in word or word in ("deploy",)), "")
-            name = (name or (words[0].split("/")[-1] if words else "?"))[:28]
-            sums = [
-                int(line.split()[1])
-                for line in read(pid, "smaps_rollup").decode().splitlines()
-                if line.startswith("Pss:")
-            ]
-            found[name] = found.get(name, 0) + sum(sums) // 1024
-        return found
-
-    def kill(self) -> None:
-        """End everything there at once."""
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for process in self.started:
-            process.wait()
-        self.started.clear()
-
-    def wait_for(self, text: str, log: str = "gateway.log", seconds: float = 120) -> str:
-        """Wait until a log says something; the line."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            said = (self.home / log).read_text(errors="replace") if (self.home / log).exists() else ""
-            if line := next((line for line in said.splitlines() if text in line), ""):
-                return line
-            assert "Error:" not in said and "Traceback" not in said, said
-            time.sleep(0.2)
-        raise AssertionError(f"{self.home / log} does not say {text!r}: {said[-2000:]}")
-
-
-def read(pid: int, name: str) -> bytes:
-    """A file of a process, while it runs."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
-def spent(pid: int) -> float:
-    """Seconds of a processor that a process has taken."""
-    words = read(pid, "stat").rpartition(b")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def say(text: str) -> None:
@@ -351,108 +253,108 @@ def here(folder: Path) -> None:
         host.kill()
 
 
-@contextmanager
-def network(count: int) -> Iterator[None]:
-    """So many namespaces on one bridge, from which nothing leads outside."""
-
-    def ip(*words: str, ok: bool = True) -> None:
-        subprocess.run(["ip", *words], check=ok, capture_output=not ok)
-
-    def clean() -> None:
-        for place in range(count):
-            ip("netns", "del", f"{SPACE}{place}", ok=False)
-            ip("link", "del", f"dv{place}", ok=False)
-        ip("link", "del", BRIDGE, ok=False)
-
-    clean()
-    ip("link", "add", BRIDGE, "type", "bridge")
-    ip("addr", "add", "10.9.0.254/24", "dev", BRIDGE)
-    ip("link", "set", BRIDGE, "up")
-    try:
-        for place in range(count):
-            space, cable = f"{SPACE}{place}", f"dv{place}"
-            ip("netns", "add", space)
-            ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", cable, "master", BRIDGE, "up")
-            ip("-n", space, "addr", "add", f"10.9.0.1{place}/24", "dev", "eth0")
-            ip("-n", space, "link", "set", "eth0", "up")
-            ip("-n", space, "link", "set", "lo", "up")
-        yield
-    finally:
-        clean()
-
-
-def measure_speed(client: Client, what: str) -> float:
-    """Tokens a second of 24 answers, 8 at once."""
+def measure_speed(client: Client, what: str, count: int = 24) -> float:
+    """Tokens a second of so many answers, 8 at once."""
     start = time.perf_counter()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = list(pool.map(lambda place: client.ask(body(place)), range(24)))
+        answers = list(pool.map(lambda place: client.ask(body(place)), range(count)))
     speed = sum(one.whole for one in answers) * TOKENS / (time.perf_counter() - start)
     say(f"{what}: {speed:.0f} tokens a second")
     return speed
 
 
-def hosts(folder: Path) -> None:
-    """Three hosts: a head with the gateway, and two nodes with a processor each."""
-    (folder / "token").write_text("0" * 64)
-    head, *nodes = [
-        Host(folder / f"h{place}", f"{SPACE}{place}", "" if not place else str(place - 1)) for place in range(3)
-    ]
+@dataclass
+class Cluster:
+    """A head with the gateway, and two nodes with a processor each."""
 
-    def join(place: int) -> None:
-        nodes[place].join("--address", HEAD, f"--node-ip-address=10.9.0.1{place + 1}", cpus=2)
-        nodes[place].wait_for("Ray runtime started", log="ray.log")
-
+    head: Host
+    nodes: list[Host]
     placed = ("builtin", "--precision", "int8", "--backend", "onnx", "--address", HEAD)
+
+    def join(self, place: int) -> None:
+        """Let a node join."""
+        self.nodes[place].join("--address", HEAD, f"--node-ip-address=10.9.0.1{place + 1}", cpus=2)
+        self.nodes[place].wait_for("Ray runtime started", log="ray.log")
+
+    def scale(self, client: Client, replicas: int) -> None:
+        """Deploy so many replicas, and wait until these answer and there are no others."""
+        count, cpus = ("--replicas", str(replicas)), ("--cpus", "1.5")
+        process = self.head.deploy(*self.placed, *cpus, *count, "--no-gateway", log=f"{time.monotonic()}.log")
+        code = process.wait()
+        while client.metric('chatapp_replicas{state="running"}') != replicas:
+            time.sleep(0.5)
+        while sum(found := [len(node.replicas()) for node in self.nodes]) > replicas:
+            time.sleep(0.5)
+        say(f"{replicas} replicas: exit {code}; nodes have {found}")
+
+
+@contextmanager
+def clustered(folder: Path, share: float = 0.0) -> Iterator[tuple[Cluster, Client]]:
+    """Three hosts, of which the head and a node with a replica are up, and a client of the gateway."""
+    (folder / "token").write_text("0" * 64)
+    nodes = [Host(folder / f"h{place}", f"{SPACE}{place}", str(place - 1), share) for place in (1, 2)]
+    cluster = Cluster(head := Host(folder / "h0", f"{SPACE}0"), nodes)
     with network(3):
         try:
             head.join("--head", "--node-ip-address=10.9.0.10", "--port=6379", "--include-dashboard=false", cpus=0)
             head.wait_for("Ray runtime started", log="ray.log")
-            join(0)
+            cluster.join(0)
             say("two of three hosts are up")
-            head.deploy(*placed, "--replicas", "1", "--host", "10.9.0.10", "--port", "8200")
-            client = open_client(head)
-            measure_speed(client, "warm up")
-            one = measure_speed(client, "one node")
-            join(1)
-            more = head.deploy(*placed, "--cpus", "1.5", "--replicas", "2", "--no-gateway", log="more.log")
-            say(f"a second replica: exit {more.wait()}; nodes with replicas {[len(node.replicas()) for node in nodes]}")
-            two = measure_speed(client, "two nodes")
-            again = measure_speed(client, "two nodes, again")
-            less = head.deploy(*placed, "--cpus", "1.5", "--replicas", "1", "--no-gateway", log="less.log")
-            say(f"one replica again: exit {less.wait()}")
-            while len([pid for node in nodes for pid in node.replicas()]) > 1:
-                time.sleep(0.5)
-            alone = measure_speed(client, "one node, again")
-            say(f"two nodes: {(two + again) / (one + alone):.2f} times one")
-            more = head.deploy(*placed, "--cpus", "1.5", "--replicas", "2", "--no-gateway", log="last.log")
-            say(f"two replicas again: exit {more.wait()}")
-            for host, name in ((head, "the head with the gateway"), (nodes[0], "a node"), (nodes[1], "a node")):
-                tell_memory(host, name)
-            expected = run_here(Host(folder / "other", "", "0"), STREAMS)
-            with beside(lambda: kill_one(nodes), lambda: random.uniform(3.0, 6.0)) as kills:
-                compare(client, expected, "replicas are killed")
-            say(f"  {kills[0]} killed")
-
-            def lose() -> None:
-                nodes[1].kill()
-                say("  a host is gone")
-                time.sleep(8)
-                join(1)
-                say("  it joined again")
-
-            with beside(lose, lambda: 8.0):
-                compare(client, expected, "a host is killed")
-            update(client, head, HEAD)
+            head.deploy(*cluster.placed, "--cpus", "1.5", "--replicas", "1", "--host", "10.9.0.10", "--port", "8200")
+            yield cluster, open_client(head)
         finally:
             for host in (*nodes, head):
                 host.kill()
 
 
+def speed(folder: Path) -> None:
+    """The tokens of one node and of two, in turns; each has a share of a processor, and the head has what is left."""
+    with clustered(folder, float(sys.argv[2]) if len(sys.argv) > 2 else 0.25) as (cluster, client):
+        measure_speed(client, "warm up")
+        cluster.join(1)
+        found = dict[int, list[float]]({1: [], 2: []})
+        for replicas in (1, 2, 2, 1, 1, 2):
+            cluster.scale(client, replicas)
+            time.sleep(3)
+            before = [spent_by(host) for host in (cluster.head, *cluster.nodes)]
+            start = time.perf_counter()
+            found[replicas].append(measure_speed(client, f"{replicas} nodes", 48))
+            seconds = time.perf_counter() - start
+            after = [spent_by(host) for host in (cluster.head, *cluster.nodes)]
+            used = [f"{(new - old) / seconds:.2f}" for new, old in zip(after, before, strict=True)]
+            say(f"  processors of the head and the nodes: {', '.join(used)}")
+        say(f"two nodes: {sum(found[2]) / sum(found[1]):.2f} times one")
+
+
+def hosts(folder: Path) -> None:
+    """Three hosts, of which replicas are killed, and a host, and whose model is updated."""
+    with clustered(folder) as (cluster, client):
+        head, nodes = cluster.head, cluster.nodes
+        cluster.join(1)
+        cluster.scale(client, 2)
+        for host, name in ((head, "the head with the gateway"), (nodes[0], "a node"), (nodes[1], "a node")):
+            tell_memory(host, name)
+        expected = run_here(Host(folder / "other", "", "0"), STREAMS)
+        with beside(lambda: kill_one(nodes), lambda: random.uniform(3.0, 6.0)) as kills:
+            compare(client, expected, "replicas are killed")
+        say(f"  {kills[0]} killed")
+
+        def lose() -> None:
+            nodes[1].kill()
+            say("  a host is gone")
+            time.sleep(8)
+            cluster.join(1)
+            say("  it joined again")
+
+        with beside(lose, lambda: 8.0):
+            compare(client, expected, "a host is killed")
+        update(client, head, HEAD)
+
+
 def main() -> None:
     """Run one drill."""
     with tempfile.TemporaryDirectory(prefix="drill") as folder:
-        {"here": here, "hosts": hosts}[sys.argv[1]](Path(folder))
+        {"here": here, "hosts": hosts, "speed": speed}[sys.argv[1]](Path(folder))
 
 
 if __name__ == "__main__":
