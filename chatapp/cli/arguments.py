@@ -190,7 +190,7 @@ def add_placement(parser: Parser) -> None:
         "--objective",
         metavar="NAME",
         choices=OBJECTIVES,
-        help="what it should be best for: chat, completion or battery",
+        help="what it should be best for: chat, completion, throughput (many at once) or battery",
     )
 
 

@@ -50,6 +50,8 @@ def print_choice(
     as_json: bool,
 ) -> None:
     """Print what was measured of each placement of a model, the chosen one first, then those that were rejected."""
+    from chatapp.placement.record import MANY
+
     rejected = [one for one in every if one.failure]
     if as_json:
         return print_json({"model": model.name, "objective": objective, "ranking": ranking, "rejected": rejected})
@@ -60,16 +62,16 @@ def print_choice(
             one.placement.device,
             one.placement.precision,
             *(milliseconds(seconds) for _, seconds in one.first_token),
-            *map(milliseconds, (one.p50, one.p95, one.load, one.lowering)),
+            *map(milliseconds, (one.p50, one.p95, one.step_of_many, one.load, one.lowering)),
             size(one.peak_memory),
             one.verdict or "-",
         )
         for one in ranking
     ]
     if rows:
-        columns = ("BACKEND", "DEVICE", "PRECISION", *lengths, "P50", "P95", "LOAD", "LOWERING", "MEMORY", "CHECK")
+        times = *lengths, "P50", "P95", f"{MANY} AT ONCE", "LOAD", "LOWERING"
         name = printable(model.name)
-        print(f"{name} for {objective}, best first: time to the first token, of a decode step, to load\n")
-        print(table(columns, rows))
+        print(f"{name} for {objective}, best first: time to the first token, of a step, of {MANY} at once, to load\n")
+        print(table(("BACKEND", "DEVICE", "PRECISION", *times, "MEMORY", "CHECK"), rows))
     for one in rejected:
         print(printable(f"\n{one.placement} is not chosen: {one.failure}"))

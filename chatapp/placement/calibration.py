@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from backends import Placement, Session
-from chatapp.placement.record import Measurement, read_measurement
+from chatapp.placement.record import MANY, Measurement, read_measurement
 from chatapp.settings import offline
 from chatapp.text.child import Child, Watch, describe_ending, end_with_parent, parse
 from model_store import Progress, Store, StoredModel, Variant
@@ -146,14 +146,17 @@ def time_session(found: Measurement, session: Session, on_progress: Progress) ->
     begun = time.process_time()
     decode = time_decode(session, 1, STEPS, enough=ENOUGH)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
+    memory = peak_memory()  # of one answer
+    of_many = time_decode(session, MANY, STEPS // 2, enough=ENOUGH)
     return replace(
         found,
         first_token=tuple(first_token),
         p50=decode.p50,
         p95=decode.p95,
+        step_of_many=of_many.p50,
         prefill_work=work,
         step_work=max(0.0, decoding) / (len(decode.latencies) + 1),
-        peak_memory=peak_memory(),
+        peak_memory=memory,
     )
 
 

@@ -17,6 +17,8 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Overflow
 """What a file of our own raises that is not there, or that a disk or somebody changed."""
 RECORD = "calibration.json"
 """In a model's folder: the measurements."""
+MANY = 8
+"""Answers at once of which a decode step is timed, too: as many as a server has by default."""
 FIRST_USE = "first_use.json"
 """In a model's folder, while a placement is used for the first time: which it is, should the process die."""
 
@@ -37,6 +39,8 @@ class Measurement:
     p50: float = 0.0
     p95: float = 0.0
     """Of a decode step."""
+    step_of_many: float = 0.0
+    """Of a decode step of MANY answers at once, half of which take less."""
     prefill_work: float = 0.0
     """Processor seconds, all cores together, of a token of a prompt."""
     step_work: float = 0.0
@@ -96,8 +100,8 @@ def forget(store: Store, model: StoredModel) -> None:
 
 
 def conditions() -> dict[str, object]:
-    """The conditions of a measurement: the backends' versions and the processor with its cores."""
-    versions = {}
+    """The conditions of a measurement: what is measured, the backends' versions and the processor with its cores."""
+    versions: dict[str, object] = {"many": MANY}
     for name in backends.NAMES:
         with suppress(BackendError):  # not installed
             versions[name] = backends.get(name).signature()

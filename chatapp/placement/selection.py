@@ -7,11 +7,11 @@ import backends
 from backends import BackendError, Placement
 from backends.processor import processor
 from chatapp.placement import record
-from chatapp.placement.record import Measurement
+from chatapp.placement.record import MANY, Measurement
 from model_store import Store, StoredModel
 from model_store.checkpoint.refusals import MIXTURES
 
-WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "battery": (256, 128)}
+WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "throughput": (256, 128), "battery": (256, 128)}
 """For each objective, the tokens of the prompt and of the answer that are to be quick, or little work."""
 TIE = 0.03
 """Difference below which two placements count as equally good, and the usual one is taken."""
@@ -141,11 +141,13 @@ def rank(found: list[Measurement], objective: str) -> list[Measurement]:
 
 
 def estimate_cost(one: Measurement, objective: str) -> float:
-    """Seconds that the objective's prompt and answer take; for `battery`, processor seconds."""
+    """Seconds that the objective's prompt and answer take; for `throughput`, of many; for `battery`, of a processor."""
     prompt, answer = WORKLOADS[objective]
     if objective == "battery":
         return prompt * one.prefill_work + answer * one.step_work
     length, seconds = one.first_token[-1]
+    if objective == "throughput":
+        return MANY * seconds * prompt / length + answer * one.step_of_many
     return seconds * prompt / length + answer * one.p50
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the help needs the settings, and no store
     from chatapp.settings.tool_servers import ToolServer
     from model_store import Places
 
-OBJECTIVES = ("chat", "completion", "battery")
+OBJECTIVES = ("chat", "completion", "throughput", "battery")
 """The objectives for which a placement can be the best."""
 
 

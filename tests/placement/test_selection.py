@@ -37,6 +37,9 @@ def test_each_objective_has_its_own_best() -> None:
     assert estimate_cost(OTHER, "completion") == pytest.approx(0.8 + 16 * 0.006)
     assert order([ONNX, replace(OTHER, p50=0.002)], "chat") == ["other", "onnx"]
     assert order([ONNX, replace(OTHER, p50=0.002)], "completion") == ["onnx", "other"]
+    assert estimate_cost(ONNX, "throughput") == pytest.approx(8 * 0.1 + 128 * 0.03)
+    many = replace(OTHER, p50=0.02, first_token=ONNX.first_token, step_of_many=0.02)
+    assert order([ONNX, many], "throughput") == ["other", "onnx"] != order([ONNX, many], "chat")
     assert order([ONNX, replace(OTHER, step_work=0.001)], "battery") == ["other", "onnx"]
 
 

@@ -58,7 +58,7 @@ def test_what_the_user_chose_is_read(home: Path) -> None:
         ("colour = 1", "unknown setting 'colour'.*known are model, theme"),
         ("theme = 3", "the setting 'theme'.*must be a text in quotes, not 3"),
         ('history = "no"', "the setting 'history'.*must be true or false, not 'no'"),
-        ('objective = "beauty"', "no objective 'beauty'; choose from chat, completion, battery"),
+        ('objective = "beauty"', "no objective 'beauty'; choose from chat, completion, throughput, battery"),
         ("theme = ", "cannot read the settings"),
         ("\udcff", "cannot read the settings"),
     ],
