@@ -2,13 +2,13 @@
 
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backends import BackendError, Progress
 from backends.prebuilt import read
+from backends.versions import version
 
 if TYPE_CHECKING:
     from backends.coreml.prebuilt import PrebuiltSession
@@ -42,10 +42,7 @@ def missing() -> str:
 
 def signature() -> str:
     """The graph's version, that of coremltools, and that of macOS, for which packages are compiled and tried."""
-    try:
-        return f"graph {GRAPH}, coremltools {version('coremltools')}, macOS {platform.mac_ver()[0] or 'none'}"
-    except PackageNotFoundError:
-        raise BackendError("coremltools is not installed; run: pip install coremltools") from None
+    return f"graph {GRAPH}, coremltools {version('coremltools')}, macOS {platform.mac_ver()[0] or 'none'}"
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:

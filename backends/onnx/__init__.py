@@ -1,12 +1,12 @@
 """ONNX Runtime: fused operations on the processor, caches in buffers shared by past and present."""
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backends import BackendError, Session, telemetry
 from backends.prebuilt import read
+from backends.versions import version
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
@@ -32,10 +32,7 @@ def signature() -> str:
     """The graph's version, the runtime's, and the processor, for which matrices are packed ahead."""
     from backends.processor import processor
 
-    try:
-        return f"graph {GRAPH}, onnxruntime {version('onnxruntime')}, {processor()}"
-    except PackageNotFoundError:
-        raise BackendError(missing()) from None
+    return f"graph {GRAPH}, onnxruntime {version('onnxruntime')}, {processor()}"
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:

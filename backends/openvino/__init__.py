@@ -2,13 +2,13 @@
 
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backends import BackendError, Session, telemetry
 from backends.prebuilt import read
+from backends.versions import version
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
@@ -46,10 +46,7 @@ def missing() -> str:
 
 def signature() -> str:
     """The graph's version and the runtime's; what depends on the processor is checked when it is loaded."""
-    try:
-        return f"graph {GRAPH}, openvino {version('openvino')}"
-    except PackageNotFoundError:
-        raise BackendError(missing()) from None
+    return f"graph {GRAPH}, openvino {version('openvino')}"
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:

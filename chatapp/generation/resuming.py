@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from time import perf_counter
 
 from backends.errors import UserError
+from chatapp import __version__
 from chatapp.generation.engine import Engine
 from chatapp.generation.states import States
 from chatapp.generation.text.message import Message
@@ -58,4 +58,4 @@ class ResumingEngine(Engine):
         """What a state on the disk has to be of."""
         place = self.placement
         where = {"backend": place.backend, "device": place.device, "precision": place.precision}
-        return {**self.origin, **where, "chatapp": version("chatapp")}
+        return {**self.origin, **where, "chatapp": __version__}

@@ -63,7 +63,11 @@ class LineBreaks:
     @cached_property
     def margins(self) -> np.ndarray:
         """White space at the beginning of every token up to its first line's end, (vocab, 3)."""
-        return np.array([margin(text.partition("\n")[0] if text else NO_TEXT) for text in self.texts], np.int64)
+        found = np.tile(np.array(margin("x"), np.int64), (self.vocab_size, 1))
+        for token, text in enumerate(self.texts):
+            if not text or text[0].isspace():
+                found[token] = margin(text.partition("\n")[0] if text else NO_TEXT)
+        return found
 
     def allowed(self, place: "Place") -> np.ndarray | None:
         """Ids of the tokens that may follow at a place; None: all."""

@@ -176,7 +176,8 @@ class Tokenizer:
         name = self.name(token)
         if self.byte_level:
             try:
-                content = name.translate(ALPHABET).encode("latin-1")
+                plain = name.isascii()  # stands for itself, and is much quicker
+                content = name.encode() if plain else name.translate(ALPHABET).encode("latin-1")
             except UnicodeEncodeError:  # a character that stands for no byte
                 return name.encode()
             written = token in self._added and (token >= self._own or not UNUSED.isdisjoint(content))
