@@ -269,6 +269,8 @@ class ChatPage(VerticalScroll):
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
+        if self.answer and new < old:
+            self.call_after_refresh(self.answer.look_up)
         if new < 2 and new < old:
             self.call_next(self.load_earlier)
 

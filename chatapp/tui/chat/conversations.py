@@ -19,6 +19,7 @@ from chatapp.tui.chat.pane import Pane
 from chatapp.tui.engines import Choice, Engines
 from chatapp.tui.errors import telling
 from chatapp.tui.threads import aside, wait_for
+from chatapp.tui.widgets.textual_fixes import LaidOutOnce
 from chatapp.workspace import Opened, Workspace
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ ALTERNATIVES = 5
 """Told of each token: what might have stood in its place."""
 
 
-class Conversations(Screen[None]):
+class Conversations(LaidOutOnce, Screen[None]):
     """Conversations: each has its own model, text, and reply that is being written."""
 
     def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:

@@ -314,6 +314,13 @@ class Answer(Said):
         text = self.tame.feed(printable(answer)) if self.tame else tame(answer)
         return Formatted(text, parser_factory=self.parser, open_links=False, classes="body")
 
+    def look_up(self) -> None:
+        """Somebody scrolls up, perhaps to what was left out while it grew."""
+        from chatapp.tui.widgets.formatted import Formatted
+
+        if isinstance(self.body, Formatted) and self.body.above.region.bottom > -self.app.size.height:
+            self.body.lay_out_all()
+
     def think(self, deltas: Sequence[Delta]) -> None:
         """The model thinks, and has not answered yet."""
         self.reply += "".join(delta.text for delta in deltas)
@@ -322,11 +329,12 @@ class Answer(Said):
 
     async def grow(self, text: str) -> None:
         """Add to the answer, printable text."""
-        from textual.widgets import Markdown
+        from chatapp.tui.widgets.formatted import Formatted
 
-        assert self.tame and isinstance(self.body, Markdown)
+        assert self.tame and isinstance(self.body, Formatted)
         if self.stream is None:
-            self.stream = Markdown.get_stream(self.body)
+            self.stream = Formatted.get_stream(self.body)
+            self.body.growing = True
         if shown := self.tame.feed(text):
             await self.stream.write(shown)
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.widget import Widget
 from textual.widgets import Markdown
 from textual.widgets._markdown import MarkdownBlock, MarkdownTable, MarkdownTableContent
 
 NARROWEST = 5
 """Cells of a column: below its padding, a row would be wider than the screen."""
+
+FAR = 1
+"""Heights of the window above it from which on a text that grows is not laid out."""
 
 
 class Table(MarkdownTable):
@@ -23,7 +31,56 @@ class Table(MarkdownTable):
 
 
 class Formatted(Markdown):
-    """Markdown whose tables fit."""
+    """Markdown whose tables fit, and of which what lies far above the window is not laid out while it grows."""
+
+    DEFAULT_CSS = "Formatted > .above { height: auto; }"
+
+    growing = False
+    """Whether more is to come."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: as Markdown has them
+        super().__init__(*arguments, **named)
+        self.above = Widget(classes="above")
+        """Takes the place of the blocks that are not laid out."""
+        self.columns = 0
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
         return Table if block_name == "table_open" else super().get_block_class(block_name)
+
+    def update(self, markdown: str) -> AwaitComplete:
+        """Show another text, the whole of it."""
+        self.growing = False
+        self.lay_out_all()
+        return super().update(markdown)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Leave out what has gone far enough as it has grown; where lines are wrapped anew, take all in."""
+        if event.size.width != self.columns:
+            self.columns = event.size.width
+            self.lay_out_all()
+        elif self.growing:
+            self.leave_out(FAR * self.app.size.height)
+
+    def leave_out(self, distance: int) -> None:
+        """Leave out of the layout what lies so many rows above the window, once that is worth it."""
+        blocks = [block for block in self.children if isinstance(block, MarkdownBlock) and block.display]
+        limit = -distance - self.region.y
+        far = [block for block in blocks[:-2] if block.virtual_region.bottom < limit]
+        if not far or far[-1].virtual_region.bottom - far[0].virtual_region.y < distance:
+            return
+        first = blocks[len(far)]
+        with self.app.batch_update():
+            for block in far:
+                block.display = False
+            if not self.above.is_attached:
+                self.mount(self.above, before=0)
+            self.above.styles.height = first.virtual_region.y - first.styles.margin.top
+            self.above.display = True
+
+    def lay_out_all(self) -> None:
+        """Lay all out again: somebody looks there, or all lines are wrapped anew."""
+        if self.above.display and self.above.is_attached:
+            with self.app.batch_update():
+                self.above.display = False
+                for block in self.children:
+                    block.display = block is not self.above

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from textual._compositor import Compositor
 from textual.await_complete import AwaitComplete
 from textual.strip import Strip
 
 if TYPE_CHECKING:
-    from textual.geometry import Region
+    from textual._compositor import ReflowResult
+    from textual.geometry import Region, Size
     from textual.screen import Screen
     from textual.widget import Widget
 
@@ -39,3 +41,31 @@ class EndsOnce(AnyScreen):
 
     def dismiss(self, result: Any = None) -> AwaitComplete:  # Any: as above
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+
+class LaidOutOnce(AnyScreen):
+    """A screen that lays its widgets out once for each change; Textual 8.2.8 does up to four times.
+
+    It tells a widget its size as if that were a change to lay out, takes what a widget asked for before it was mounted
+    for new, and forgets that it has just placed all of them as soon as it looks for one.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: of whichever screen
+        super().__init__(*arguments, **named)
+        self._compositor = Placing()
+
+    def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
+        asked = {widget for widget in self._compositor.widgets if widget._layout_required}
+        super()._refresh_layout(size, scroll)
+        for widget in self._compositor.widgets:
+            if widget not in asked and not widget._scrollbar_changes:  # bars that come or go take another layout
+                widget._layout_required = False
+
+
+class Placing(Compositor):
+    """A compositor that knows after a layout that it knows where all widgets are."""
+
+    def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        found = super().reflow(parent, size)
+        self._full_map_invalidated = False
+        return found
