@@ -1,5 +1,6 @@
 """`chatapp desktop`: the screen in a window of its own."""
 
+import sys
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
@@ -8,7 +9,8 @@ from chatapp.workspace import Workspace
 DETAILS = """\
 The window shows the same screen as a terminal does, with the same conversations; both may be open at once.
 It comes by the system's web view (pip install pywebview), over a connection within this machine that takes
-one client, which has a secret. A second start brings the window to the front.
+one client, which has a secret. Where there is no web view, a page of your browser opens instead.
+A second start brings the window to the front.
 """
 
 
@@ -36,7 +38,7 @@ def run(given: Namespace) -> int:
             raise_window(running)
             return 0
         command = (*COMMAND, given.model) if given.model else COMMAND
-        if given.browser:
+        if given.browser or not has_view():
             from chatapp.desktop.browser import open_page
 
             return open_page(home, running, command, reader=given.screen_reader)
@@ -45,3 +47,18 @@ def run(given: Namespace) -> int:
         return open_window(home, running, command, reader=given.screen_reader)
     finally:
         running.close()
+
+
+def has_view() -> bool:
+    """Whether a window can be opened; where it cannot, tell why the page comes in a browser, unless there is none."""
+    from chatapp.desktop import browser, window
+
+    if not (lack := window.find_lack()):
+        return True
+    if not browser.is_there():
+        raise window.NoWindow(
+            f"neither a window nor a page can be opened: {lack}, and no browser was found; "
+            "in a terminal the screen needs neither: chatapp"
+        )
+    print(f"No window: {lack}. The page opens in your browser instead.", file=sys.stderr, flush=True)
+    return False

@@ -51,6 +51,15 @@ class BrowserPage:
         return None
 
 
+def is_there() -> bool:
+    """Whether a browser is installed."""
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
 def open_page(home: Path, running: Running, command: Sequence[str] = COMMAND, *, reader: bool = False) -> int:
     """Open the page and stay until its user leaves; the app's exit code."""
     state = kept.read(home / "window.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import sys
 import threading
 import webbrowser
@@ -23,9 +24,9 @@ READY = 10.0
 SMALLEST = (360, 240)
 BACKGROUND = "#0f121a"
 """Until the page is there."""
-NO_VIEW = (
-    "there is no web view for a window here; install one (pip install pywebview, and on Linux the packages "
-    "python3-gi and gir1.2-webkit2-4.1), or open a browser: chatapp desktop --browser"
+NO_WEBKIT = (
+    "WebKitGTK, or GObject introspection, is not installed (Debian and Ubuntu: gir1.2-webkit2-4.1 and "
+    "libgirepository-1.0-1, or python3-gi where pip installed chatapp; Fedora: webkit2gtk4.1 and gobject-introspection)"
 )
 
 
@@ -76,7 +77,9 @@ class NativeWindow:
         try:
             webview.start(private_mode=True)
         except webview.errors.WebViewException as error:
-            raise NoWindow(NO_VIEW) from error
+            raise NoWindow(
+                f"the web view does not start: {error}; open the page in your browser: chatapp desktop --browser"
+            ) from error
 
     def ask(self, bridge: Bridge) -> bool:
         """Let the app decide about closing; it ends by itself, and the window with it."""
@@ -142,15 +145,29 @@ class NativeWindow:
         return None
 
 
-def is_possible() -> bool:
-    """Whether pywebview is installed."""
-    return importlib.util.find_spec("webview") is not None
+def find_lack() -> str:
+    """What a window lacks here, in words; nothing where it lacks nothing. GTK is not loaded for that."""
+    if not importlib.util.find_spec("webview"):
+        return "pywebview is not installed (pip install pywebview)"
+    if sys.platform != "linux":
+        return ""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "there is no display"
+    if importlib.util.find_spec("qtpy"):  # pywebview's other view, which brings what it needs
+        return ""
+    try:
+        import gi
+    except ImportError:  # also where GLib's libraries are missing, on which it stands
+        return NO_WEBKIT
+    for version in ("4.1", "4.0"):  # those that pywebview knows
+        with suppress(ValueError):
+            gi.require_version("WebKit2", version)
+            return ""
+    return NO_WEBKIT
 
 
 def open_window(home: Path, running: Running, command: Sequence[str] = COMMAND, *, reader: bool = False) -> int:
     """Open the window and stay until its user leaves; the app's exit code."""
-    if not is_possible():
-        raise NoWindow(NO_VIEW)
     state = kept.read(home / "window.json")
     window, ready, codes = NativeWindow(state), threading.Event(), [1]
     bridge = Bridge(window, state, home / "dropped", reader=reader)
