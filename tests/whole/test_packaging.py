@@ -1,6 +1,7 @@
 """What packages are made of: written from the parser, and named where it is."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -83,6 +84,31 @@ def test_a_frozen_chatapp_is_the_python_of_its_own_modules_only(tmp_path: Path) 
     assert run("--version").stdout.startswith("chatapp ")
     refused = run("-m", "http.server")
     assert refused.returncode == 2 and "Error" in refused.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no search path is set")
+@pytest.mark.parametrize("words", ["desktop", "--offline desktop", "version"])
+def test_a_frozen_chatapp_keeps_its_libraries_to_itself(words: str, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "again $LD_LIBRARY_PATH $LD_LIBRARY_PATH_ORIG $*"\n')
+    python.chmod(0o700)
+    code = "import os, runpy, sys; sys._MEIPASS = '/bundle'; sys.executable = sys.argv.pop(1);"
+    code += f"runpy.run_path({str(PACKAGING / 'bundle' / 'entry.py')!r})['stand_apart']('/bundle');"
+    code += "print(os.environ['LD_LIBRARY_PATH'], os.environ['PYINSTALLER_RESET_ENVIRONMENT'])"
+
+    def run(path: str) -> str:
+        given = os.environ | {"LD_LIBRARY_PATH": path, "LD_LIBRARY_PATH_ORIG": "/given"}
+        command = [sys.executable, "-c", code, str(python), *words.split()]
+        return subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout.strip()
+
+    told = run("/bundle:/given")
+    if "desktop" in words:  # where the system's libraries are used, they are searched first
+        again, path, given, *rest = told.split()
+        assert (again, given, rest) == ("again", "/given", words.split())
+        first, system, last = path.split(":")
+        assert (first, last) == ("/given", "/bundle") and [*Path(system).glob("libc.so*")]
+        told = run(path)
+    assert told == "/given 1"  # of what it starts, programs of the system find their own, and chatapp the bundle's
 
 
 def test_every_page_of_the_site_is_there_and_every_document_is_a_page() -> None:
