@@ -6,7 +6,7 @@ import importlib.metadata
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,18 +33,20 @@ PAGE: Final = (
     Part("DejaVu Sans Mono", "2.37", "Bitstream-Vera", "pkg:npm/dejavu-fonts-ttf@2.37.3"),
 )
 """The parts of the window's page: chatapp/desktop/page/."""
+PACKED: Final = ("desktop-notifier", "PyGObject", "pywebview")
+"""What a native window stands on, which packages without a Python hold; for pip it is an extra."""
 
 
-def list_parts(of: str = "chatapp") -> list[Part]:
-    """The parts by name: every library that is installed because chatapp needs it, Python, and those of the page."""
+def list_parts(also: Sequence[str] = PACKED if hasattr(sys, "frozen") else ()) -> list[Part]:
+    """The parts by name: the libraries that are here because chatapp, or `also`, needs them, Python, the page's."""
     python = Part("Python", platform.python_version(), "PSF-2.0", f"pkg:generic/python@{platform.python_version()}")
-    libraries = [describe(found) for found in walk(of) if found.metadata["Name"] != of]
+    libraries = [describe(found) for found in walk("chatapp", *also) if found.metadata["Name"] != "chatapp"]
     return sorted([python, *PAGE, *libraries], key=lambda part: part.name.casefold())
 
 
-def walk(of: str) -> Iterator[importlib.metadata.Distribution]:
-    """What is installed because `of` is, itself first; what only an extra wants does not count."""
-    waiting, seen = [of], {normal(of)}
+def walk(*of: str) -> Iterator[importlib.metadata.Distribution]:
+    """What is installed because `of` are, with themselves; what only an extra wants does not count."""
+    waiting, seen = [*of], {normal(name) for name in of}
     while waiting:
         try:
             found = importlib.metadata.distribution(waiting.pop())

@@ -13,6 +13,11 @@ def test_every_library_that_is_needed_is_a_part_and_no_tool_of_developers() -> N
     assert not names & {"chatapp", "pytest", "ruff", "mypy", "torch", "transformers", "pywebview"}
 
 
+def test_what_only_packages_have_is_told_with_what_it_needs() -> None:
+    more = {part.name for part in list_parts(["pytest"])} - {part.name for part in list_parts()}
+    assert {"pytest", "pluggy"} <= more
+
+
 def test_every_part_has_a_licence() -> None:
     assert not [part.name for part in list_parts() if not part.licence or part.licence == "see its files"]
 
