@@ -74,6 +74,19 @@ def test_the_bundle_has_every_grammar_and_no_reference_implementation() -> None:
     assert '"torch"' in spec and '"transformers"' in spec
 
 
+def test_packages_open_a_window_of_the_systems_web_view() -> None:
+    entry = (PACKAGING / "desktop" / "chatapp.desktop").read_text("utf-8")
+    assert "\nExec=chatapp desktop\n" in entry
+    for path, view, bindings in (
+        ("deb/control", "gir1.2-webkit2-4.1", "libgirepository-1.0-1"),
+        ("rpm/chatapp.spec", "webkit2gtk4.1", "gobject-introspection"),
+    ):
+        recommended = "".join(re.findall(r"^Recommends:.*$", (PACKAGING / path).read_text("utf-8"), re.M))
+        assert view in recommended and bindings in recommended, path
+    spec = (PACKAGING / "bundle" / "chatapp.spec").read_text("utf-8")
+    assert re.search(r'NEVER = \[[^\]]*"gi"', spec)  # whose analysis would collect GTK
+
+
 def test_a_frozen_chatapp_is_the_python_of_its_own_modules_only(tmp_path: Path) -> None:
     entry = PACKAGING / "bundle" / "entry.py"
 
