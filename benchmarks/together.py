@@ -89,7 +89,7 @@ def stall(engine: "Engine", words: int) -> tuple[float, float]:
             joined = last
             other = threading.Thread(target=lambda: draw(engine, prompt(2, words), 4))
             other.start()
-        if other and not other.is_alive():
+        elif other and not other.is_alive():  # with a token at least since it joined
             break
     stream.close()
     if other:

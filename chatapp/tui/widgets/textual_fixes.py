@@ -44,7 +44,7 @@ class EndsOnce(AnyScreen):
 
 
 class LaidOutOnce(AnyScreen):
-    """A screen that lays its widgets out once for each change; Textual 8.2.8 does up to four times.
+    """A screen that lays its widgets out once for each change; Textual 8.2.8 does two or three times.
 
     It tells a widget its size as if that were a change to lay out, takes what a widget asked for before it was mounted
     for new, and forgets that it has just placed all of them as soon as it looks for one.
