@@ -16,6 +16,11 @@ RESERVED = ("blobs", "checkpoints")
 """Folders of a store that are no models."""
 LARGE = 1_000_000_000
 """Parameters from which int4 is the default."""
+MIXTURES = (
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granitemoe",
+    "granitemoe_swa", "granitemoeshared", "mellum", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
+)  # fmt: skip
+"""Types that run with experts."""
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,11 @@ class Store:
 
     def location(self, name: str) -> Location:
         """The location of a model, or of one that would be called so."""
-        from model_store.hub import pulled
+        if name == BUILTIN or not is_name(name):
+            return Location(self.root, name)
+        from model_store.hub import pulled  # slow to import, and of no use to the built-in model
 
-        return pulled.locate(self.roots, name) if is_name(name) else Location(self.root, name)
+        return pulled.locate(self.roots, name)
 
     def folder(self, name: str) -> Path:
         """The folder of what is made for a model."""
@@ -182,13 +184,13 @@ class Store:
         self, model: StoredModel, backend: str, precision: str | None = None, on_progress: Progress | None = None
     ) -> Variant:
         """The variant of `model` for `backend`, lowered now if that has not been done on this machine."""
-        from backends import quantize
-
         precision = precision or model.precision
-        if not model.export:
-            quantize.precision(precision)  # refuses an unknown one, before anything is written
         if found := self.found(model, backend, precision):
             return replace(found, seconds=0.0)
+        if not model.export:
+            from backends import quantize
+
+            quantize.precision(precision)  # refuses an unknown one, before anything is written
 
         start = time.perf_counter()
         with self.working(model.name, f"lowering for {backend}", on_progress) as held:

@@ -9,7 +9,7 @@ from backends.processor import processor
 from chatapp.placement import record
 from chatapp.placement.record import MANY, Measurement
 from model_store import Store, StoredModel
-from model_store.checkpoint.refusals import MIXTURES
+from model_store.models import MIXTURES
 
 WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "throughput": (256, 128), "battery": (256, 128)}
 """For each objective, the tokens of the prompt and of the answer that are to be quick, or little work."""

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import check_fields, refuse_sizes
 from model_store.errors import UnsupportedCheckpoint, cut, shown
+from model_store.models import MIXTURES
 
 LATENT = "attends through latents (multi-head latent attention) in a way of its own"
 EXPERT = "mixes experts in a way of its own"
@@ -74,11 +75,6 @@ ANSWERED = {("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"), ("
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 KEPT = "gpt_oss", "mxfp4"
 """The type that is read although it is rounded, and how."""
-MIXTURES = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granitemoe",
-    "granitemoe_swa", "granitemoeshared", "mellum", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe",
-)  # fmt: skip
-"""Types that run with experts."""
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
 """What a model that writes text is for, as the name of its class says."""

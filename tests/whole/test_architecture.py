@@ -89,6 +89,22 @@ def test_listings_load_no_runtime(arguments: list[str], allowed: set[str]) -> No
     assert not loaded_by(exiting(arguments)) & HEAVY - allowed
 
 
+def test_a_first_answer_waits_for_no_module_that_it_does_not_need() -> None:
+    code = exiting(["run", "builtin", "def add(a, b):", "--max-tokens", "2"])
+    needless = {
+        "backends.quantize",
+        "concurrent.futures",
+        "importlib.metadata",
+        "logging",
+        "ml_dtypes",
+        "model_store.hub",
+    }
+    report = f"{code}\nimport sys\nprint(sorted({needless} & set(sys.modules)))"
+    for _ in range(2):  # the first time, it is lowered
+        done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_the_network_is_refused_here_and_in_the_processes_that_tests_start() -> None:
     with pytest.raises(no_network.NetworkUsed):
         socket.create_connection(("example.com", 80))

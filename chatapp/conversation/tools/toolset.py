@@ -9,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,8 @@ from chatapp.text.printable import clean_paste
 from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from mcp_types import CallToolResult
     from mcp_types import Tool as Listed
 
@@ -125,6 +126,8 @@ class Toolset:
 
     def looking(self, names: Sequence[str], beat: float | None = None) -> Generator[None, None, Sequence[Tool]]:
         """The same, where something else can be done in each beat of so many seconds."""
+        from concurrent.futures import wait
+
         with self._lock:
             found, troubles = list[Tool](), list[str]()
             listings = [(name, self._ask(name)) for name in names]
@@ -147,6 +150,8 @@ class Toolset:
 
     def _ask(self, name: str) -> tuple[ToolServer, Future[Sequence[Listed]]]:
         """A server, and what it will list; one that has failed just now is not asked."""
+        from concurrent.futures import Future
+
         until, trouble = self._resting.get(name, (0.0, ""))
         server, failed = ToolServer(name), Future[Any]()
         try:
