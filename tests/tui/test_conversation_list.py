@@ -15,11 +15,11 @@ from support.scripted_engine import ScriptedEngine
 HOUR = 3600.0
 
 
-def fill(path: Path, titles: list[str]) -> None:
-    """A conversation for each title, an hour apart, the last one the newest."""
+def fill(path: Path, titles: list[str], apart: float = HOUR) -> None:
+    """A conversation for each title, so many seconds apart, the last one the newest."""
     with History(path) as history:
-        begin = time.time() - HOUR * len(titles)
-        rows = [(title, begin + HOUR * place) for place, title in enumerate(titles)]
+        begin = time.time() - apart * len(titles)
+        rows = [(title, begin + apart * place) for place, title in enumerate(titles)]
         with history._writing() as connection:
             connection.executemany(
                 "INSERT INTO conversations (title, kind, model, created, updated, messages) "
@@ -101,9 +101,10 @@ async def test_the_cursor_is_told_from_the_conversation_that_is_shown_and_says_m
         assert cursor_colour(sidebar) == sidebar.rich_style.bgcolor
 
 
-async def test_what_was_deleted_is_told_until_the_next_key_and_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("apart", [1, 24 * HOUR], ids=["of one day", "of several days"])
+async def test_what_was_deleted_is_told_until_the_next_key_and_comes_back(tmp_path: Path, apart: float) -> None:
     path = tmp_path / "history.db"
-    fill(path, ["one", "two", "three"])
+    fill(path, ["one", "two", "three"], apart)
     async with running(ScriptedEngine(can_chat=True), history=path, resume=False) as driver:
         sidebar = await listed(driver)
         await driver.press("down", "d")

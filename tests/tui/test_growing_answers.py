@@ -9,6 +9,7 @@ from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.widgets import Static
 from textual.widgets._markdown import MarkdownBlock
 
 from chatapp.tui.chat.chat_page import ChatPage
@@ -69,6 +70,24 @@ async def test_each_change_is_laid_out_once_and_as_textual_does() -> None:
     once, found = await layouts(GrowingOnce())
     assert found == expected
     assert once < 11 < 14 < usual
+
+
+async def test_what_is_asked_for_at_the_end_of_a_layout_is_laid_out() -> None:
+    async with App[None]().run_test(size=(80, 20)) as pilot:
+        await pilot.app.push_screen(GrowingOnce())
+        screen, popup = pilot.app.screen, Static("beside it")
+        await screen.mount(popup)
+        await pilot.pause()
+        rows = [3]
+
+        def stretch(laid_out: Screen[object]) -> None:
+            if rows:
+                popup.styles.height = rows.pop()
+
+        screen.screen_layout_refresh_signal.subscribe(popup, stretch, immediate=True)
+        await grown(pilot, 1)
+        await pilot.pause()
+        assert not rows and popup.region.height == 3
 
 
 @pytest.mark.parametrize("times", [9, 21])

@@ -120,8 +120,8 @@ class Sidebar(OptionList):
             place = None if not there else there[0] if self.leap == "first" else there[-1]
         elif (wanted := str(current if under is None else under)) in ids:
             place = ids.index(wanted)
-        else:  # it was deleted, or is not among these: the one in its place
-            place = min(there, key=lambda index: abs(index - (place or 0)))
+        else:  # it was deleted, or is not among these: the next one, behind the heading of a day, too
+            place = next((index for index in there if index >= (place or 0)), there[-1])
         self.leap = ""
         if self.highlighted != place:
             self.highlighted = place

@@ -50,16 +50,26 @@ class LaidOutOnce(AnyScreen):
     for new, and forgets that it has just placed all of them as soon as it looks for one.
     """
 
+    _asking: set[Widget] | None = None
+    """What asked for the layout that is being done; None while none is."""
+
     def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: of whichever screen
         super().__init__(*arguments, **named)
         self._compositor = Placing()
 
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
-        asked = {widget for widget in self._compositor.widgets if widget._layout_required}
+        self._asking = {widget for widget in self._compositor.widgets if widget._layout_required}
         super()._refresh_layout(size, scroll)
-        for widget in self._compositor.widgets:
-            if widget not in asked and not widget._scrollbar_changes:  # bars that come or go take another layout
-                widget._layout_required = False
+        self._asking = None
+
+    def _compositor_refresh(self) -> None:
+        """Paint, which follows a layout at once: before those hear of it who may ask for another."""
+        if self._asking is not None:
+            for widget in self._compositor.widgets - self._asking:
+                if not widget._scrollbar_changes:  # bars that come or go take another layout
+                    widget._layout_required = False
+            self._asking = None
+        super()._compositor_refresh()
 
 
 class Placing(Compositor):
