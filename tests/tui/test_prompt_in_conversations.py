@@ -69,3 +69,29 @@ async def test_a_message_whose_attachments_are_still_read_is_kept_when_its_user_
         assert driver.screen.history.draft(driver.pane.dialogue.conversation) == "Who sings? @notes.txt"
         go.set()
         await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+
+
+async def test_page_keys_scroll_the_conversation_while_it_is_written_and_move_in_a_long_draft(tmp_path: Path) -> None:
+    text = "".join(f"Number {number}.\n\n" for number in range(60))
+    engine = ScriptedEngine(text, can_chat=True, pause_after=150)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("count\n")
+        await driver.wrote(150)
+        page, end = driver.pane.page, driver.picture
+        bottom = page.scroll_y
+        await driver.press("pageup")
+        await driver.until(lambda: page.scroll_y == bottom - page.size.height + 1, "the page before")
+        engine.go.set()
+        await driver.answered()
+        assert page.scroll_y < page.max_scroll_y and driver.picture != end
+        while page.scroll_y < page.max_scroll_y:
+            await driver.press("pagedown")
+        assert "Number 59." in driver.picture
+
+        prompt = driver.pane.prompt
+        prompt.text = "\n".join(map(str, range(40)))
+        prompt.move_cursor((39, 0))
+        await driver.until(lambda: prompt.virtual_size.height > prompt.size.height, "the box to be full")
+        await driver.press("pageup")
+        await driver.until(lambda: prompt.cursor_location[0] < 39, "the cursor to move")
+        assert page.scroll_y == page.max_scroll_y

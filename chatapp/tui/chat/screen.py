@@ -352,6 +352,11 @@ class ChatScreen(Conversations):
 
     # What widgets ask for
 
+    def on_prompt_paged(self, message: Prompt.Paged) -> None:
+        """Scroll the conversation; who is at its end again follows it again."""
+        page = self.pane.page
+        page.scroll_relative(y=message.pages * max(1, page.size.height - 1), animate=False)
+
     def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
         if not self.view.obey(message.line):
             self.pane.prompt.give_back(message.line)

@@ -22,7 +22,7 @@ from chatapp.settings import keymap
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 MOUSE = (
-    ("wheel", "scroll"),
+    ("wheel", "scroll; so do page up and page down"),
     ("click", "go there; on a key in the last line, press it"),
     ("drag", "select text; ctrl+c copies it"),
     ("shift + drag", "the terminal's own selection"),

@@ -78,6 +78,12 @@ class Prompt(Box):
         reason: str
 
     @dataclass
+    class Paged(Message):
+        """Somebody wants to see so many pages further in what stands above the prompt; before, if negative."""
+
+        pages: int
+
+    @dataclass
     class EditorWanted(Message):
         """The draft is to be written in an editor; what that gives becomes `prompt.draft`."""
 
@@ -203,6 +209,21 @@ class Prompt(Box):
             self.action_recall(-1)
         else:
             super().action_cursor_down(select)
+
+    def action_cursor_page_up(self) -> None:
+        self.page(-1)
+
+    def action_cursor_page_down(self) -> None:
+        self.page(1)
+
+    def page(self, pages: int) -> None:
+        """Move in a draft that is higher than its box; else in what stands above it."""
+        if self.virtual_size.height <= self.size.height:
+            self.post_message(self.Paged(pages))
+        elif pages < 0:
+            super().action_cursor_page_up()
+        else:
+            super().action_cursor_page_down()
 
     @property
     def last_row(self) -> bool:
