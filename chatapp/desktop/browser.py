@@ -70,7 +70,7 @@ def open_page(home: Path, running: Running, command: Sequence[str] = COMMAND, *,
         server = await bridge.open(command)
         running.tell(bridge.door.port, bridge.door.raising)
         page.show(bridge.door.address)
-        print(f"chatapp is in your browser, at {bridge.door.origin}; Ctrl+Q there, or Ctrl+C here, leaves.", flush=True)
+        print(f"The page is at {bridge.door.origin}; Ctrl+Q there, or Ctrl+C here, leaves.", flush=True)
         return await bridge.run(server)
 
     with tempfile.TemporaryDirectory(prefix="chatapp-") as folder:

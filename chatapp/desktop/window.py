@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import os
 import sys
 import threading
@@ -127,6 +128,7 @@ class NativeWindow:
         with suppress(Exception):  # whatever the buses of foreign systems raise
             from desktop_notifier import DesktopNotifier
 
+            logging.getLogger("desktop_notifier").setLevel(logging.CRITICAL)  # it would print where there is no bus
             self.notifier = self.notifier or DesktopNotifier(app_name="chatapp")
             await self.notifier.send(title="chatapp", message=text)
 

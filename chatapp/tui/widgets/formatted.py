@@ -7,8 +7,7 @@ from typing import Any
 from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.widget import Widget
-from textual.widgets import Markdown
+from textual.widgets import Markdown, Static
 from textual.widgets._markdown import MarkdownBlock, MarkdownTable, MarkdownTableContent
 
 NARROWEST = 5
@@ -33,14 +32,12 @@ class Table(MarkdownTable):
 class Formatted(Markdown):
     """Markdown whose tables fit, and of which what lies far above the window is not laid out while it grows."""
 
-    DEFAULT_CSS = "Formatted > .above { height: auto; }"
-
     growing = False
     """Whether more is to come."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: as Markdown has them
         super().__init__(*arguments, **named)
-        self.above = Widget(classes="above")
+        self.above = Static()
         """Takes the place of the blocks that are not laid out."""
         self.columns = 0
 
