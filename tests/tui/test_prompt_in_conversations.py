@@ -77,13 +77,13 @@ async def test_page_keys_scroll_the_conversation_while_it_is_written_and_move_in
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("count\n")
         await driver.wrote(150)
-        page, end = driver.pane.page, driver.picture
-        bottom = page.scroll_y
+        page = driver.pane.page
+        await driver.until(lambda: page.max_scroll_y > page.size.height, "two pages")
         await driver.press("pageup")
-        await driver.until(lambda: page.scroll_y == bottom - page.size.height + 1, "the page before")
+        await driver.until(lambda: page.max_scroll_y - page.scroll_y >= page.size.height - 1, "the page before")
         engine.go.set()
         await driver.answered()
-        assert page.scroll_y < page.max_scroll_y and driver.picture != end
+        assert page.scroll_y < page.max_scroll_y
         while page.scroll_y < page.max_scroll_y:
             await driver.press("pagedown")
         assert "Number 59." in driver.picture
