@@ -104,6 +104,9 @@ class Host:
         for process in self.started:
             process.wait()
         self.started.clear()
+        if self.share:
+            with suppress(OSError):  # something in it has not quite ended: the next run takes it as it is
+                self.group().rmdir()
 
     def wait_for(self, text: str, log: str = "gateway.log", seconds: float = 120) -> str:
         """Wait until a log says something; the line."""

@@ -9,6 +9,7 @@ import pytest
 
 import backends
 from backends import BackendError, Placement, Session
+from chatapp.generation import turns
 from chatapp.placement import measuring, opening, record, selection
 from chatapp.placement.calibration import Stopped
 from chatapp.placement.measuring import measure_all
@@ -58,6 +59,10 @@ def test_what_failed_is_never_chosen() -> None:
 
 def test_a_shorter_context_is_reckoned_up_to_the_objective_s_prompt() -> None:
     assert estimate_cost(replace(ONNX, first_token=((64, 0.02),)), "completion") == pytest.approx(0.08 + 16 * 0.010)
+
+
+def test_as_many_answers_are_timed_as_are_computed_together() -> None:
+    assert record.MANY == turns.AT_ONCE
 
 
 class Calibrations:
