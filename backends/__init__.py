@@ -105,6 +105,11 @@ class Session(Protocol):
         """Whether several tokens of several rows are not read in one call, but one after the other."""
 
     @property
+    def recurrent(self) -> bool:
+        """Whether layers keep states: what is exported of a text is of no use for its beginnings, and going back may
+        take reading again."""
+
+    @property
     def token_bytes(self) -> int:
         """Bytes that a token takes in the cache of each row; 0 where the runtime does not tell."""
 

@@ -10,6 +10,7 @@ class CachedSession:
 
     whole_prompts = False
     rows_apart = False
+    recurrent = False
     token_bytes = 0
     top: Top | None = None
     context_length: int

@@ -91,8 +91,8 @@ def precision(name: str) -> Precision:
     return PRECISIONS[name]
 
 
-EXACT = ("position_embedding", "relative_bias", "router", "shared_gate")
-"""Matrices that are small, and tables that are not multiplied by, or decide who computes."""
+EXACT = ("position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj")
+"""Matrices that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
 
 
 class Rounded(Lazy):

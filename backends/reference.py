@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -11,17 +12,20 @@ from backends.decoder import (
     Attention,
     Clamped,
     Decoder,
+    DeltaNet,
+    DeltaWeights,
     ExpertMatrices,
     Experts,
     Norms,
     Quantized,
     Rope,
+    ShortConvolution,
     Weight,
     Weights,
-    encode,
-    forward,
 )
+from backends.forward import encode, forward
 from backends.quantize import dequantize
+from backends.recurrent import RecurrentSession, States
 from backends.rereading import RereadingSession
 
 PART = 1 << 24
@@ -35,16 +39,20 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
 
+NEAR_ZERO = 1e-6
+"""What is added to the square of a vector's length before it is divided by that: of Qwen's layers, no field says it."""
 
 Cache = list[tuple[np.ndarray, np.ndarray]]
-"""Keys and values of each layer, (B, kv_heads, S, head_dim)."""
+"""Keys and values of each layer, (B, kv_heads, S, head_dim); or what it has in the place of attention: the tokens
+before the next ones as its convolution sees them, (B, width - 1, channels), and its state, (B, value_heads, value_size,
+key_size)."""
 
 
 class Ops:
     """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
 
     def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
-        past = cache[0][0].shape[2]
+        past = cached(cache, decoder.layers)
         self.decoder, self.cache, self.wanted, self.memory = decoder, cache, last, memory or []
         self.tokens = tokens
         self.positions = np.broadcast_to(np.arange(past, past + tokens.shape[1]), tokens.shape)
@@ -114,6 +122,44 @@ class Ops:
             scores = np.where(visible, scores, np.float32(-np.inf))
         shares = softmax_with(sinks, scores) if sinks else softmax(scores)
         return join_heads(shares @ v.repeat(repeats, 1))
+
+    def short_convolution(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
+        before, after, x = np.split(x, 3, axis=-1)
+        mixed: np.ndarray = after * self.convolve(before * x, layer, kernel)
+        return mixed
+
+    def convolve(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
+        """Each channel (B, T, channels) weighted over the newest tokens, of which those before these are cached."""
+        weights, (before, state) = np.asarray(kernel.values, np.float32), self.cache[layer]
+        width, count = weights.shape[1], x.shape[1]
+        seen = np.concatenate([before, x], axis=1)
+        self.cache[layer] = seen[:, seen.shape[1] - width + 1 :], state
+        total = np.asarray(sum(seen[:, i : i + count] * weights[:, i] for i in range(width)))
+        return total if kernel.bias is None else total + kernel.bias
+
+    def delta_net(self, x: np.ndarray, rates: np.ndarray, layer: int, weights: DeltaWeights) -> np.ndarray:
+        how = self.decoder.layers[layer].recurrence
+        assert isinstance(how, DeltaNet)
+        qkv, gates = np.split(x, [how.channels], axis=-1)
+        qkv = self.activate(self.convolve(qkv, layer, weights.kernel), "silu")
+        q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
+        repeats = how.value_heads // how.key_heads
+        q, k = (unit(heads_of(x, how.key_heads)).repeat(repeats, 1) for x in (q, k))  # (B, H, T, key_size)
+        v, share, kept = heads_of(v, how.value_heads), *np.split(rates, 2, axis=-1)
+        written = sigmoid(share).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
+        rates_of_heads = np.exp(np.asarray(weights.decay.values))
+        fading = -rates_of_heads * np.logaddexp(kept + weights.decay_bias.values, np.float32(0))
+        left = np.exp(fading).swapaxes(1, 2)[..., None]
+        before, state = self.cache[layer]
+        answers = np.empty_like(v)
+        for t in range(v.shape[2]):
+            state = state * left[:, :, t, None]
+            known = (state @ k[:, :, t, :, None])[..., 0]  # (B, H, value_size)
+            state = state + ((v[:, :, t] - known) * written[:, :, t])[..., None] * k[:, :, t, None]
+            answers[:, :, t] = (state @ q[:, :, t, :, None])[..., 0] * np.float32(how.key_size**-0.5)
+        self.cache[layer] = before, state
+        opened: np.ndarray = join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu")
+        return opened
 
     def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
         a, (k, v) = self.decoder.layers[layer], self.memory[layer]
@@ -211,6 +257,16 @@ def split_heads(x: np.ndarray, a: Attention) -> np.ndarray:
     return x.reshape(batch, length, -1, a.head_dim).transpose(0, 2, 1, 3)
 
 
+def heads_of(x: np.ndarray, count: int) -> np.ndarray:
+    """From (B, T, count size) to (B, count, T, size)."""
+    return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Vectors of length one."""
+    return np.asarray(x / np.sqrt((x * x).sum(-1, keepdims=True) + np.float32(NEAR_ZERO)))
+
+
 def join_heads(x: np.ndarray) -> np.ndarray:
     """From (B, H, T, head_dim) to (B, T, H head_dim)."""
     batch, heads, length, size = x.shape
@@ -229,17 +285,37 @@ def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
     return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
-def empty(layers: Sequence[Attention], batch: int) -> Cache:
+def empty(decoder: Decoder, batch: int) -> Cache:
     """A cache of no tokens."""
-    none = [np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32) for a in layers]
-    return list(zip(none, none, strict=True))
+    return [no_state(a, decoder.hidden_size, batch) if a.recurrence else no_keys(a, batch) for a in decoder.layers]
+
+
+def no_keys(a: Attention, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of no tokens, keys and values."""
+    none = np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32)
+    return none, none
+
+
+def no_state(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """What a layer with a state begins with."""
+    sizes, channels = (0, 0, 0), hidden_size
+    if isinstance(how := a.recurrence, DeltaNet):
+        sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
+    assert isinstance(how, DeltaNet | ShortConvolution)
+    return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
+
+
+def cached(cache: Cache, layers: Sequence[Attention]) -> int:
+    """Tokens in a cache, as the layers that attend know."""
+    return next((k.shape[2] for (k, _), a in zip(cache, layers, strict=True) if not a.recurrence), 0)
 
 
 class Session(RereadingSession):
     """A decoder with its cache."""
 
     def __init__(self, decoder: Decoder, weights: Weights):
-        super().__init__(Range(decoder, weights))
+        session = Range(decoder, weights)
+        super().__init__(RecurrentSession(session) if decoder.recurrent else session)
 
 
 class Range:
@@ -248,6 +324,7 @@ class Range:
     placement = Placement("reference", "cpu", "f32")
     top = None
     rows_apart = False
+    recurrent = False
     token_bytes = 0
     long = False
 
@@ -266,8 +343,8 @@ class Range:
 
     @property
     def length(self) -> int:
-        cached = self.cache[0][0].shape[2] if self.cache else 0
-        return self.prompt + cached - 1 if self.memory else cached  # the start token is none of the caller's
+        count = cached(self.cache, self.decoder.layers) if self.cache else 0
+        return self.prompt + count - 1 if self.memory else count  # the start token is none of the caller's
 
     @property
     def batch(self) -> int:
@@ -276,7 +353,7 @@ class Range:
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         check_call(self, len(tokens), tokens.shape[1], last)
         if not self.cache:
-            self.cache = empty(self.decoder.layers, len(tokens))
+            self.cache = empty(self.decoder, len(tokens))
             if self.decoder.encoder:
                 self.memory = self.read(tokens)
                 tokens = np.full((len(tokens), 1), self.decoder.start_token)
@@ -285,7 +362,7 @@ class Range:
 
     def read(self, tokens: np.ndarray) -> Cache:
         """What the decoder's layers attend to in a prompt."""
-        ops = Ops(self.decoder.reader, tokens, empty(self.decoder.encoder, len(tokens)), 1)
+        ops = Ops(self.decoder.reader, tokens, empty(self.decoder.reader, len(tokens)), 1)
         pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
         k, v = zip(*(np.split(split_heads(kv, a), 2, axis=1) for kv, a in pairs), strict=True)
         return list(zip(k, v, strict=True))
@@ -293,8 +370,23 @@ class Range:
     def rewind(self, length: int) -> None:
         check_rewind(length, self.length, self.prompt)
         kept = length - self.prompt + 1 if self.memory else length
-        self.cache = [(k[:, :, :kept], v[:, :, :kept]) for k, v in self.cache] if length else []
+        layers = zip(self.cache, self.decoder.layers, strict=False)
+        self.cache = [pair if a.recurrence else (pair[0][:, :, :kept], pair[1][:, :, :kept]) for pair, a in layers]
+        self.cache = self.cache if length else []
         self.memory = self.memory if length else []
+
+    def states(self) -> States:
+        """What layers have in the place of keys and values; arrays that nothing writes to."""
+        kinds = [
+            f"{kind}_{i}" for i, a in enumerate(self.decoder.layers) for kind in ("tokens", "state") if a.recurrence
+        ]
+        pairs = (pair for pair, a in zip(self.cache, self.decoder.layers, strict=True) if a.recurrence)
+        return dict(zip(kinds, chain.from_iterable(pairs), strict=True))
+
+    def put(self, states: States) -> None:
+        for i, a in enumerate(self.decoder.layers):
+            if a.recurrence:
+                self.cache[i] = states[f"tokens_{i}"], states[f"state_{i}"]
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
@@ -302,7 +394,7 @@ class Range:
         self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]
 
     def export(self, row: int) -> KeyValues | None:
-        if self.memory or self.border:
+        if self.memory or self.border or self.decoder.recurrent:
             return None
         pairs = enumerate(self.cache)
         return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
@@ -315,7 +407,8 @@ class Range:
         ]
 
     def open_batch(self) -> Batch | None:
-        return None if self.decoder.encoder or self.border else RangesBatch(self)
+        alike = self.decoder.encoder or self.border or self.decoder.recurrent
+        return None if alike else RangesBatch(self)
 
 
 class RangesBatch:

@@ -65,6 +65,10 @@ class RememberingSession:
         return self.session.rows_apart
 
     @property
+    def recurrent(self) -> bool:
+        return self.session.recurrent
+
+    @property
     def token_bytes(self) -> int:
         return self.session.token_bytes
 

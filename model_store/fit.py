@@ -65,5 +65,5 @@ def memory_needed(weights: int, cache: int) -> int:
 def cache_size(decoder: Decoder) -> int:
     """Bytes of the keys and values of a conversation."""
     layers = (*decoder.layers, *decoder.encoder)
-    per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
+    per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers if not one.recurrence)
     return per_token * min(decoder.context_length, CONVERSATION)

@@ -23,19 +23,8 @@ from backends.coreml.inputs import (
     stacked_shape,
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    ExpertMatrices,
-    Norms,
-    Quantized,
-    Rope,
-    Weight,
-    Weights,
-    encode,
-    forward,
-)
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.forward import Attending, encode, forward
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
@@ -108,7 +97,7 @@ LAYOUTS: Mapping[Layout, Channels | Plain] = {"channels": Channels(), "plain": P
 """The two ways to lay out hidden states, and what depends on them."""
 
 
-class Ops:
+class Ops(Attending[Value]):
     """Operations append to the function being built; tokens and positions are looked up by the host."""
 
     tokens, positions = "tokens", "positions"

@@ -13,6 +13,7 @@ from backends import BackendError
 from backends.coreml.inputs import BIAS, EMBEDDINGS, Inputs, Lowered, Package
 from backends.coreml.stored import Stored, Table, read_tables, rounded_constants, write_tables
 from backends.decoder import Decoder, Weights
+from backends.forward import refuse_states
 from backends.quantize import Rounded, precision
 from backends.reference import Session as ReferenceSession
 
@@ -59,6 +60,7 @@ def lower(
 
     Core ML computes in float16, so that what is asked for at f32 is, and is called, f16.
     """
+    refuse_states(decoder)
     from backends.coreml import lowering, structure
 
     precision_name = "f16" if precision_name == "f32" else precision_name

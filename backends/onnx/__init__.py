@@ -57,10 +57,12 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     """Open a lowered decoder, or one that others exported."""
     from backends.onnx.prebuilt import PrebuiltSession
     from backends.onnx.session import Session as OnnxSession
+    from backends.recurrent import RecurrentSession
     from backends.rereading import rereading
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
     if exported := read(folder):
         return PrebuiltSession(exported)
-    return rereading(OnnxSession(folder))
+    session = OnnxSession(folder)
+    return RecurrentSession(session) if session.shapes("state_") else rereading(session)

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Attention, Decoder, Weights, forward
+from backends.decoder import Attention, Decoder, Weights
+from backends.forward import Attending, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value, width
@@ -32,7 +33,7 @@ class Together(Rows):
         together(outputs)
 
 
-class Ops(lowering.Ops):
+class Ops(Attending[str], lowering.Ops):
     """Operations on tokens whose places follow from a mask of all that is cached and of them."""
 
     tokens, positions = "input_ids", "position_ids"

@@ -1,6 +1,6 @@
 """Lower a decoder to ONNX with ONNX Runtime's fused operations."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +9,19 @@ import onnx
 from onnx import TensorProto, helper
 
 from backends import BackendError
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Weight, Weights, encode, forward
-from backends.onnx import experts, matrices
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    DeltaNet,
+    DeltaWeights,
+    ExpertMatrices,
+    Norms,
+    Weight,
+    Weights,
+)
+from backends.forward import encode, forward
+from backends.onnx import experts, matrices, states
 from backends.onnx.caches import ends_of
 from backends.onnx.graph import FUSED, Attribute, Graph, read_by
 from backends.onnx.rows import Rows
@@ -149,6 +160,14 @@ class Ops:
             return [*together([f"{name}_in_floats" for name in outputs]), *unused(whole, "unused")]
 
         self.graph.choose("in_bytes", with_bytes, with_floats, both)
+
+    def short_convolution(self, x: str, layer: int, kernel: Weight) -> str:
+        return states.short_convolution(self.graph, x, layer, kernel)
+
+    def delta_net(self, x: str, rates: str, layer: int, weights: DeltaWeights) -> str:
+        how = self.decoder.layers[layer].recurrence
+        assert isinstance(how, DeltaNet)
+        return states.delta_net(self.graph, x, rates, layer, how, weights, self.decoder.epsilon)
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
@@ -299,7 +318,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     that begin with a later token, `last` (1,), and the caches `past_key_i`, `past_value_i`
     (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches are
     `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
-    (1, kv_heads, 1, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
+    (1, kv_heads, 1, width); layers that do not attend have `state_...` instead,
+    and give back `new_state_...`. Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
@@ -319,23 +339,45 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
         outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
-        for i, a in enumerate(decoder.layers):
-            shape = "B", a.kv_heads, "S", width(a)
-            inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
-            outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
-            if ops.in_bytes:
-                shape, one = ("B", a.kv_heads, "C", width(a)), (1, a.kv_heads, 1, width(a))
-                inputs += [value(f"bytes_{kind}_{i}", TensorProto.INT8, *shape) for kind in ("key", "value")]
-                inputs += [value(f"scale_{kind}_{i}", TensorProto.FLOAT, *one) for kind in ("key", "value")]
-                outputs += [value(f"present_bytes_{kind}_{i}", TensorProto.INT8, *shape) for kind in ("key", "value")]
+        for kept, given in remembered(decoder, ops.in_bytes):
+            inputs += kept
+            outputs += given
         inputs += [value("in_bytes", TensorProto.BOOL, 1)] if ops.in_bytes else []
         graph.save("model", inputs, outputs, facts | ({"start_token": str(decoder.start_token)} if memory else {}))
+
+
+Values = list[onnx.ValueInfoProto]
+
+
+def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Values]]:
+    """Yield the inputs and the outputs by which a graph goes on: states, and each layer's caches."""
+    for name, sizes in states.state_shapes(decoder).items():
+        yield [value(name, TensorProto.FLOAT, "B", *sizes)], [value("new_" + name, TensorProto.FLOAT, "B", *sizes)]
+    for i, a in enumerate(decoder.layers):
+        if a.recurrence:
+            continue
+        for kind in "key", "value":
+            shape = "B", a.kv_heads, "S", width(a)
+            inputs = [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape)]
+            outputs = [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape)]
+            if in_bytes:
+                shape, one = ("B", a.kv_heads, "C", width(a)), (1, a.kv_heads, 1, width(a))
+                inputs.append(value(f"bytes_{kind}_{i}", TensorProto.INT8, *shape))
+                inputs.append(value(f"scale_{kind}_{i}", TensorProto.FLOAT, *one))
+                outputs.append(value(f"present_bytes_{kind}_{i}", TensorProto.INT8, *shape))
+            yield inputs, outputs
 
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
     """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
     alone = all(a.causal and a.heads == a.kv_heads for a in decoder.layers)
-    return alone and not decoder.encoder and not decoder.border and precision not in ("f32", "f16")
+    return (
+        alone
+        and not decoder.recurrent
+        and not decoder.encoder
+        and not decoder.border
+        and precision not in ("f32", "f16")
+    )
 
 
 def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool) -> list[onnx.ValueInfoProto]:

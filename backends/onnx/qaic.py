@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, parser
 
-from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights
+from backends.forward import Attending, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
@@ -129,7 +130,7 @@ FUNCTIONS = {
 """Their functions, as what ONNX has: who does not know them can compute them."""
 
 
-class Ops(lowering.Ops):
+class Ops(Attending[str], lowering.Ops):
     """Operations as that compiler knows them: none that ONNX Runtime has fused.
 
     With `flat` caches the one key-value head has no axis of its own, (B, S, head_dim).

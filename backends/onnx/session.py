@@ -17,6 +17,7 @@ from backends.onnx import whole
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, make_room, out_of_sight
 from backends.onnx.step import RaggedStep, Step
 from backends.processor import Neighbours, cores, overflows
+from backends.recurrent import AFTER, States
 
 ALONE = {"session.intra_op.spin_duration_us": "200"}
 """Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
@@ -72,6 +73,10 @@ class Session(CachedSession):
     """Of each layer the tokens that it sees; 0 where it sees all."""
     unseen: dict[int, int]
     """By window: tokens at the beginning of a cache that the graph is not shown."""
+    cache: dict[str, np.ndarray]
+    """The caches, floats called `past_...` or bytes called `bytes_...`."""
+    own_states: dict[str, np.ndarray]
+    """What layers have that do not attend, `state_...`, (rows, ...)."""
 
     def __init__(self, folder: Path, *, unpacked: bool | None = None):
         self.folder, self.crowded = folder, False
@@ -96,8 +101,7 @@ class Session(CachedSession):
         self.border, self.windows, self.long = int(facts["border"]), [*map(int, facts["windows"].split())], False
         self.unseen = out_of_sight(0, self.windows)
         self.rows = self.capacity = 0
-        self.cache: dict[str, np.ndarray] = {}
-        """The caches, floats called `past_...` or bytes called `bytes_...`."""
+        self.cache, self.own_states = {}, {}
         self.held = "past_"
         """How their names begin."""
         self.scales = whole.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
@@ -155,6 +159,8 @@ class Session(CachedSession):
             self.memory, self.steps = self.encode(self.encoder, tokens), {}
             tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         self.reserve(batch, self.cached + count)
+        for values in self.own_states.values() if not self.cached else ():
+            values[:] = 0
         self.single = self.single + 1 if count == 1 else 0
         self.hold(count)
         if (unseen := self.out_of_sight(self.cached)) != self.unseen:
@@ -247,14 +253,23 @@ class Session(CachedSession):
             sources, part = [parents[row] for row in moved], slice(self.alike, self.cached)
             for values in self.cache.values():
                 values[moved, :, part] = values[sources, :, part]
+            for values in self.own_states.values():
+                values[moved] = values[sources]
         self.alike = self.cached if len(set(parents)) == 1 else self.alike
+
+    def states(self) -> States:
+        return {name: values.copy() for name, values in self.own_states.items()}
+
+    def put(self, states: States) -> None:
+        for name, values in self.own_states.items():
+            values[:] = states[name]
 
     def export(self, row: int) -> KeyValues | None:
         if self.whole_prompts or self.border:
             return None
         found = {name: values[row, :, : self.cached] for name, values in self.cache.items()}
         if self.held == "past_":
-            return found
+            return found | exported(self.own_states, row, self.cached)
         return {name.replace("bytes_", "past_"): self.scales.restore(name, x[None])[0] for name, x in found.items()}
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
@@ -262,6 +277,8 @@ class Session(CachedSession):
         self.reserve(1, len(tokens))
         for name, values in self.cache.items():
             values[0, :, : len(tokens)] = found[name][:, : len(tokens)]
+        for name, values in self.own_states.items():
+            values[0] = found[name]
         self.cached, self.top = len(tokens), None
 
     def open_batch(self) -> Batch | None:
@@ -317,6 +334,12 @@ class Session(CachedSession):
         if before and self.held == "past_" and sum(values.nbytes for values in before.values()) <= SPARE:
             self.spare, before = {(self.rows, self.capacity): before}, dict(before)
         before = before if length else {}
+        states = {
+            name: np.zeros((len(parents), *shape[1:]), np.float32) for name, shape in self.shapes("state_").items()
+        }
+        for name, values in self.own_states.items() if length else ():
+            states[name][:] = values[list(parents)]
+        self.own_states = states
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
         for name, shape in self.shapes(self.held).items():
             if name not in fresh:
@@ -331,6 +354,7 @@ class RowsBatch:
 
     def __init__(self, session: Session):
         self.session, self.vocab_size, self.tops = session, session.vocab_size, session.tops
+        self.states: dict[str, np.ndarray] = {}
         self.inputs = session.inputs
         self.lengths: list[int] = []
         self.places: list[int] = []
@@ -353,6 +377,11 @@ class RowsBatch:
         return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
 
     @property
+    def own_states(self) -> dict[str, np.ndarray]:
+        """The same of what layers have that do not attend, (rows, ...)."""
+        return {name: values[: len(self.lengths)] for name, values in self.states.items()}
+
+    @property
     def held_otherwise(self) -> dict[str, np.ndarray]:
         """What a graph with caches of two kinds reads besides those of floats."""
         return self.session.unused(False)
@@ -362,6 +391,8 @@ class RowsBatch:
         self.reserve(place + 1, length + 1)
         for name, values in self.buffers.items():
             values[place, :, :length] = found[name][:, :length]
+        for name, values in self.states.items():
+            values[place] = found[name]
         self.lengths.append(length)
         self.places.append(place)
 
@@ -403,13 +434,16 @@ class RowsBatch:
             if row not in stay:
                 for values in self.buffers.values():
                     values[places[row], :, : lengths[row]] = values[self.places[parent], :, : lengths[row]]
+                for values in self.states.values():
+                    values[places[row]] = values[self.places[parent]]
         self.places, self.lengths = places, lengths
         if not rows:
-            self.buffers, self.steps = {}, {}
+            self.buffers, self.states, self.steps = {}, {}, {}
 
     def export(self, row: int) -> KeyValues:
         place, length = self.places[row], self.lengths[row]
-        return {name: values[place, :, :length] for name, values in self.buffers.items()}
+        found = {name: values[place, :, :length] for name, values in self.buffers.items()}
+        return found | exported(self.states, place, length)
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.
@@ -430,3 +464,14 @@ class RowsBatch:
         for name, values in before.items():
             for place, count in zip(self.places, self.lengths, strict=True):
                 self.buffers[name][place, :, :count] = values[place, :, :count]
+        states = {
+            name: np.zeros((held, *shape[1:]), np.float32) for name, shape in self.session.shapes("state_").items()
+        }
+        for name, values in self.states.items():
+            states[name][: len(values)] = values
+        self.states = states
+
+
+def exported(states: States, row: int, length: int) -> dict[str, np.ndarray]:
+    """The states of a row, and after how many tokens they are, where there are any."""
+    return {AFTER: np.array([length])} | {name: values[row] for name, values in states.items()} if states else {}

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Activation, Attention, Decoder, Norms, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Norms, Rope, Weight, Weights
+from backends.forward import Attending, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
@@ -20,7 +21,7 @@ UNSEEN = -65504.0
 """What is added to the score of a key that must not be seen: the lowest float16."""
 
 
-class Ops(lowering.Ops):
+class Ops(Attending[str], lowering.Ops):
     """Operations on rows that have positions and masks of their own."""
 
     tokens, positions = "input_ids", "position_ids"

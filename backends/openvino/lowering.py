@@ -11,19 +11,8 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino.utils.node_factory import NodeFactory
 
-from backends.decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    ExpertMatrices,
-    Norms,
-    Quantized,
-    Rope,
-    Weight,
-    Weights,
-    encode,
-    forward,
-)
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix, rows
 from backends.openvino.runtime import UNSEEN, Facts
@@ -46,7 +35,7 @@ class Matrices:
         return self.nodes[weight.name]
 
 
-class Ops:
+class Ops(Attending[Node]):
     """Operations return nodes."""
 
     def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: Matrices):
@@ -294,6 +283,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     With an encoder, beside it: from `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim); the decoder takes these
     as `memory_...`.
     """
+    refuse_states(decoder)
     inputs = {
         "tokens": parameter("tokens", np.int64, -1, -1),
         "positions": parameter("positions", np.int64, -1),

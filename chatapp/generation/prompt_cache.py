@@ -78,11 +78,16 @@ class PromptCache:
         while self.arrived:
             self._add(self.arrived.popleft())
         self.prefixes = [prefix for prefix in self.prefixes if prefix.placement == place]
-        best = max(self.prefixes, key=lambda prefix: share(prefix.tokens, prompt), default=None)
-        if best is None or share(best.tokens, prompt) < least:
+        best = max(self.prefixes, key=lambda prefix: self._useful(prefix, prompt), default=None)
+        if best is None or self._useful(best, prompt) < least:
             return None
         self.prefixes.append(self.prefixes.pop(self.prefixes.index(best)))
         return best
+
+    def _useful(self, prefix: Prefix, prompt: list[int]) -> int:
+        """How many tokens of a prompt need not be read with a prefix; states are of use only after all of it."""
+        shared = share(prefix.tokens, prompt)
+        return 0 if self.session.recurrent and shared < len(prefix.tokens) else shared
 
     def _save(self) -> None:
         """Keep a copy of what the session's cache holds."""
@@ -118,12 +123,14 @@ class PromptCache:
     def extract(self, tokens: list[int]) -> Prefix | None:
         """What a cache has held of a text, as views, valid until the session's next call; None where that is little.
 
-        It ends with a whole page, whatever the pages: nothing of what else followed the text is in it.
+        It ends with a whole page, whatever the pages: nothing of what else followed the text is in it. States, which
+        have no pages, are those after all that is cached of the text.
         """
         unread = self.reuse([*tokens, 0])
         self.keep(tokens)
-        length = (self.session.length if len(unread) <= len(tokens) else 0) // WORTH * WORTH
-        if not length:
+        length = self.session.length if len(unread) <= len(tokens) else 0
+        length = length if self.session.recurrent else length // WORTH * WORTH
+        if length < WORTH:
             return None
         self.session.rewind(length)
         self.keep(tokens, lasting=True)

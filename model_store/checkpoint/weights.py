@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
+from types import NoneType
 from typing import Protocol
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Lazy, Weight
+from backends.decoder import Attention, Decoder, DeltaNet, Lazy, ShortConvolution, Weight
 from model_store.checkpoint.checkpoint import Checkpoint, Config
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
@@ -35,6 +36,12 @@ PART = "[{1}]"
 """What says that a tensor is a list, of which this is the part of an expert."""
 OF_EXPERTS = "experts.", "router", "choice_bias", "shared_gate"
 """How names of weights begin that only layers with experts have."""
+OF_MIXING: Mapping[type, tuple[str, ...]] = {
+    NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
+    ShortConvolution: ("in_proj", "convolution"),
+    DeltaNet: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm"),
+}
+"""Weights that only layers have which attend, or which have this in the place of attention."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
 
@@ -99,6 +106,9 @@ class Canonical(Lazy):
 
     def rows(self, layer: str, name: str, source: Source, number: int) -> dict[str, tuple[Source, int]]:
         """The rows of the table for a weight of a layer: none if the layer has none, one for each expert if they do."""
+        recurrence = self.layers[number].recurrence if layer.startswith("layers.") else None
+        if name not in OF_MIXING[type(recurrence)] and name in chain.from_iterable(OF_MIXING.values()):
+            return {}
         experts = self.decoder.experts
         if experts is None or number not in experts.layers:
             return {} if name.startswith(OF_EXPERTS) else {layer + name: (source, number)}
@@ -210,7 +220,9 @@ class Canonical(Lazy):
             "down_proj": (size, inner),
             "xielu": (3,),
             "sinks": (a.heads,),
+            "attention_gate": (q, size),
             **self.latent_shapes(a),
+            **self.state_shapes(a),
             "router": (count, size),
             "choice_bias": (count,),
             "shared_gate": (1, size),
@@ -230,6 +242,23 @@ class Canonical(Lazy):
             "q_down_proj": (latent.queries, size),
             "q_down_norm": (latent.queries,),
             "q_proj": (q, latent.queries or size),
+        }
+
+    def state_shapes(self, a: Attention) -> dict[str, tuple[int, ...]]:
+        """What is known of the shapes of a layer's weights where it keeps a state."""
+        size, how = self.decoder.hidden_size, a.recurrence
+        if isinstance(how, ShortConvolution):
+            return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
+        if not isinstance(how, DeltaNet):
+            return {}
+        return {
+            "qkvz_proj": (how.channels + how.value_elements, size),
+            "rates_proj": (2 * how.value_heads, size),
+            "convolution": (how.channels, how.width),
+            "decay": (how.value_heads,),
+            "decay_bias": (how.value_heads,),
+            "value_norm": (how.value_size,),
+            "o_proj": (size, how.value_elements),
         }
 
     def columns(self, name: str) -> int:
@@ -324,6 +353,24 @@ def transpose(values: np.ndarray, attention: Attention) -> np.ndarray:
 def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
     """Gemma's and Nemotron's norms multiply by 1 + weight; their biases are as they are."""
     return np.asarray(values, np.float32) + 1
+
+
+def flattened(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A convolution of each channel alone keeps (channels, 1, width)."""
+    return values.reshape(len(values), -1) if values.ndim > 1 else values
+
+
+def without_gates(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From q and its gate of each head in turn, then k and v, to q, k, v."""
+    both = 2 * attention.heads * attention.head_dim
+    queries = values[:both].reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])[:, 0]
+    return np.concatenate([queries.reshape(-1, *values.shape[1:]), values[both:]])
+
+
+def gates_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From q and its gate of each head in turn to the gates."""
+    gates = values.reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])[:, 1]
+    return gates.reshape(-1, *values.shape[1:])
 
 
 def skip_two(values: np.ndarray, attention: Attention) -> np.ndarray:

@@ -26,7 +26,7 @@ ROUNDED = 0.1
 
 
 def refuse_encoders(source: Source, target: str) -> None:
-    """Refuse an encoder-decoder, of which a target for decoders can have nothing, and what others have exported."""
+    """Refuse what a target for decoders that attend cannot have, and what others have exported."""
     if source.model.export:
         raise ExportError(
             f"{source.model.name} is an export for {source.model.export} already; "
@@ -35,6 +35,11 @@ def refuse_encoders(source: Source, target: str) -> None:
     if source.decoder.encoder:
         raise ExportError(
             f"{source.model.name} is an encoder-decoder ({source.model.family}): {target} has decoders only; "
+            "it runs here, with chatapp run"
+        )
+    if source.decoder.recurrent:
+        raise ExportError(
+            f"{source.model.name} has layers that keep a state ({source.model.family}), which {target} cannot have; "
             "it runs here, with chatapp run"
         )
 

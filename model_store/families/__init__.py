@@ -85,12 +85,18 @@ def alternate(config: Config, count: int, period: int) -> list[str]:
 
 def windows(config: Config, default: Sequence[str], window: int | None) -> list[int]:
     """The window of each layer, 0 for none, by `layer_types` of config.json or else by `default`."""
-    kinds = config.get("layer_types") or default
+    kinds = kinds_of(config, default, "sliding_attention")
+    return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+def kinds_of(config: Config, default: Sequence[str], other: str) -> Sequence[str]:
+    """What each layer is, full attention or the other kind, by `layer_types` of config.json or else by `default`."""
+    kinds: Sequence[str] = config.get("layer_types") or default
     if len(kinds) != len(default):
         raise ValueError(f"layer_types names {len(kinds)} layers, there are {len(default)}")
-    if unknown := sorted({*map(str, kinds)} - {"full_attention", "sliding_attention"}):
+    if unknown := sorted({*map(str, kinds)} - {"full_attention", other}):
         raise UnsupportedCheckpoint(f"layers of the kind {cut(unknown[0])} (layer_types) are not supported")
-    return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
+    return kinds
 
 
 def sparse_layers(config: Config, count: int, default: Sequence[int]) -> tuple[int, ...]:

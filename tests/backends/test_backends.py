@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import backends
+from backends import BackendError
 from backends.decoder import Decoder
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
@@ -18,7 +19,15 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import HERE
-from support.golden_logits import EVERYWHERE, GOLDEN, every_feature, every_pair_of_features
+from support.golden_logits import (
+    ATTENDING,
+    CASES,
+    EVERYWHERE,
+    GOLDEN,
+    RECURRENT,
+    every_feature,
+    every_pair_of_features,
+)
 from support.neighbours import Crowd
 
 TOLERANCE = 0.06
@@ -41,7 +50,7 @@ WAYS = [
     for case in (
         (tried_at(name) if name in EVERYWHERE else SOME)
         if backend == "onnx"
-        else (every_feature() if name == "int4" else SOME[place % 3 : place % 3 + 1])
+        else (every_feature(ATTENDING) if name == "int4" else SOME[place % 3 : place % 3 + 1])
     )
     if name != "f32"  # tests/model_store/test_families.py
 ]
@@ -74,6 +83,20 @@ def test_rounded_weights_are_computed_with(tmp_path: Path, backend: str, precisi
     session.rewind(11)
     again = session.forward(tokens[[2, 0], 11:15], last=4)
     assert usual(np.abs(again - expected[[2, 0], 11:15]).mean(-1), decoder) < TOLERANCE * expected.std()
+
+
+@pytest.mark.parametrize("backend", [name for name in HERE if name != "onnx"])
+@pytest.mark.parametrize("case", RECURRENT)
+def test_layers_that_keep_a_state_are_refused_where_nothing_computes_them(
+    tmp_path: Path, case: str, backend: str
+) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
+    with pytest.raises(BackendError, match="layers that keep a state .* run on ONNX Runtime only"):
+        backends.get(backend).lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+
+
+def test_exactly_these_cases_keep_states() -> None:
+    assert [case for case in CASES if open_checkpoint(GOLDEN / case)[2].recurrent] == [*RECURRENT]
 
 
 @pytest.mark.parametrize("backend", HERE)

@@ -23,8 +23,10 @@ from support.changed_models import (
     decoder,
     experts,
     factor,
+    first_queries,
     first_rows,
     keep_the_last_two,
+    kernel_backwards,
     last_rows,
     naive_slopes,
     negated,
@@ -33,6 +35,7 @@ from support.changed_models import (
     other_heads_share,
     others,
     plain,
+    queries_alone,
     read,
     rotary,
     truncated,
@@ -45,7 +48,7 @@ from support.changed_models import (
     with_embedding_as_head,
     without,
 )
-from support.golden_logits import CASES, TOLERANCE, golden
+from support.golden_logits import CASES, RECURRENT, TOLERANCE, golden
 
 SEEN = 10 * TOLERANCE
 """The least error of the logits that a control must cause."""
@@ -253,8 +256,29 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "phimoe": ("qkv_proj", "o_proj", "attention_norm", "ffn_norm"),
             "gpt_oss": ("qkv_proj", "o_proj", "router", "experts.*.gate_up_proj", "experts.*.down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
+            "lfm2-biases": ("in_proj", "convolution", "o_proj"),
         }.items()
         for role in roles
+    },
+    # Layers that keep states.
+    "gates around the convolution": ("lfm2", weights(others, "layers.*.in_proj")),
+    "convolution": ("lfm2", weights(others, "layers.*.convolution")),
+    "normalised queries and keys of lfm2": ("lfm2", without("layers.*.[qk]_norm")),
+    "rotary positions of lfm2": ("lfm2", rotary(1_000_000.0)),
+    **{
+        f"{what} of {case}": (case, change)
+        for case in ("qwen3_5", "qwen3_5_text")
+        for what, change in {
+            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
+            "rates": weights(others, "layers.*.rates_proj"),
+            "convolution": weights(others, "layers.*.convolution"),
+            "decay": weights(others, "layers.*.decay"),
+            "bias of the decay": weights(others, "layers.*.decay_bias"),
+            "norm of the answers": weights(others, "layers.*.value_norm"),
+            "gates of attention": without("layers.*.attention_gate"),
+            "normalised queries": without("layers.*.q_norm"),
+            "part that turns": rotary(500.0),
+        }.items()
     },
     "norm of what queries are made of": (
         "minicpm3",
@@ -270,6 +294,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
 TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.transpose: {"gpt2": ("o_proj", None)},
     transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None), "nemotron": ("*", None)},
+    transforms.flattened: {case: ("convolution", kernel_backwards) for case in RECURRENT},
+    transforms.without_gates: {case: ("qkv_proj", first_queries) for case in RECURRENT[2:]},
+    transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in RECURRENT[2:]},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
     transforms.halve_rotary: {
@@ -316,6 +343,7 @@ def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
 
 ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
 SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent"}
+SIZES |= {"recurrence"}
 """What no model runs without: another value does not fit the weights."""
 
 

@@ -51,6 +51,8 @@ GPT_OSS |= dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
     | dict(beta_fast=32.0, beta_slow=1.0, truncate=False)
 )
+DELTA: dict[str, object] = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8)
+DELTA |= dict(linear_value_head_dim=12)
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
 SHARPER: dict[str, object] = dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
@@ -180,6 +182,18 @@ CASES: dict[str, dict[str, object]] = {
         text_config=dict(LLAMA, rope_parameters=MROPE),
         vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, out_hidden_size=64),
     ),
+    "lfm2": dict(LLAMA, num_hidden_layers=3, norm_eps=EPSILON, layer_types=["conv", "full_attention", "conv"]),
+    "lfm2-biases": dict(LLAMA, num_hidden_layers=3, norm_eps=EPSILON, conv_bias=True, conv_L_cache=4)
+    | dict(full_attn_idxs=[0], tie_word_embeddings=False),
+    "qwen3_5_text": dict(LLAMA, **DELTA, num_hidden_layers=4, head_dim=24),
+    "qwen3_5": dict(
+        text_config=dict(LLAMA, **DELTA, num_hidden_layers=2, head_dim=32, tie_word_embeddings=True)
+        | dict(rope_parameters=MROPE | dict(mrope_interleaved=True, partial_rotary_factor=0.5))
+        | dict(layer_types=["full_attention", "linear_attention"]),
+        vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64)
+        | dict(num_position_embeddings=16),
+        tie_word_embeddings=True,
+    ),
     "qwen3_vl": dict(
         text_config=dict(LLAMA, head_dim=16, rope_parameters=MROPE | dict(mrope_interleaved=True)),
         vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64)
@@ -265,7 +279,7 @@ LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
 MXFP4 = "gpt_oss-mxfp4"
 """The case whose experts are blocks and scales, as OpenAI publishes them."""
-PICTURES = "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"
+PICTURES = "qwen2_vl", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "mistral3"
 """Types of which only the language model runs."""
 BORDERS = {"phi3-longrope": (20, 32)}
 """Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""

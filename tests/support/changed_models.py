@@ -69,6 +69,23 @@ def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
     return values.reshape(-1)[::-1]
 
 
+def kernel_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The newest token in the place of the oldest."""
+    return values.reshape(len(values), -1)[:, ::-1] if values.ndim > 1 else values
+
+
+def first_queries(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Queries and gates as if the former came first."""
+    size = attention.heads * attention.head_dim
+    return np.concatenate([values[:size], values[2 * size :]])
+
+
+def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The queries in the place of the gates."""
+    both = values.reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])
+    return both[:, 0].reshape(-1, *values.shape[1:])
+
+
 def turned(change: Callable[[Rope], Rope]) -> Change:
     """Other rotary positions where there are any."""
     return attention(lambda each: {"rope": each.rope and change(each.rope)})

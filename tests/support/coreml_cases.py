@@ -28,7 +28,7 @@ from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")
-CASES = tuple(golden_logits.CASES)
+CASES = golden_logits.ATTENDING
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
 CLOSE = 0.01

@@ -38,6 +38,7 @@ class ScriptedSession:
     top = None
     whole_prompts = False
     rows_apart = False
+    recurrent = False
     token_bytes = 0
 
     def __init__(self, logits: Logits, *, vocab_size: int, context_length: int = 256):

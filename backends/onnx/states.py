@@ -1,0 +1,93 @@
+"""Layers that keep states, in the operations that ONNX Runtime has for them."""
+
+import numpy as np
+
+from backends.decoder import Decoder, DeltaNet, DeltaWeights, ShortConvolution, Weight
+from backends.onnx.graph import FUSED, Graph
+
+NEAR_ZERO = 1e-6
+"""What is added to the square of a vector's length before it is divided by that."""
+
+
+def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
+    """What the graph reads as `state_...` and gives back as `new_state_...`, by name: shapes without the rows."""
+    found: dict[str, tuple[int, ...]] = {}
+    for i, a in enumerate(decoder.layers):
+        if isinstance(how := a.recurrence, ShortConvolution):
+            found[f"state_tokens_{i}"] = how.width - 1, decoder.hidden_size
+        elif isinstance(how, DeltaNet):
+            found[f"state_tokens_{i}"] = how.width - 1, how.channels
+            found[f"state_matrices_{i}"] = how.value_heads, how.key_size, how.value_size
+    return found
+
+
+def short_convolution(graph: Graph, x: str, layer: int, kernel: Weight) -> str:
+    """Append the gates and the convolution between them: (B, T, 3 H) -> (B, T, H)."""
+    names = [f"{part}_{layer}" for part in ("gate_before", "gate_after", "opened")]
+    before, after, opened = graph.node_with("Split", [x], names, axis=-1, num_outputs=3)
+    return graph.node("Mul", after, convolve(graph, graph.node("Mul", before, opened), layer, kernel, "none"))
+
+
+def convolve(graph: Graph, x: str, layer: int, kernel: Weight, activation: str) -> str:
+    """Append the convolution of each channel of (B, T, channels) with the newest tokens."""
+    values = np.asarray(kernel.values, np.float32)[:, None]  # (channels, 1, width)
+    bias = "" if kernel.bias is None else graph.constant(kernel.name + ".bias", kernel.bias)
+    inputs = [x, graph.constant(kernel.name, values), bias, f"state_tokens_{layer}"]
+    outputs = [f"convolved_{layer}", f"new_state_tokens_{layer}"]
+    how = dict(channels_last=1, activation=activation)
+    return graph.node_with("CausalConvWithState", inputs, outputs, FUSED, **how)[0]
+
+
+def delta_net(
+    graph: Graph, x: str, rates: str, layer: int, how: DeltaNet, weights: DeltaWeights, epsilon: float
+) -> str:
+    """Append the gated delta rule, normalised and opened: (B, T, channels + V) and (B, T, 2 heads) -> (B, T, V).
+
+    GatedDeltaNet and GatedRMSNorm would take it as it is, and 5 to 15 times as long (ONNX Runtime 1.32).
+    """
+
+    def split(x: str, *sizes: int) -> list[str]:
+        names = [f"{x}_{part}" for part in range(len(sizes))]
+        size = graph.constant(f"sizes_{'_'.join(map(str, sizes))}", np.array(sizes))
+        return graph.node_with("Split", [x, size], names, axis=-1)
+
+    keys, heads = how.key_heads * how.key_size, how.value_heads
+    qkv, gates = split(x, how.channels, how.value_elements)
+    share, kept = split(rates, heads, heads)
+    qk, v = split(convolve(graph, qkv, layer, weights.kernel, "silu"), 2 * keys, how.value_elements)
+    q, k = split(unit_heads(graph, qk, how.key_size), keys, keys)
+    decay = graph.constant(weights.decay.name, -np.exp(np.asarray(weights.decay.values, np.float32)))
+    bias = graph.constant(weights.decay_bias.name, np.asarray(weights.decay_bias.values))
+    fading = graph.node("Mul", graph.node("Softplus", graph.node("Add", kept, bias)), decay)
+    state = f"state_matrices_{layer}"
+    inputs = [q, repeated(graph, k, how), v, state, fading, graph.node("Sigmoid", share)]
+    rule = dict(update_rule="gated_delta", q_num_heads=how.key_heads, kv_num_heads=heads)
+    answered, _ = graph.node_with("LinearAttention", inputs, [f"answered_{layer}", "new_" + state], FUSED, **rule)
+    norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
+    normed = norm_heads(graph, answered, norm, how.value_size, epsilon)
+    return graph.node("Mul", normed, graph.node("QuickGelu", gates, domain=FUSED, alpha=1.0))
+
+
+def unit_heads(graph: Graph, x: str, size: int) -> str:
+    """Append the division of each head by its length: a root mean square norm, but for a factor."""
+    share = graph.constant(f"share_of_{size}", np.full(size, size**-0.5, np.float32))
+    return norm_heads(graph, x, share, size, NEAR_ZERO / size)
+
+
+def norm_heads(graph: Graph, x: str, scale: str, size: int, epsilon: float) -> str:
+    """Append the root mean square norm of each head of (B, T, heads size)."""
+    heads = graph.node("Reshape", x, graph.constant(f"heads_of_{size}", np.array([0, 0, -1, size])))
+    normed = graph.node("SimplifiedLayerNormalization", heads, scale, axis=-1, epsilon=epsilon)
+    return graph.node("Reshape", normed, graph.constant("joined_heads", np.array([0, 0, -1])))
+
+
+def repeated(graph: Graph, k: str, how: DeltaNet) -> str:
+    """Append the copies of keys for the heads of values that share them."""
+    if how.key_heads == how.value_heads:
+        return k
+    heads = graph.node("Reshape", k, graph.constant(f"heads_of_{how.key_size}", np.array([0, 0, -1, how.key_size])))
+    each = np.arange(how.key_heads).repeat(how.value_heads // how.key_heads)
+    chosen = graph.constant(f"each_of_{how.key_heads}_{how.value_heads}", each)
+    return graph.node(
+        "Reshape", graph.node("Gather", heads, chosen, axis=2), graph.constant("joined_heads", np.array([0, 0, -1]))
+    )

@@ -1,0 +1,126 @@
+"""Sessions of decoders whose layers keep states: these go on with each token, and back only to where one was kept."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from backends import Batch, KeyValues, Session, check_call, check_parents, check_rewind
+from backends.rereading import PART, Foreseeing, RememberingSession, parts
+
+MOST = 8
+"""Kept states of a text, each as large as those of all layers, whatever the text's length."""
+
+AFTER = "after"
+"""What is exported of a row has by this name how many tokens its states have read."""
+States = Mapping[str, np.ndarray]
+"""The states of all layers by name, (rows, ...)."""
+
+
+class Recurrent(Session, Protocol):
+    """A session with states: `rewind` takes back what is cached, but not these."""
+
+    def states(self) -> States:
+        """Copies of the states after what has been read."""
+
+    def put(self, states: States) -> None:
+        """Go on with states that were given after as many tokens."""
+
+
+class RecurrentSession(RememberingSession):
+    """A session that remembers its tokens, and reads again those that came after the last state that is kept.
+
+    A state is kept where several tokens at once begin, which may be drafts or a prompt's part, and every `PART` tokens.
+    """
+
+    session: Recurrent
+    recurrent = True
+    border, long = 0, False
+
+    def __init__(self, session: Recurrent):
+        self.session, self.rows = session, []
+        self.kept: dict[int, States] = {}
+        """By how many tokens had been read."""
+
+    def expect(self, length: int) -> None:
+        if isinstance(self.session, Foreseeing):
+            self.session.expect(length)
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        try:
+            if self.length - self.session.length + count > PART:
+                self.catch_up()
+            missing = [row[self.session.length :] for row in self.rows] or [[]] * batch
+            text = np.concatenate([np.array(missing, np.int64).reshape(batch, -1), tokens], axis=1)
+            self.keep(text.shape[1])
+            logits = self.session.forward(text, last)
+        except Exception:  # states may be ahead of what is cached
+            self.go_back(self.session.length)
+            raise
+        self.remember(tokens)
+        return logits
+
+    def catch_up(self) -> None:
+        """Read again what was read before and is remembered alone."""
+        begun = self.session.length
+        text = np.array([row[begun:] for row in self.rows], np.int64)
+        for start, end in parts(self.length - begun):
+            self.keep(end - start)
+            self.session.forward(text[:, start:end])
+
+    def keep(self, count: int) -> None:
+        """Keep the states where so many tokens come next, should these be taken back; of too many, the least useful."""
+        begun = self.session.length
+        if begun in self.kept or not begun or (count == 1 and begun - max(self.kept, default=0) < PART):
+            return
+        self.kept[begun] = self.session.states()
+        if len(self.kept) > MOST:
+            del self.kept[least_useful(sorted(self.kept))]
+
+    def rewind(self, length: int) -> None:
+        check_rewind(length, self.length)
+        self.rows = [row[:length] for row in self.rows] if length else []
+        if length < self.session.length:
+            self.go_back(length)
+
+    def go_back(self, length: int) -> None:
+        """Put back the last states that were kept within the first `length` tokens."""
+        self.kept = {place: states for place, states in self.kept.items() if place <= length}
+        place = max(self.kept, default=0)
+        self.session.rewind(place)
+        if place:
+            self.session.put(self.kept[place])
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        check_parents(parents, self.batch)
+        self.catch_up()
+        self.session.reorder(parents)
+        chosen = list(parents)
+        self.kept = {
+            place: {name: values[chosen] for name, values in states.items()} for place, states in self.kept.items()
+        }
+        self.rows = [list(self.rows[parent]) for parent in parents]
+
+    def export(self, row: int) -> KeyValues | None:
+        self.catch_up()
+        return self.session.export(row)
+
+    def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
+        """Put back what was exported of these tokens; where more followed them, its states are of no use."""
+        self.rows, self.kept = [list(tokens)], {}
+        if len(tokens) == found[AFTER]:
+            self.session.restore(tokens, found)
+        else:
+            self.session.rewind(0)
+
+    def open_batch(self) -> Batch | None:
+        return self.session.open_batch()
+
+
+def least_useful(places: Sequence[int]) -> int:
+    """The place without which least is read twice: those near the end of a text are taken back to more often."""
+    around = zip([0, *places], places, places[1:], strict=False)
+    gaps = {at: (after - before) / (places[-1] - before) for before, at, after in around}
+    return min(gaps, key=lambda at: gaps[at])
