@@ -81,7 +81,7 @@ NAMED: dict[str, Kind] = {
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "layer_rope_theta": BASES,
-    "mlp_only_layers": NUMBERS,
+    "full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
     "norm_topk_prob rope_interleave": FLAG,
@@ -99,11 +99,14 @@ NAMED: dict[str, Kind] = {
 
 SIZES = {
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
-    "no_rope_layer_interval": 1 << 12,
+    "full_attention_interval no_rope_layer_interval": 1 << 12,
     "attention_heads num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
+    "linear_num_key_heads linear_num_value_heads": 1 << 13,
+    "linear_key_head_dim linear_value_head_dim": 1 << 12,
+    "conv_L_cache linear_conv_kernel_dim": 1 << 8,
     "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
     "kv_lora_rank q_lora_rank": 1 << 16,
     "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,
@@ -116,7 +119,7 @@ SIZES = {
 SIZES_OR_NONE = {
     "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
-    "n_shared_experts": 1 << 12,
+    "n_shared_experts num_dense_layers": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
     "shared_intermediate_size": 1 << 20,
     "sliding_window window_size": 1 << 30,
@@ -131,7 +134,7 @@ NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
 NEVER_NULL = {
     "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "kv_lora_rank",
     "layer_norm_eps", "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers",
-    "moe_num_shared_experts", "multi_query", "n_shared_experts", "no_rope_layer_interval", "norm_eps", "norm_epsilon",
+    "moe_num_shared_experts", "multi_query", "n_shared_experts", "no_rope_layer_interval", "num_dense_layers", "norm_eps", "norm_epsilon",
     "qk_nope_head_dim", "qk_rope_head_dim", "query_pre_attn_scalar", "relative_attention_max_distance",
     "relative_attention_num_buckets", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim",
     "seq_length", "text_config", "vocab_size", "window_size",

@@ -38,10 +38,13 @@ class Kept(Lazy):
         values = joined(matrices)
         if not np.isfinite(values.scales).all():
             raise UnsupportedCheckpoint(f"{' or '.join(names)} holds NaN or infinite values; download the file again")
-        for transform in transforms_of(source):  # each only changes the order of rows, but for one
+        for transform in transforms_of(source):  # each changes the order of rows, or of heads within them, but for one
             if transform is transpose:
                 continue
-            numbers, scales = (transform(part, canonical.layers[layer]) for part in (values.values, values.scales))
+            try:
+                numbers, scales = (transform(part, canonical.layers[layer]) for part in (values.values, values.scales))
+            except ValueError:  # a block is of two heads
+                return canonical[name]
             values = replace(values, values=numbers, scales=scales)
         return Weight(name, values, bias)
 

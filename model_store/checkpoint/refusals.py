@@ -19,8 +19,8 @@ TYPES = {
         "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm2*", "nemotron_h", "olmo_hybrid",
-        "qwen3_5*", "qwen3_next", "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
+        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm3*", "nemotron_h", "olmo_hybrid",
+        "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),
     "shares keys and values between layers, or takes keys for values": ("gemma4*",),

@@ -57,7 +57,8 @@ class Family(Protocol):
     PREFIX: str | tuple[str, ...]
     """What the names of the tensors may begin with: this, one of these, or nothing."""
     MODEL: Mapping[str, Source]
-    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack.
+    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack, or, before the
+    same name without it, have otherwise.
 
     The embedding takes the place of a head that they lack.
     """
@@ -99,7 +100,7 @@ class Canonical(Lazy):
                 self.table[name.rstrip("?")] = source, layer
             elif name == "lm_head?" or (name == "lm_head" and self.tied):
                 self.table["lm_head"] = self.table["embedding"]
-            elif not name.endswith("?"):
+            elif not name.endswith("?") and name not in self.table:
                 missing = " and ".join(self.names(source, layer, ".weight"))
                 raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
         self.refuse_unclaimed(family)

@@ -6,19 +6,47 @@ https://github.com/ggml-org/llama.cpp.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from backends.decoder import Attention, Decoder
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import Family, Source, Stored, Transform, halve_rotary, spread_rotary
+from model_store.checkpoint.weights import (
+    Family,
+    Source,
+    Stored,
+    Transform,
+    gates_alone,
+    halve_rotary,
+    spread_rotary,
+    without_gates,
+)
 from model_store.errors import UnsupportedCheckpoint, suggest
 from model_store.families import apertus, deepseek_v2, minicpm3
-from model_store.gguf import encoder_decoders
-
-Fields = dict[str, Any]  # Any: config.json's
+from model_store.gguf import encoder_decoders, states
+from model_store.gguf.adjustments import (
+    CAPS,
+    GROWTH,
+    Fields,
+    adjust_apertus,
+    adjust_deepseek,
+    adjust_exaone,
+    adjust_experts,
+    adjust_falcon,
+    adjust_gemma,
+    adjust_glm,
+    adjust_gpt_oss,
+    adjust_granite,
+    adjust_lfm2,
+    adjust_llama,
+    adjust_minicpm,
+    adjust_ministral,
+    adjust_mpt,
+    adjust_olmo,
+    adjust_qwen,
+    adjust_starcoder,
+)
 
 
 @dataclass(frozen=True)
@@ -31,10 +59,14 @@ class Architecture:
     """How the rows of q and k are put into our order."""
     layer: Mapping[str, Source] = field(default_factory=dict)
     """Norms within a layer that others lack, and without a source those that it lacks."""
+    model: Mapping[str, Source] = field(default_factory=dict)
+    """The same of what no layer has."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that others lack, and the fields of config.json that they are."""
     adjust: Callable[[Fields], None] | None = None
     """What follows from other fields."""
+    without_keys: str = ""
+    """What config.json calls the layers that have no heads of keys, where there are such."""
     partial: str = ""
     """The field with the share of each head that turns, where a family has one."""
     latent: bool = False
@@ -61,17 +93,7 @@ LAYER = {
 HEAD_NORMS = {"q_norm": "blk.{}.attn_q_norm", "k_norm": "blk.{}.attn_k_norm"}
 BOTH_SIDES = {"post_attention_norm": "blk.{}.post_attention_norm", "post_ffn_norm": "blk.{}.post_ffw_norm"}
 WINDOW = {"attention.sliding_window": "sliding_window"}
-CAPS = {
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping",
-}
 CLIP = {"attention.clamp_kqv": "clip_qkv"}
-GROWTH = {
-    "attention.temperature_scale": "llama_4_scaling_beta",
-    "rope.scaling.yarn_beta_fast": "beta_fast",
-    "rope.scaling.yarn_beta_slow": "beta_slow",
-    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
-}
 EXPERTS = {
     "expert_count": "num_experts",
     "expert_used_count": "num_experts_per_tok",
@@ -117,18 +139,12 @@ MANY = {
 """What ERNIE calls these."""
 GUESSING = {"nextn_predict_layers": "num_nextn_predict_layers"}
 """Layers behind the others that guess tokens ahead, and are not read."""
-SIGMOID = 2
-"""The value of `expert_gating_func` that is DeepSeek V3's."""
-GLM_FLASH = {"vocab_size": 154880, "num_hidden_layers": 47}
-"""How llama.cpp knows GLM 4.7 Flash, whose files do not tell that it chooses experts as DeepSeek V3 does."""
 FACTORS = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
     "logit_scale": "logits_scaling",
     "residual_scale": "residual_multiplier",
 }
-LARGEST = {"gemma2": 46, "gemma3_text": 62}
-"""Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
 
 
 def as_row(values: np.ndarray, attention: Attention) -> np.ndarray:
@@ -147,131 +163,28 @@ MIXTURE: Mapping[str, Source] = {
 """Weights of layers with experts."""
 
 
-def adjust_gemma(config: Fields) -> None:
-    """The scale of the scores, and no caps where the file names none."""
-    width = config["hidden_size"] // config["num_attention_heads"]
-    largest = config["num_hidden_layers"] == LARGEST[config["model_type"]]
-    config["query_pre_attn_scalar"] = width if largest else config["head_dim"]
-    for name in CAPS.values():
-        config.setdefault(name, 0.0)
-
-
-def adjust_starcoder(config: Fields) -> None:
-    """One key-value head, or one for each head."""
-    config["multi_query"] = config.get("num_key_value_heads") == 1
-    if not config["multi_query"]:
-        raise ValueError("starcoder with more than one key-value head is not supported")
-
-
-def adjust_llama(config: Fields) -> None:
-    """Mistral's windows and Mixtral's experts, where the file has them."""
-    if config.get("num_experts"):
-        config["model_type"] = "mixtral"
-        adjust_experts(config)
-    elif config.get("sliding_window"):
-        config["model_type"] = "mistral"
-
-
-def adjust_exaone(config: Fields) -> None:
-    """No windows where the file names none."""
-    config.setdefault("sliding_window", 0)
-
-
-def adjust_olmo(config: Fields) -> None:
-    """OLMo 3 has windows, in which positions turn as elsewhere, but are not stretched."""
-    if config.get("sliding_window"):
-        config["model_type"] = "olmo3"
-        config.setdefault("rope_local_base_freq", config.get("rope_theta"))
-
-
-def adjust_apertus(config: Fields) -> None:
-    """No stretch where the file has none."""
-    config["rope_scaling"] = config["rope_scaling"] or {"rope_type": "default"}
-
-
-def adjust_ministral(config: Fields) -> None:
-    """What stretches positions, and how much queries would grow."""
-    fields = {name: config.pop(name, None) for name in GROWTH.values()}
-    config["rope_scaling"] = {**(config["rope_scaling"] or {"rope_type": "default"}), **fields}
-    config["rope_scaling"]["mscale"] = fields["mscale_all_dim"] and 1.0
-
-
-def adjust_mpt(config: Fields) -> None:
-    """What MPT calls otherwise."""
-    most = config.get("alibi_bias_max")
-    config["attn_config"] = {"alibi": bool(most), "alibi_bias_max": most, "clip_qkv": config.get("clip_qkv")}
-    config |= {"d_model": config["hidden_size"], "n_heads": config["num_attention_heads"]}
-    config |= {"n_layers": config["num_hidden_layers"], "max_seq_len": config["max_position_embeddings"]}
-
-
-def adjust_falcon(config: Fields) -> None:
-    """The newer kind has several key-value heads."""
-    config["num_kv_heads"] = config.get("num_key_value_heads")
-    config["new_decoder_architecture"] = config["num_kv_heads"] != 1
-
-
-def adjust_experts(config: Fields) -> None:
-    """What families call the experts' number and size; shares whose sum is one, where they are so."""
-    if "moe_intermediate_size" not in config:
-        raise ValueError("it has experts, and does not tell their size (feed_forward_length)")
-    config["intermediate_size"] = config["moe_intermediate_size"]
-    config["num_local_experts"] = config["num_experts"]
-    config["norm_topk_prob"] = config["model_type"] == "qwen3_moe"
-
-
-def adjust_granite(config: Fields) -> None:
-    """One more expert, for all tokens, where the file has it."""
-    adjust_experts(config)
-    if config.get("shared_expert_intermediate_size"):
-        config["model_type"] = "granitemoeshared"
-        config["shared_intermediate_size"] = config["shared_expert_intermediate_size"]
-
-
-def adjust_deepseek(config: Fields) -> None:
-    """DeepSeek V3 by how it chooses experts, Youtu where there are none.
-
-    Newer files tell sizes of what llama.cpp caches, and of heads beside.
-    """
-    whole, value = config.pop("key_length_mla", None), config.pop("value_length_mla", None)
-    length, share = config.pop("key_length", None), config.pop("mscale_all_dim", None)
-    if whole:
-        length, config["v_head_dim"] = whole, value
-    mixed = bool(config.get("n_routed_experts"))
-    if not length or not config.get("qk_rope_head_dim") or (mixed and not config.get("moe_intermediate_size")):
-        raise ValueError("it does not tell the sizes of heads, of what turns in them, or of experts")
-    config["qk_nope_head_dim"] = length - config["qk_rope_head_dim"]
-    config["num_key_value_heads"] = config["num_attention_heads"]
-    if config["rope_scaling"] and share:
-        config["rope_scaling"] |= {"mscale": 10 * share, "mscale_all_dim": 10 * share}
-    once = {"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "n_shared_experts": 0, "norm_topk_prob": False}
-    config |= {name: config.get(name, value) for name, value in once.items()}
-    gating = config.pop("gating", SIGMOID if GLM_FLASH.items() <= config.items() else None)
-    if not mixed:
-        config["model_type"] = "youtu"
-    elif gating == SIGMOID:
-        config["model_type"] = "deepseek_v3"
-    elif config["n_group"] > 1:
-        raise ValueError("experts in groups that softmax chooses from are not supported (expert_group_count)")
-
-
-def adjust_minicpm(config: Fields) -> None:
-    """The elements of a head that do not turn; the factors are those of MiniCPM3 of 4B, as in llama.cpp."""
-    config["qk_nope_head_dim"] = config.pop("key_length") - config["qk_rope_head_dim"]
-
-
-def adjust_glm(config: Fields) -> None:
-    """What GLM 4.5 has where the file does not say it."""
-    if config.pop("gating", SIGMOID) != SIGMOID:
-        raise ValueError("glm4moe chooses experts by sigmoids alone (expert_gating_func)")
-    config.setdefault("first_k_dense_replace", 0)
-    config.setdefault("norm_topk_prob", False)
-
-
-def adjust_gpt_oss(config: Fields) -> None:
-    """No number of turns is rounded where positions are stretched."""
-    adjust_experts(config)
-    if config["rope_scaling"]:
-        config["rope_scaling"]["truncate"] = False
+DELTA_NET: Mapping[str, Source] = {
+    **{name: (source, spread_rotary) for name, source in HEAD_NORMS.items()},
+    "qkv_proj": ("blk.{0}.attn_q blk.{0}.attn_k blk.{0}.attn_v", without_gates, spread_rotary),
+    "attention_gate": ("blk.{}.attn_q", gates_alone),
+    "ffn_norm": "blk.{}.post_attention_norm",
+    "o_proj": ("blk.{0}.attn_output=blk.{0}.ssm_out", states.columns_by_key),
+    "qkvz_proj": ("blk.{0}.attn_qkv blk.{0}.attn_gate", states.values_by_key),
+    "rates_proj": ("blk.{0}.ssm_beta blk.{0}.ssm_alpha", states.heads_by_key),
+    "convolution": ("blk.{}.ssm_conv1d", states.values_by_key),
+    "decay": ("blk.{}.ssm_a", states.logarithms, states.heads_by_key),
+    "decay_bias": ("blk.{}.ssm_dt.bias", states.heads_by_key),
+    "value_norm": "blk.{}.ssm_norm",
+}
+"""Weights of Qwen 3.5, whose layers mostly keep a state."""
+SHORT: Mapping[str, Source] = {
+    **HEAD_NORMS,
+    "in_proj": "blk.{}.shortconv.in_proj",
+    "convolution": "blk.{}.shortconv.conv",
+    "o_proj": "blk.{0}.attn_output=blk.{0}.shortconv.out_proj",
+}
+"""Weights of LFM2, most of whose layers mix neighbours."""
+SHORT_MODEL = {"norm": "token_embd_norm", "embedding_norm?": ""}
 
 
 def renamed(source: Stored) -> Stored:
@@ -361,6 +274,22 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "granite": Architecture("granite", halve_rotary, keys=FACTORS),
     "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_granite),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
+    "lfm2": Architecture(
+        "lfm2",
+        layer=SHORT,
+        model=SHORT_MODEL,
+        keys={"shortconv.l_cache": "conv_L_cache"},
+        without_keys="conv",
+    ),
+    "lfm2moe": Architecture(
+        "lfm2_moe",
+        layer={**SHORT, "choice_bias": "blk.{}.exp_probs_b.bias"},
+        model=SHORT_MODEL,
+        keys={**EXPERTS, "shortconv.l_cache": "conv_L_cache", "leading_dense_block_count": "num_dense_layers"}
+        | {"expert_gating_func": "gating"},
+        adjust=adjust_lfm2,
+        without_keys="conv",
+    ),
     "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjust_llama),
     "minicpm3": Architecture(
         "minicpm3",
@@ -387,6 +316,20 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "qwen2moe": Architecture("qwen2_moe", keys=EXPERTS, adjust=adjust_experts),
     "qwen2vl": Architecture("qwen2_vl"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
+    "qwen35": Architecture(
+        "qwen3_5_text",
+        layer=DELTA_NET,
+        keys={**states.SIZES, **GUESSING},
+        adjust=states.adjust,
+        partial="partial_rotary_factor",
+    ),
+    "qwen35moe": Architecture(
+        "qwen3_5_moe_text",
+        layer=DELTA_NET,
+        keys={**states.SIZES, **EXPERTS, **GUESSING},
+        adjust=adjust_qwen,
+        partial="partial_rotary_factor",
+    ),
     "qwen3moe": Architecture("qwen3_moe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
     "qwen3vl": Architecture("qwen3_vl", layer=HEAD_NORMS),
     "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
@@ -454,7 +397,8 @@ class GgufFamily:
             mixture.pop("shared_gate", None)
         layers, guessing = config.get("num_hidden_layers", 0), config.get("num_nextn_predict_layers", 0)
         self.UNUSED = (*self.UNUSED, *(f"blk.{i}.*" for i in range(layers, layers + guessing)))
-        self.MODEL = {**MODEL, **made(self.family.MODEL)}
+        model = {**MODEL, **made(self.family.MODEL), **architecture.model}
+        self.MODEL = {name: source for name, source in model.items() if source}
         self.LAYER = {
             name: (qkv, architecture.order) if name == "qkv_proj" and architecture.order else source
             for name, source in {

@@ -8,7 +8,8 @@ import numpy as np
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf import architectures
-from model_store.gguf.architectures import Architecture, Fields
+from model_store.gguf.adjustments import Fields
+from model_store.gguf.architectures import Architecture
 from model_store.gguf.reader import Header
 
 KEYS = {
@@ -86,6 +87,9 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         found = header.metadata[key]
         if short == "attention.sliding_window_pattern" and isinstance(found, np.ndarray):
             config["layer_types"] = [KINDS_OF_LAYERS[bool(near)] for near in found]
+        elif short == "attention.head_count_kv" and architecture.without_keys and isinstance(found, np.ndarray):
+            config["layer_types"] = ["full_attention" if heads else architecture.without_keys for heads in found]
+            config[known[short]] = the_one(key, found[found != 0])
         elif short in known:
             config[known[short]] = number(header, key)
         elif short not in (*ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
@@ -153,12 +157,17 @@ def number(header: Header, key: str) -> Any:  # Any: int, float or bool, as the 
     """The number that `key` has; of an array the one that all of its numbers are; None where there is none."""
     found = header.metadata.get(key)
     if isinstance(found, np.ndarray):
-        if not len(found) or (found != found[0]).any():
-            raise ValueError(f"the key {key} differs from layer to layer, which is not supported")
-        found = found[0].item()
+        found = the_one(key, found)
     if isinstance(found, str | list) or (isinstance(found, float) and not math.isfinite(found)):
         raise ValueError(f"the key {key} should be a number")
     return found
+
+
+def the_one(key: str, found: np.ndarray) -> Any:  # Any: int, float or bool
+    """The number that all numbers of an array are."""
+    if not len(found) or (found != found[0]).any():
+        raise ValueError(f"the key {key} differs from layer to layer, which is not supported")
+    return found[0].item()
 
 
 def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields | None:

@@ -76,8 +76,8 @@ def words(*patterns: str) -> tuple[Part, ...]:
 WORDS: Mapping[str, tuple[Part, ...]] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "mellum", "a.x-4.0", "gigachat",
                      "granite-docling"), (letters(),)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "smaug-bpe", "dbrx", "glm4",
-                     "chatglm-bpe"), words(LLAMA_WORDS)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2", "smaug-bpe", "dbrx",
+                     "glm4", "chatglm-bpe"), words(LLAMA_WORDS)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2"), words(QWEN_WORDS)),
     "qwen35": words(QWEN_MARKS),
     **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b", "exaone", "mellum2"),
@@ -95,7 +95,7 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
     "tiny_aya": words(THREES, GPT_4O_WORDS),
 }  # fmt: skip
 """How a text is cut into words, by `tokenizer.ggml.pre`."""
-BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "tekken")
+BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2", "tekken")
 """Where a text begins with a special token."""
 WHOLE_WORDS = (*BEGINNING, "youtu")
 """Where a word that is a token is one, whatever its merges."""

@@ -14,7 +14,17 @@ from backends.decoder import Clamped
 from backends.reference import Session
 from model_store.checkpoint import weights as transforms
 from model_store.checkpoint.weights import Family, Transform
-from model_store.families import apertus, codegen, deepseek_v2, ernie4_5_moe, falcon, gpt_bigcode, gpt_oss, minicpm3
+from model_store.families import (
+    apertus,
+    codegen,
+    deepseek_v2,
+    ernie4_5_moe,
+    falcon,
+    gpt_bigcode,
+    gpt_oss,
+    minicpm3,
+    qwen3_next,
+)
 from support.changed_models import (
     Change,
     attention,
@@ -79,12 +89,14 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "granitemoeshared", "qwen2_moe"
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "granitemoeshared", "qwen2_moe",
+    "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
+DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
-    *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "mixtral", "olmoe", "phimoe", "phimoe-longrope", "qwen3_moe",
-    "qwen3_moe-mixed",
+    *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "lfm2_moe", "mixtral", "olmoe", "phimoe", "phimoe-longrope",
+    "qwen3_moe", "qwen3_moe-mixed",
 )  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
 
@@ -146,14 +158,19 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
     **{
         f"choice of {case}": (case, without("layers.*.choice_bias"))
-        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite")
+        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "lfm2_moe")
     },
+    "scores of lfm2_moe": ("lfm2_moe", experts(scores="softmax")),
+    "shares of lfm2_moe as they are": ("lfm2_moe", experts(normalised=False)),
     "scores of deepseek_v3": ("deepseek_v3", experts(scores="softmax")),
     "groups of deepseek_v3": ("deepseek_v3", experts(groups=1, chosen_groups=1)),
     **{f"scaled shares of {case}": (case, experts(scale=1.0)) for case in ("deepseek_v2", "deepseek_v3")},
     "shares of deepseek_v2 as they are": ("deepseek_v2", experts(normalised=True)),
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
-    "gate of what is shared": ("qwen2_moe", without("layers.*.shared_gate")),
+    **{
+        f"gate of what is shared of {case}": (case, without("layers.*.shared_gate"))
+        for case in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next")
+    },
     **{
         f"gate of gpt_oss, {what}": ("gpt_oss", experts(clamped=how))
         for what, how in {
@@ -267,7 +284,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "rotary positions of lfm2": ("lfm2", rotary(1_000_000.0)),
     **{
         f"{what} of {case}": (case, change)
-        for case in ("qwen3_5", "qwen3_5_text")
+        for case in DELTAS
         for what, change in {
             "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
             "rates": weights(others, "layers.*.rates_proj"),
@@ -295,8 +312,8 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.transpose: {"gpt2": ("o_proj", None)},
     transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None), "nemotron": ("*", None)},
     transforms.flattened: {case: ("convolution", kernel_backwards) for case in RECURRENT},
-    transforms.without_gates: {case: ("qkv_proj", first_queries) for case in RECURRENT[2:]},
-    transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in RECURRENT[2:]},
+    transforms.without_gates: {case: ("qkv_proj", first_queries) for case in DELTAS},
+    transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
     transforms.halve_rotary: {
@@ -320,6 +337,8 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     apertus.factors: {"apertus": ("*", None)},
     ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
     gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},
+    qwen3_next.parts_first: {"qwen3_next": ("qkvz_proj", None)},
+    qwen3_next.rates_first: {"qwen3_next": ("rates_proj", None)},
     falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},

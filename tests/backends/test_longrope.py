@@ -25,7 +25,7 @@ from model_store.convert import open_checkpoint
 from model_store.gguf import open_gguf
 from support.arrays import near
 from support.checkpoints import HERE, MakeCheckpoint
-from support.gguf_files import converted
+from support.gguf_conversion import converted
 from support.golden_logits import GOLDEN, open_case
 from support.scripted_session import text_of
 

@@ -34,7 +34,7 @@ from chatapp.text.errors import one_line
 from chatapp.workspace import Workspace
 from support.chatgpt_exports import chatgpt, node
 from support.checkpoints import CHAT_TEMPLATE, LLAMA, random_llama, write_safetensors
-from support.gguf_files import converted
+from support.gguf_conversion import converted
 from support.messages import TOKENS, ask
 from support.torch_files import tensor
 from support.torch_files import write as write_torch

@@ -194,6 +194,13 @@ CASES: dict[str, dict[str, object]] = {
         | dict(num_position_embeddings=16),
         tie_word_embeddings=True,
     ),
+    "qwen3_5_moe_text": dict(LLAMA, **DELTA, num_hidden_layers=2, num_experts=6, num_experts_per_tok=2, head_dim=32)
+    | dict(moe_intermediate_size=48, shared_expert_intermediate_size=80, full_attention_interval=2),
+    "qwen3_next": dict(LLAMA, **DELTA, num_hidden_layers=2, num_experts=8, num_experts_per_tok=3, head_dim=32)
+    | dict(moe_intermediate_size=48, shared_expert_intermediate_size=80, full_attention_interval=2),
+    "lfm2_moe": dict(LLAMA, num_hidden_layers=3, norm_eps=EPSILON, layer_types=["conv", "conv", "full_attention"])
+    | dict(num_dense_layers=1, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=48)
+    | dict(use_expert_bias=True, norm_topk_prob=True),
     "qwen3_vl": dict(
         text_config=dict(LLAMA, head_dim=16, rope_parameters=MROPE | dict(mrope_interleaved=True)),
         vision_config=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=64)
@@ -305,7 +312,11 @@ FAR = 150
 
 def randomise(model: PreTrainedModel, deviation: float) -> None:
     """Make every parameter random, and a bfloat16 number."""
-    biases = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    biases = [
+        (name, buffer)
+        for name, buffer in model.named_buffers()
+        if name.endswith(("e_score_correction_bias", "expert_bias"))
+    ]
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *biases]:
             is_scale = parameter.ndim == 1 and name.endswith("weight")

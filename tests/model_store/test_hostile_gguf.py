@@ -11,8 +11,9 @@ from model_store import Store, UnsupportedCheckpoint
 from model_store.checkpoint.weights import Canonical
 from model_store.gguf import open_gguf
 from model_store.gguf.reader import read_header
-from support import gguf_files
-from support.gguf_files import F32, KEYS, converted, gguf, text, value, vocabulary
+from support import gguf_conversion
+from support.gguf_conversion import converted
+from support.gguf_files import F32, KEYS, gguf, text, value, vocabulary
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HUGE = 1 << 62
@@ -190,10 +191,9 @@ OF_NEW_KINDS: list[tuple[str, str, object, str]] = [
 def test_a_key_that_cannot_be_is_refused_by_its_name(
     case: str, key: str, wrong: object, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = gguf_files.gguf
-    monkeypatch.setattr(gguf_files, "gguf", lambda keys, tensors: whole({**keys, key: wrong}, tensors))
+    monkeypatch.setattr(gguf_conversion, "gguf", lambda keys, tensors: gguf({**keys, key: wrong}, tensors))
     path = tmp_path / "model.gguf"
-    path.write_bytes(gguf_files.converted(GOLDEN / case))
+    path.write_bytes(converted(GOLDEN / case))
     with pytest.raises(UnsupportedCheckpoint, match=reason):
         dict(Canonical(*open_gguf(path)))
 

@@ -15,7 +15,7 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import HERE
-from support.golden_logits import golden, open_golden
+from support.golden_logits import GOLDEN, golden, open_golden
 from support.respelled_checkpoints import Tensors, configure, respelled
 
 EXPERT = "model.layers.1.mlp.experts.3."
@@ -91,6 +91,30 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "biases": ("gpt_oss", first_columns(PACKED + "bias", 60), r"experts.down_proj.* has shape \(60,\)"),
     "dense": ("qwen3_moe-mixed", without(DENSE), "lacks the tensor layers.1.mlp.gate_proj"),
 }
+
+
+def packed(found: Tensors) -> Tensors:
+    """Experts in lists, the rows of gates before those of what they gate."""
+    kept = {name: values for name, values in found.items() if ".experts." not in name}
+    for layer in range(2):
+        stem = f"model.layers.{layer}.mlp.experts."
+
+        def of(role: str, stem: str = stem) -> np.ndarray:
+            return np.stack([found[f"{stem}{i}.{role}_proj.weight"] for i in range(6)])
+
+        both = np.concatenate([of("gate"), of("up")], axis=1)
+        kept |= {f"{stem}gate_up_proj": both, f"{stem}down_proj": of("down")}
+    return kept
+
+
+def test_experts_in_lists_are_those_that_stand_apart(tmp_path: Path) -> None:
+    listed, apart = (
+        Canonical(*open_checkpoint(folder))
+        for folder in (respelled("qwen3_5_moe_text", tmp_path, packed), GOLDEN / "qwen3_5_moe_text")
+    )
+    assert listed.keys() == apart.keys()
+    for name in apart:
+        assert np.array_equal(np.asarray(listed[name].values), np.asarray(apart[name].values)), name
 
 
 @pytest.mark.parametrize("what", WRONG)

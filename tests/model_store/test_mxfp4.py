@@ -15,7 +15,7 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import kept, open_checkpoint
 from model_store.gguf import open_gguf
 from support.checkpoints import HERE
-from support.gguf_files import rounded
+from support.gguf_conversion import rounded
 from support.golden_logits import GOLDEN
 
 CASE = GOLDEN / "gpt_oss-mxfp4"

@@ -19,7 +19,7 @@ from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-RECURRENT = tuple(case for case in CASES if case.startswith(("lfm2", "qwen3_5")))
+RECURRENT = tuple(case for case in CASES if case.startswith(("lfm2", "qwen3_5", "qwen3_next")))
 """Those whose layers keep states, which only ONNX Runtime computes."""
 ATTENDING = tuple(case for case in CASES if case not in RECURRENT)
 ANSWERS = GOLDEN.with_name("golden_answers")

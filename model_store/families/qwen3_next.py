@@ -1,0 +1,40 @@
+"""Qwen3-Next: Qwen3.5 with experts, whose heads have queries, keys, values and gates one after the other."""
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, DeltaNet
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import qwen3_5_moe_text
+from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED
+
+
+def parts_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From q, k, v and z of each head of keys in turn to all q, all k, all v, all z."""
+    how = attention.recurrence
+    assert isinstance(how, DeltaNet)  # no other layer has these
+    heads = values.reshape(how.key_heads, -1, *values.shape[1:])
+    shared = how.value_elements // how.key_heads
+    parts = np.split(heads, np.cumsum([how.key_size, how.key_size, shared]), axis=1)
+    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
+
+
+def rates_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From b and a of each head of keys in turn to all b, all a."""
+    how = attention.recurrence
+    assert isinstance(how, DeltaNet)
+    heads = values.reshape(how.key_heads, 2, -1, *values.shape[1:])
+    return heads.swapaxes(0, 1).reshape(values.shape)
+
+
+LAYER = {
+    **qwen3_5_moe_text.LAYER,
+    "qkvz_proj": ("layers.{}.linear_attn.in_proj_qkvz", parts_first),
+    "rates_proj": ("layers.{}.linear_attn.in_proj_ba", rates_first),
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json."""
+    return qwen3_5_moe_text.decoder(config)
