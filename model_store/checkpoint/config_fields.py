@@ -135,7 +135,8 @@ NEVER_NULL = {
     "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "kv_lora_rank",
     "layer_norm_eps", "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers",
     "moe_num_shared_experts", "multi_query", "n_shared_experts", "no_rope_layer_interval", "norm_eps", "norm_epsilon",
-    "num_dense_layers", "qk_nope_head_dim", "qk_rope_head_dim", "query_pre_attn_scalar", "relative_attention_max_distance",
+    "num_dense_layers", "qk_nope_head_dim", "qk_rope_head_dim", "query_pre_attn_scalar",
+    "relative_attention_max_distance",
     "relative_attention_num_buckets", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim",
     "seq_length", "text_config", "vocab_size", "window_size",
 }  # fmt: skip

@@ -51,6 +51,17 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
         ('[TOOL_CALLS]get_weather[ARGS]{"city": "Bern"}', "", [BERN]),
         ('get_weather{"city": "Bern"}', "", [BERN]),
         ('<function=get_weather>{"city": "Bern"}</function>', "", [BERN]),
+        ('<tool_call>\n<function=get_weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</tool_call>', "",
+         [BERN]),
+        ('I look.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n12\n'
+         "</parameter>\n<parameter=place>\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>"
+         "\n</tool_call>", "I look.\n\n",
+         [("get_weather", '{"city": "12", "days": 12, "place": ""}'), ("now", "{}")]),
+        ("<function=now>\n</function>", "", [("now", "{}")]),
+        ('<|tool_call_start|>[get_weather(city="Bern"), now()]<|tool_call_end|>', "", [BERN, ("now", "{}")]),
+        ('[get_weather(city="Bern")]', "", [BERN]),
+        ('[get_weather(city=open("/etc/passwd"))]', '[get_weather(city=open("/etc/passwd"))]', []),
+        ("[get_weather(city=", "[get_weather(city=", []),
         ('{"type": "function", "function": {"name": "get_weather", "arguments": "{\\"city\\": \\"Bern\\"}"}}',
          "", [BERN]),
         ("It is <b>sunny</b>, {really}.", "It is <b>sunny</b>, {really}.", []),
@@ -67,7 +78,7 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
 def test_calls_are_found_in_the_forms_that_models_write(
     reply: str, text: str, calls: list[tuple[str, str]], size: int
 ) -> None:
-    listener = Listener(["get_weather", "now"])
+    listener = Listener(["get_weather", "now"], schemas={"get_weather": CITY, "now": None})
     told = "".join(listener.add(reply[place : place + size]) for place in range(0, len(reply), size))
     rest, found = listener.end()
     assert told + rest == text and [(one.name, one.arguments) for one in found] == calls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +14,15 @@ from uuid import uuid4
 from chatapp.generation.text.message import ToolCall
 from chatapp.generation.text.thinking import split
 
-OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
-"""Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form."""
+OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_call_start|>", "<function=")
+"""Qwen and Hermes, Mistral, Llama 3, LFM2, Llama 3.1 in its other form."""
 HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
+QWEN = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=.*?</parameter>\s*)*)(?:</function>|\Z)", re.DOTALL)
+PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+"""Of Qwen3-Coder and Qwen 3.5."""
+Schemas = Mapping[str, Mapping[str, Any] | None]  # Any: JSON Schemas
+"""Of the arguments of functions, by their names."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Toolbox:
 
     def listen(self) -> Listener | None:
         """What finds calls in a reply; None where nothing is offered."""
-        return Listener([one.name for one in self.functions], self.most) if self.functions else None
+        schemas = {one.name: one.parameters for one in self.functions}
+        return Listener([*schemas], self.most, schemas) if schemas else None
 
 
 def describe_calls(functions: Sequence[Function], key: str = "arguments") -> dict[str, Any]:  # Any: JSON
@@ -78,6 +85,7 @@ class Listener:
 
     names: Sequence[str]
     most: int | None = None
+    schemas: Schemas = field(default_factory=dict)
     _held: str = field(default="", init=False)
     _begun: bool = field(default=False, init=False)
     """Whether any text was told."""
@@ -108,7 +116,7 @@ class Listener:
     def end(self) -> tuple[str, list[ToolCall]]:
         """The rest of the text, and the calls, when the reply has ended."""
         held, self._held = self._held, ""
-        calls = [call for call in read_calls(held, self.names)][: self.most]
+        calls = [*read_calls(held, self.names, self.schemas)][: self.most]
         return ("", calls) if calls else (held, [])
 
 
@@ -117,16 +125,20 @@ def overlap(text: str, mark: str) -> int:
     return next((length for length in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:length])), 0)
 
 
-def read_calls(text: str, names: Sequence[str]) -> Iterator[ToolCall]:
-    """The calls that a text spells of functions with these names."""
-    for name, arguments in spell_calls(text, names):
+def read_calls(text: str, names: Sequence[str], schemas: Schemas | None = None) -> Iterator[ToolCall]:
+    """The calls that a text spells of functions with these names; `schemas` tell texts from numbers in some forms."""
+    for name, arguments in spell_calls(text, names, schemas or {}):
         if name in names and isinstance(arguments, dict):
             yield ToolCall(name, json.dumps(arguments, ensure_ascii=False), uuid4().hex[:9])  # as Mistral wants it
 
 
-def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[tuple[str, Any]]:
     """Names and arguments, whatever they are worth."""
-    if parts := HERMES.findall(text):
+    if "<parameter=" in text or re.search(r"<function=[\w.-]+>\s*</function>", text):
+        for name, inside in QWEN.findall(text):
+            values = PARAMETER.findall(inside)
+            yield name, {key.strip(): typed(value, key.strip(), schemas.get(name)) for key, value in values}
+    elif parts := HERMES.findall(text):
         for part in parts:
             yield from map(name_call, read_values(part))
     elif parts := LLAMA.findall(text):
@@ -138,8 +150,31 @@ def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
             bare = bare.removeprefix(opener).lstrip()
         if name := next((name for name in names if re.match(rf"{re.escape(name)}(\[ARGS\])?\s*\{{", bare)), ""):
             yield from ((name, value) for value in read_values(bare[bare.index("{") :]))
+        elif any(re.match(rf"\[?\s*{re.escape(name)}\(", bare) for name in names):
+            yield from read_python(bare.removesuffix("<|tool_call_end|>"))
         else:
             yield from map(name_call, read_values(bare))
+
+
+def typed(value: str, key: str, schema: Mapping[str, Any] | None) -> Any:  # Any: JSON
+    """An argument that is written as it is: a text where the schema wants one, and else JSON, where it is such."""
+    properties = (schema or {}).get("properties")
+    described = properties.get(key) if isinstance(properties, Mapping) else None
+    if isinstance(described, Mapping) and described.get("type") == "string":
+        return value
+    with suppress(ValueError, RecursionError):
+        return json.loads(value)
+    return value
+
+
+def read_python(text: str) -> Iterator[tuple[str, Any]]:  # Any: JSON
+    """Calls as Python spells them, alone or in a list, whose arguments are literals with names; nothing is run."""
+    with suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        found = ast.parse(text.strip(), mode="eval").body
+        for call in found.elts if isinstance(found, ast.List) else [found]:
+            if isinstance(call, ast.Call) and not call.args:
+                arguments = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+                yield ast.unparse(call.func), json.loads(json.dumps(arguments))
 
 
 def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
