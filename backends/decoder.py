@@ -90,6 +90,11 @@ class DeltaNet:
         return 2 * self.key_heads * self.key_size + self.value_elements
 
     @property
+    def elements(self) -> int:
+        """Elements of the state."""
+        return self.value_heads * self.value_size * self.key_size
+
+    @property
     def value_elements(self) -> int:
         """Elements of a token's values."""
         return self.value_heads * self.value_size
@@ -206,6 +211,8 @@ class Decoder:
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:
             raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
+        if all(layer.recurrence for layer in self.layers):
+            raise ValueError("none of its layers attends")
         if not 0 <= self.start_token < self.vocab_size:
             raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
 

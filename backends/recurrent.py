@@ -10,6 +10,8 @@ from backends.rereading import PART, Foreseeing, RememberingSession, parts
 
 MOST = 8
 """Kept states of a text, each as large as those of all layers, whatever the text's length."""
+BUDGET = 1 << 28
+"""Bytes that they take together, where there are more than two."""
 
 AFTER = "after"
 """What is exported of a row has by this name how many tokens its states have read."""
@@ -49,16 +51,11 @@ class RecurrentSession(RememberingSession):
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
         check_call(self, batch, count, last)
-        try:
-            if self.length - self.session.length + count > PART:
-                self.catch_up()
-            missing = [row[self.session.length :] for row in self.rows] or [[]] * batch
-            text = np.concatenate([np.array(missing, np.int64).reshape(batch, -1), tokens], axis=1)
-            self.keep(text.shape[1])
-            logits = self.session.forward(text, last)
-        except Exception:  # states may be ahead of what is cached
-            self.go_back(self.session.length)
-            raise
+        if self.length - self.session.length + count > PART:
+            self.catch_up()
+        missing = [row[self.session.length :] for row in self.rows] or [[]] * batch
+        text = np.concatenate([np.array(missing, np.int64).reshape(batch, -1), tokens], axis=1)
+        logits = self.read(text, last)
         self.remember(tokens)
         return logits
 
@@ -67,17 +64,25 @@ class RecurrentSession(RememberingSession):
         begun = self.session.length
         text = np.array([row[begun:] for row in self.rows], np.int64)
         for start, end in parts(self.length - begun):
-            self.keep(end - start)
-            self.session.forward(text[:, start:end])
+            self.read(text[:, start:end])
 
-    def keep(self, count: int) -> None:
-        """Keep the states where so many tokens come next, should these be taken back; of too many, the least useful."""
-        begun = self.session.length
-        if begun in self.kept or not begun or (count == 1 and begun - max(self.kept, default=0) < PART):
-            return
-        self.kept[begun] = self.session.states()
-        if len(self.kept) > MOST:
-            del self.kept[least_useful(sorted(self.kept))]
+    def read(self, text: np.ndarray, last: int = 1) -> np.ndarray:
+        """Let the session read what comes next, and keep the states before it, should it be taken back."""
+        begun, single = self.session.length, text.shape[1] == 1
+        if begun and begun not in self.kept and not (single and begun - max(self.kept, default=0) < PART):
+            self.kept[begun] = self.session.states()
+            while len(self.kept) > 2 and (len(self.kept) > MOST or self.size > BUDGET):
+                del self.kept[least_useful(sorted(self.kept))]
+        try:
+            return self.session.forward(text, last)
+        except Exception:  # states may be ahead of what is cached
+            self.go_back(begun)
+            raise
+
+    @property
+    def size(self) -> int:
+        """Bytes that the kept states take."""
+        return sum(values.nbytes for states in self.kept.values() for values in states.values())
 
     def rewind(self, length: int) -> None:
         check_rewind(length, self.length)

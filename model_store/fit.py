@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from backends import quantize
-from backends.decoder import Decoder
+from backends.decoder import Decoder, DeltaNet
 from backends.memory import memory as memory
 from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
@@ -63,7 +63,8 @@ def memory_needed(weights: int, cache: int) -> int:
 
 
 def cache_size(decoder: Decoder) -> int:
-    """Bytes of the keys and values of a conversation."""
+    """Bytes of the keys and values of a conversation, and of states."""
     layers = (*decoder.layers, *decoder.encoder)
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers if not one.recurrence)
-    return per_token * min(decoder.context_length, CONVERSATION)
+    states = (one.recurrence for one in layers if isinstance(one.recurrence, DeltaNet))
+    return per_token * min(decoder.context_length, CONVERSATION) + sum(4 * one.elements for one in states)

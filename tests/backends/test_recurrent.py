@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends import BackendError, ContextExceeded, Session
+from backends import BackendError, ContextExceeded, Session, recurrent
 from backends.decoder import Decoder, Weights
 from backends.recurrent import MOST, RecurrentSession
 from backends.reference import Session as ReferenceSession
@@ -121,6 +121,23 @@ def test_a_call_that_fails_leaves_the_text_as_it_was(
             session.forward(tokens[:, 50:51])
     assert session.length == 50
     assert session.forward(tokens[:, 50:51]) == near(last_logits(model, tokens[:, :51]), abs=2e-4)
+
+
+def test_large_states_are_kept_at_two_places_at_least(
+    model: tuple[Decoder, Weights], session: RecurrentSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrent, "BUDGET", 1)
+    tokens = np.random.default_rng(0).integers(0, model[0].vocab_size, (1, 100))
+    for start in range(0, 100, 10):
+        session.forward(tokens[:, start : start + 10])
+    assert len(session.kept) == 2 and max(session.kept) == 90
+    session.rewind(41)
+    assert session.forward(tokens[:, 41:42]) == near(last_logits(model, tokens[:, :42]), abs=2e-4)
+
+
+def test_a_decoder_of_which_no_layer_attends_is_refused(model: tuple[Decoder, Weights]) -> None:
+    with pytest.raises(ValueError, match="none of its layers attends"):
+        replace(model[0], layers=tuple(one for one in model[0].layers if one.recurrence))
 
 
 @pytest.mark.parametrize("more", [0, 5])
