@@ -64,6 +64,6 @@ def memory_needed(weights: int, cache: int) -> int:
 
 def cache_size(decoder: Decoder) -> int:
     """Bytes of the keys and values of a conversation."""
-    layers = (*decoder.layers, *decoder.encoder)
+    layers = [one for _, one in decoder.caches] + [*decoder.encoder]
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
     return per_token * min(decoder.context_length, CONVERSATION)

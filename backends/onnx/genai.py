@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Attention, Decoder, Weights, forward
+from backends.decoder import Attention, Decoder, Weights
+from backends.forward import forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value, width

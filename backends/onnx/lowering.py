@@ -9,7 +9,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from backends import BackendError
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Weight, Weights, encode, forward
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Weight, Weights
+from backends.forward import encode, forward
 from backends.onnx import experts, matrices
 from backends.onnx.caches import ends_of
 from backends.onnx.graph import FUSED, Attribute, Graph, read_by
@@ -48,6 +49,7 @@ class Ops:
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
+        self.parts: dict[str, list[str]] = {}
         self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
 
     def embed(self, table: Weight, index: str) -> str:
@@ -82,19 +84,22 @@ class Ops:
     def join(self, x: str, y: str) -> str:
         return self.node("Concat", x, y, axis=-1)
 
+    def part(self, x: str, index: int, count: int) -> str:
+        if x not in self.parts:
+            names = [f"{x}_{place}" for place in range(count)]
+            self.parts[x] = self.graph.node_with("Split", [x], names, axis=-1, num_outputs=count)
+        return self.parts[x][index]
+
+    def multiply(self, x: str, y: str) -> str:
+        return self.node("Mul", x, y)
+
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
-        a = self.decoder.layers[layer]
-        q, k, v = qkv, "", ""
-        if norms:
-            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
-            q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-            if turns_first(a):
-                q, k = self.turn(q, a, a.heads), self.turn(k, a, a.kv_heads)
-                a = replace(a, rope=None)
-            size = 0 if a.qk_norm == "heads" else a.head_dim
-            q, k = self.norm_heads(q, norms[0], size), self.norm_heads(k, norms[1], size)
-        q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
+        a, parts = self.split_heads(qkv, layer, norms)
+        q, k, v, *_ = [*(self.widened(x, a) for x in parts), "", ""]
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
+        if a.kv_layer is not None:
+            k = v = self.no_keys(q, a)
+            past = [f"present_key_{a.kv_layer}", f"present_value_{a.kv_layer}"]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
         newest, length = ends_of(self.windows[layer])
         inputs: dict[str, str] = dict(
@@ -105,7 +110,9 @@ class Ops:
             attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
-        outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
+        outputs = [f"attended_{layer}"]
+        if a.kv_layer is None:
+            outputs += [f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
         how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
 
@@ -117,6 +124,23 @@ class Ops:
         else:
             self.rows.attend(a, width(a), inputs, outputs, together)
         return self.narrowed(outputs[0], a)
+
+    def split_heads(self, qkv: str, layer: int, norms: Norms) -> tuple[Attention, list[str]]:
+        """Queries, keys and values apart where something is done to them first, and what is left to be done."""
+        a = self.decoder.layers[layer]
+        parts = [qkv]
+        if norms and a.kv_layer is None:
+            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        if norms:
+            if turns_first(a):
+                counts = a.heads, a.kv_heads
+                parts[:2] = [self.turn(x, a, heads) for x, heads in zip(parts, counts, strict=False)]
+                a = replace(a, rope=None)
+            size = 0 if a.qk_norm == "heads" else a.head_dim
+            normed = [self.norm_heads(x, norm, size) for x, norm in zip(parts, norms, strict=False)]
+            parts = [*normed, *parts[len(norms) :]]
+        return a, parts
 
     def choose_cache(
         self,
@@ -149,6 +173,12 @@ class Ops:
             return [*together([f"{name}_in_floats" for name in outputs]), *unused(whole, "unused")]
 
         self.graph.choose("in_bytes", with_bytes, with_floats, both)
+
+    def no_keys(self, q: str, a: Attention) -> str:
+        """Of as many rows as there are of queries, the keys of no tokens: all that a layer sees is in the cache."""
+        ends = self.constant(f"none_of_{a.kv_heads * width(a)}", np.array([0, a.kv_heads * width(a)]))
+        start, axes = self.constant("starts", np.array([0, 0])), self.constant("token_axes", np.array([1, 2]))
+        return self.node("Slice", q, start, ends, axes)
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
@@ -296,9 +326,9 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
     turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
     `total_length` (1,), both of them once more for every window, as `last_position_w` and `total_length_w`, for caches
-    that begin with a later token, `last` (1,), and the caches `past_key_i`, `past_value_i`
-    (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches are
-    `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
+    that begin with a later token, `last` (1,), and, of layers that have their own, the caches `past_key_i`,
+    `past_value_i` (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches
+    are `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
     (1, kv_heads, 1, width). Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
@@ -319,7 +349,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
         outputs.append(value("top_tokens", TensorProto.INT64, "B", "last", top))
-        for i, a in enumerate(decoder.layers):
+        for i, a in decoder.caches:
             shape = "B", a.kv_heads, "S", width(a)
             inputs += [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
             outputs += [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape) for kind in ("key", "value")]
@@ -334,7 +364,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
     """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
-    alone = all(a.causal and a.heads == a.kv_heads for a in decoder.layers)
+    alone = all(a.causal and a.heads == a.kv_heads and a.kv_layer is None for a in decoder.layers)
     return alone and not decoder.encoder and not decoder.border and precision not in ("f32", "f16")
 
 

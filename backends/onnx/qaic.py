@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, parser
 
-from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights, forward
+from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights
+from backends.forward import forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value

@@ -6,7 +6,8 @@ import numpy as np
 import openvino
 from openvino import opset15 as op
 
-from backends.decoder import Attention, Decoder, Rope, Weight, Weights, forward
+from backends.decoder import Attention, Decoder, Rope, Weight, Weights
+from backends.forward import forward
 from backends.openvino.lowering import Matrices, Ops, integers, named, parameter, vector
 from backends.openvino.runtime import UNSEEN
 from backends.openvino.weights_file import Node

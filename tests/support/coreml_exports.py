@@ -12,7 +12,8 @@ from backends.coreml.inputs import KINDS, MASKED, Kind, Lowered, Package
 from backends.coreml.lowering import PASSES, Ops, Plain
 from backends.coreml.stored import Stored
 from backends.coreml.tools import Function, Program, StateTensorPlaceholder, Var, coremltools, mb, types
-from backends.decoder import Decoder, Weight, Weights, forward
+from backends.decoder import Decoder, Weight, Weights
+from backends.forward import forward
 
 WINDOW = 64
 """Tokens of a text; a size that varies goes up to this."""

@@ -1,0 +1,251 @@
+"""How a decoder's logits are computed, once for all that does the arithmetic."""
+
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from backends.decoder import Activation, Decoder, ExpertMatrices, Norms, Weight, Weights
+
+Tensor = TypeVar("Tensor")
+
+
+class Ops(Protocol[Tensor]):
+    """The operations a backend supplies; each is as large as the largest kernel found for it."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """(B, T)"""
+
+    @property
+    def positions(self) -> Tensor:
+        """(B, T)"""
+
+    def embed(self, table: Weight, index: Tensor) -> Tensor: ...
+    def scale(self, x: Tensor, factor: float) -> Tensor: ...
+    def add(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def norm(self, x: Tensor, weight: Weight) -> Tensor: ...
+    def add_norm(self, x: Tensor, y: Tensor, weight: Weight) -> tuple[Tensor, Tensor]:
+        """Return `norm(x + y)` and `x + y`."""
+
+    def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
+    def join(self, x: Tensor, y: Tensor) -> Tensor:
+        """The elements of the first, and those of the second: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
+
+    def part(self, x: Tensor, index: int, count: int) -> Tensor:
+        """One of so many parts of the elements: (B, T, count X) -> (B, T, X)."""
+
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
+        """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
+
+        Where `Attention.kv_layer` names a layer, there are queries only, (B, T, Q), and its cache is as it has left it.
+        `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores;
+        `sinks` (heads,) are scores of a key beside all others, whose value is 0.
+        """
+
+    def cross_attention(self, q: Tensor, layer: int) -> Tensor:
+        """Attend to all of the prompt, to the keys and values that `encode` made for the layer: (B, T, Q) -> (B, T, Q).
+
+        Called only where there is an encoder.
+        """
+
+    def clip(self, x: Tensor, most: float) -> Tensor:
+        """Queries, keys and values, none beyond `most` or `-most`."""
+
+    def activate(self, x: Tensor, kind: Activation) -> Tensor:
+        """Any kind but xielu."""
+
+    def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
+        """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F)."""
+
+    def experts(
+        self, x: Tensor, logits: Tensor, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
+    ) -> Tensor:
+        """The sum of what the experts that each token chooses make of it, by their shares: (B, T, H) -> (B, T, H).
+
+        `logits` (B, T, count) are the router's; `bias` (count,) is added to the scores only while choosing.
+        """
+
+    def open(self, x: Tensor, logit: Tensor) -> Tensor:
+        """Each token times the sigmoid of its logit (B, T, 1)."""
+
+    def last(self, x: Tensor) -> Tensor:
+        """Keep the tokens whose logits are wanted."""
+
+    def softcap(self, x: Tensor, cap: float) -> Tensor: ...
+
+
+def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
+    """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
+    x, branch = residual(decoder, weights, ops, "")
+    normed, _ = add_norm(weights, ops, ops.last(x), None if branch is None else ops.last(branch), "norm")
+    if "project_out" in weights:
+        normed = ops.linear(normed, weights["project_out"])
+    if decoder.output_scale != 1:
+        normed = ops.scale(normed, decoder.output_scale)
+    logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
+    return ops.softcap(logits, decoder.logit_softcap) if decoder.logit_softcap else logits
+
+
+def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]:
+    """Return what each layer of the decoder attends to, once for a prompt: (B, T, K + V) of `ops.tokens`.
+
+    `ops` are those of `decoder.reader`, with no cache.
+    """
+    x, branch = residual(decoder.reader, weights, ops, "encoder.")
+    normed, _ = add_norm(weights, ops, x, branch, "encoder.norm")
+    return [ops.linear(normed, weights[f"layers.{i}.cross_kv_proj"]) for i in range(len(decoder.layers))]
+
+
+def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
+    """Return what the layers make of `ops.tokens`; `part` begins the names of their weights.
+
+    The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
+    """
+    x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
+    inputs = embed_for_layers(decoder, weights, ops, x) if decoder.per_layer_size else None
+    if decoder.embedding_scale != 1:
+        x = ops.scale(x, decoder.embedding_scale)
+    if "project_in" in weights:
+        x = ops.linear(x, weights["project_in"])
+    if "embedding_norm" in weights:
+        x = ops.norm(x, weights["embedding_norm"])
+    branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
+
+    for i in range(len(decoder.layers)):
+        layer = f"{part}layers.{i}."
+        normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
+        branch = attend(decoder, weights, ops, normed, part, i)
+        if decoder.parallel:
+            if layer + "ffn_norm" in weights:
+                normed = ops.norm(x, weights[layer + "ffn_norm"])
+            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, layer))
+            continue
+        if layer + "post_attention_norm" in weights:
+            branch = ops.norm(branch, weights[layer + "post_attention_norm"])
+        if layer + "cross_q_proj" in weights:
+            normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
+            attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
+            branch = ops.linear(attended, weights[layer + "cross_o_proj"])
+        x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
+        normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
+        branch = feed_forward(decoder, weights, ops, normed, layer)
+        if layer + "post_ffn_norm" in weights:
+            branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+        x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
+        if inputs:
+            x = add(ops, x, branch)
+            branch = read_input(decoder, weights, ops, x, inputs, i)
+        if layer + "scalar" in weights:
+            x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
+    return x, branch
+
+
+def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
+    """Compute what a layer's attention makes of the normalised residual: (B, T, hidden)."""
+    layer = f"{part}layers.{i}."
+    if layer + "kv_down_proj" in weights:
+        qkv = expand_latents(weights, ops, x, layer)
+    else:
+        qkv = ops.linear(x, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
+    if decoder.qkv_clip:
+        qkv = ops.clip(qkv, decoder.qkv_clip)
+    norms = tuple(norms_of(weights, layer))
+    bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
+    attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
+    return ops.linear(attended, weights[layer + "o_proj"])
+
+
+def norms_of(weights: Weights, layer: str) -> Iterator[Weight]:
+    """Yield the norms of a layer's queries, keys and values, up to the first that it lacks."""
+    for name in "q_norm", "k_norm", "v_norm":
+        if layer + name not in weights:
+            return
+        yield weights[layer + name]
+
+
+def embed_for_layers(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what tokens are for each layer, and what their embedding is: (B, T, layers per_layer_size) each."""
+    looked_up = ops.embed(weights["per_layer_embedding"], ops.tokens)
+    return ops.scale(looked_up, decoder.per_layer_scale), ops.linear(x, weights["per_layer_proj"])
+
+
+def read_input(
+    decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, inputs: tuple[Tensor, Tensor], i: int
+) -> Tensor:
+    """Compute what a layer makes of its own embedding of the tokens, as the residual lets it in: (B, T, hidden)."""
+    looked_up, projected = (ops.part(each, i, len(decoder.layers)) for each in inputs)  # (B, T, per_layer_size)
+    layer = f"layers.{i}."
+    own = ops.add(ops.norm(projected, weights["per_layer_norm"]), looked_up)
+    gate = ops.activate(ops.linear(x, weights[layer + "per_layer_gate"]), decoder.activation)
+    return ops.norm(
+        ops.linear(ops.multiply(gate, own), weights[layer + "per_layer_out"]), weights[layer + "post_per_layer_norm"]
+    )
+
+
+def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Make queries, keys and values of the few elements that all heads share: (B, T, (heads + 2 kv_heads) head_dim)."""
+    latent = ops.norm(ops.linear(x, weights[layer + "kv_down_proj"]), weights[layer + "kv_down_norm"])
+    shared = ops.join(latent, ops.linear(x, weights[layer + "k_turning_proj"]))
+    if layer + "q_down_proj" in weights:
+        x = ops.norm(ops.linear(x, weights[layer + "q_down_proj"]), weights[layer + "q_down_norm"])
+    queries = ops.linear(x, weights[layer + "q_proj"])
+    return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
+
+
+def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are."""
+    if layer + "router" not in weights:
+        return shared_forward(decoder, weights, ops, x, layer)
+    assert decoder.experts  # which say that there is a router
+    logits = ops.linear(x, weights[layer + "router"])
+    roles = (ExpertMatrices(weights, layer, role, decoder.experts.count) for role in ("gate_up_proj", "down_proj"))
+    mixed = ops.experts(x, logits, weights.get(layer + "choice_bias"), *roles)
+    if not decoder.experts.shared:
+        return mixed
+    shared = shared_forward(decoder, weights, ops, x, layer)
+    if layer + "shared_gate" in weights:
+        shared = ops.open(shared, ops.linear(x, weights[layer + "shared_gate"]))
+    return ops.add(mixed, shared)
+
+
+def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """Compute the feed-forward that all tokens go through, gated where it has a gate."""
+    if layer + "gate_up_proj" in weights:
+        hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
+    else:
+        hidden = ops.linear(x, weights[layer + "up_proj"])
+        learned = decoder.activation == "xielu"
+        hidden = xielu(ops, hidden, weights[layer + "xielu"]) if learned else ops.activate(hidden, decoder.activation)
+    return ops.linear(hidden, weights[layer + "down_proj"])
+
+
+def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
+    """A square above 0, an exponential below it, and a straight line, each by its factor of the three.
+
+    Huang and Schlag, https://arxiv.org/abs/2411.13010.
+    """
+    square, bent, straight = np.asarray(factors.values).tolist()
+    curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
+    return ops.add(curve, ops.scale(x, straight))
+
+
+def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
+    """Return the norm of `x` and the branch still to be added, and their sum; twice the sum where there is no norm."""
+    if name in weights:
+        return (ops.norm(x, weights[name]), x) if branch is None else ops.add_norm(x, branch, weights[name])
+    total = add(ops, x, branch)
+    return total, total
+
+
+def add(ops: Ops[Tensor], x: Tensor, branch: Tensor | None) -> Tensor:
+    """Return the sum of `x` and the branch still to be added."""
+    return x if branch is None else ops.add(x, branch)
+
+
+def norm_sum(
+    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str
+) -> tuple[Tensor, Tensor | None]:
+    """Put the norm of the residual in its place, where the model normalises after adding."""
+    return (add_norm(weights, ops, x, branch, name)[0], None) if name in weights else (x, branch)
