@@ -13,10 +13,16 @@ from uuid import uuid4
 from chatapp.generation.text.message import ToolCall
 from chatapp.generation.text.thinking import split
 
-OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
-"""Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form."""
+OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", "<|tool_call>")
+"""Qwen and Hermes, Mistral, Llama 3, Llama 3.1 in its other form, Gemma 4."""
 HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
+
+GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
+QUOTE = '<|"|>'
+"""What stands around a text in Gemma 4's calls."""
+KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
+"""A name in Gemma 4's calls, which nothing stands around."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,9 @@ def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
     elif parts := LLAMA.findall(text):
         for name, arguments in parts:
             yield from ((name, value) for value in read_values(arguments))
+    elif parts := GEMMA.findall(text):
+        for name, arguments in parts:
+            yield from ((name, value) for value in read_values(quote(arguments)))
     else:
         bare = text.strip()
         for opener in OPENERS:
@@ -140,6 +149,12 @@ def spell_calls(text: str, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
             yield from ((name, value) for value in read_values(bare[bare.index("{") :]))
         else:
             yield from map(name_call, read_values(bare))
+
+
+def quote(arguments: str) -> str:
+    """Arguments as Gemma 4 writes them, in JSON."""
+    pieces = enumerate(arguments.split(QUOTE))
+    return "".join(json.dumps(piece) if i % 2 else KEY.sub(r'\1"\2":', piece) for i, piece in pieces)
 
 
 def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
