@@ -86,6 +86,8 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         found = header.metadata[key]
         if short == "attention.sliding_window_pattern" and isinstance(found, np.ndarray):
             config["layer_types"] = [KINDS_OF_LAYERS[bool(near)] for near in found]
+        elif short in architecture.each and isinstance(found, np.ndarray):
+            config[architecture.each[short]] = found.tolist()
         elif short in known:
             config[known[short]] = number(header, key)
         elif short not in (*ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):
