@@ -238,6 +238,13 @@ class Weight:
     values: np.ndarray | Quantized
     bias: np.ndarray | None = None
 
+    def times(self, factor: float) -> "Weight":
+        """The same, whose products are multiplied by a factor."""
+        values, bias, by = self.values, self.bias, np.float32(factor)
+        scaled = replace(values, scales=values.scales * by) if isinstance(values, Quantized) else None
+        bias = None if bias is None else np.asarray(bias, np.float32) * by
+        return Weight(self.name, scaled or np.asarray(values, np.float32) * by, bias)
+
 
 Norms = tuple[Weight, ...]
 """Of the queries of a layer, of its keys and of its values, or of the first of these only."""
@@ -268,6 +275,8 @@ class ExpertMatrices:
     layer: str
     role: str
     count: int
+    scales: Weight | None = None
+    """What the products of each are multiplied by, (count,)."""
 
     @property
     def name(self) -> str:
@@ -275,7 +284,8 @@ class ExpertMatrices:
         return f"{self.layer}experts.{self.role}"
 
     def __getitem__(self, expert: int) -> Weight:
-        return self.weights[f"{self.layer}experts.{expert}.{self.role}"]
+        weight = self.weights[f"{self.layer}experts.{expert}.{self.role}"]
+        return weight if self.scales is None else weight.times(np.asarray(self.scales.values)[expert])
 
     def __iter__(self) -> Iterator[Weight]:
         return (self[expert] for expert in range(self.count))

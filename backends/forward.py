@@ -120,19 +120,17 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         if decoder.parallel:
             if layer + "ffn_norm" in weights:
                 normed = ops.norm(x, weights[layer + "ffn_norm"])
-            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, layer))
+            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, x, layer))
             continue
-        if layer + "post_attention_norm" in weights:
-            branch = ops.norm(branch, weights[layer + "post_attention_norm"])
+        branch = norm_if(weights, ops, branch, layer + "post_attention_norm")
         if layer + "cross_q_proj" in weights:
             normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
             attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
             branch = ops.linear(attended, weights[layer + "cross_o_proj"])
         x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
         normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
-        branch = feed_forward(decoder, weights, ops, normed, layer)
-        if layer + "post_ffn_norm" in weights:
-            branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+        branch = feed_forward(decoder, weights, ops, normed, x, layer)
+        branch = norm_if(weights, ops, branch, layer + "post_ffn_norm")
         x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
         if inputs:
             x = add(ops, x, branch)
@@ -194,20 +192,27 @@ def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) ->
     return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
 
 
-def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are."""
+def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, layer: str) -> Tensor:
+    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are.
+
+    These, and who chooses them, may read the residual `x` through norms of their own.
+    """
     if layer + "router" not in weights:
-        return shared_forward(decoder, weights, ops, x, layer)
+        return shared_forward(decoder, weights, ops, normed, layer)
     assert decoder.experts  # which say that there is a router
-    logits = ops.linear(x, weights[layer + "router"])
-    roles = (ExpertMatrices(weights, layer, role, decoder.experts.count) for role in ("gate_up_proj", "down_proj"))
-    mixed = ops.experts(x, logits, weights.get(layer + "choice_bias"), *roles)
+    router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
+    logits = ops.linear(ops.norm(x, router_norm) if router_norm else normed, weights[layer + "router"])
+    read, count = ops.norm(x, experts_norm) if experts_norm else normed, decoder.experts.count
+    gate_up = ExpertMatrices(weights, layer, "gate_up_proj", count)
+    down = ExpertMatrices(weights, layer, "down_proj", count, weights.get(layer + "expert_scale"))
+    mixed = ops.experts(read, logits, weights.get(layer + "choice_bias"), gate_up, down)
+    mixed = norm_if(weights, ops, mixed, layer + "post_experts_norm")
     if not decoder.experts.shared:
         return mixed
-    shared = shared_forward(decoder, weights, ops, x, layer)
+    shared = shared_forward(decoder, weights, ops, normed, layer)
     if layer + "shared_gate" in weights:
-        shared = ops.open(shared, ops.linear(x, weights[layer + "shared_gate"]))
-    return ops.add(mixed, shared)
+        shared = ops.open(shared, ops.linear(normed, weights[layer + "shared_gate"]))
+    return ops.add(mixed, norm_if(weights, ops, shared, layer + "post_shared_norm"))
 
 
 def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
@@ -229,6 +234,11 @@ def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
     square, bent, straight = np.asarray(factors.values).tolist()
     curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
     return ops.add(curve, ops.scale(x, straight))
+
+
+def norm_if(weights: Weights, ops: Ops[Tensor], x: Tensor, name: str) -> Tensor:
+    """Return the norm of `x`, where the model has it."""
+    return ops.norm(x, weights[name]) if name in weights else x
 
 
 def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:

@@ -121,7 +121,7 @@ SIZES = {
 }
 """The largest that is believed, several times what any published model has, by names of fields."""
 SIZES_OR_NONE = {
-    "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
+    "num_experts num_experts_per_tok top_k_experts num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
     "n_shared_experts": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,

@@ -70,8 +70,8 @@ FIELDS = {
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
 ANSWERED = {
-    ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"),
-    ("persimmon", "qk_layernorm"),
+    ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
+    ("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm"),
 }  # fmt: skip
 """The types that have what a field asks for."""
 
@@ -140,7 +140,12 @@ def refuse(config: Config) -> None:
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
         )
     for name in EXPERTS:
-        if kind not in MIXTURES and isinstance(config.get(name), int) and config[name] > 1:
+        if (
+            kind not in MIXTURES
+            and (kind, name) not in ANSWERED
+            and isinstance(config.get(name), int)
+            and config[name] > 1
+        ):
             raise UnsupportedCheckpoint(
                 f"{kind} with {shown(config[name])} experts ({name} in config.json) is not supported"
             )

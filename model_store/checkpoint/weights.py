@@ -33,7 +33,10 @@ BARE = {".weight": "", ".bias": "_bias"}
 """How they end where a tensor stands alone."""
 PART = "[{1}]"
 """What says that a tensor is a list, of which this is the part of an expert."""
-OF_EXPERTS = "experts.", "router", "choice_bias", "shared_gate"
+OF_EXPERTS = (
+    "experts.", "router", "choice_bias", "shared_gate", "expert_scale", "experts_norm", "post_experts_norm",
+    "post_shared_norm",
+)  # fmt: skip
 """How names of weights begin that only layers with experts have."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
@@ -238,6 +241,7 @@ class Canonical(Lazy):
             **self.input_shapes(),
             "router": (count, size),
             "choice_bias": (count,),
+            "expert_scale": (count,),
             "shared_gate": (1, size),
             "scalar": (1,),
         }

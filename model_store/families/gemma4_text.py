@@ -1,13 +1,14 @@
 """Gemma 4: Gemma 3 whose layers that see everything have other heads, and whose last layers have no keys of their own.
 
-Values are normalised too, scores are not scaled, and the small ones give each layer an embedding of its own.
+Values are normalised too, scores are not scaled, and the small ones give each layer an embedding of its own. In that of
+26B each layer mixes experts, beside a feed-forward.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Attention, Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.errors import UnsupportedCheckpoint, cut
@@ -18,6 +19,11 @@ from model_store.families.gemma import PREFIX, TIED
 def halve_power(values: np.ndarray, attention: Attention) -> np.ndarray:
     """A norm whose outcome is the half of a sum of two."""
     return values * np.float32(0.5**0.5)
+
+
+def by_root(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A norm of all elements whose outcome is divided by the root of their number."""
+    return values * np.float32(len(values) ** -0.5)
 
 
 MODEL = {
@@ -38,6 +44,14 @@ LAYER = {
     "per_layer_out": "layers.{}.per_layer_projection",
     "post_per_layer_norm": "layers.{}.post_per_layer_input_norm",
     "scalar": "layers.{}.layer_scalar",
+    "router": "layers.{}.router.proj",
+    "router_norm": ("layers.{}.router.scale", by_root),
+    "experts_norm": "layers.{}.pre_feedforward_layernorm_2",
+    "experts.gate_up_proj": "layers.{0}.experts.gate_up_proj[{1}]",
+    "experts.down_proj": "layers.{0}.experts.down_proj[{1}]",
+    "expert_scale": "layers.{}.router.per_expert_scale",
+    "post_experts_norm": "layers.{}.post_feedforward_layernorm_2",
+    "post_shared_norm": "layers.{}.post_feedforward_layernorm_1",
 }
 UNUSED = (*llama.UNUSED, "layers.{}.self_attn.k_*", "layers.{}.self_attn.v_*")
 DEFAULTS: Config = {
@@ -62,8 +76,6 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do, and the last one."""
     config = {**DEFAULTS, **given(config)}
-    if config.get("enable_moe_block"):
-        raise UnsupportedCheckpoint("gemma4 with experts (enable_moe_block in config.json) is not supported")
     if config.get("use_bidirectional_attention") == "all":
         says = "attention to what comes later (use_bidirectional_attention in config.json)"
         raise UnsupportedCheckpoint(f"gemma4 with {says} is not supported")
@@ -74,8 +86,20 @@ def decoder(config: Config) -> Decoder:
         layers=share(attentions(config, same), config.get("num_kv_shared_layers", 0)),
         activation=activation(config.get("hidden_activation", "gelu_pytorch_tanh")),
         logit_softcap=config.get("final_logit_softcapping", 0.0),
+        experts=experts(config) if config.get("enable_moe_block") else None,
         per_layer_size=size,
         per_layer_scale=(size / 2) ** 0.5 if size else 1.0,
+    )
+
+
+def experts(config: Config) -> Experts:
+    """The experts, in all layers beside a feed-forward for all tokens."""
+    return Experts(
+        layers=tuple(range(config["num_hidden_layers"])),
+        count=config["num_experts"],
+        chosen=config["top_k_experts"],
+        size=config["moe_intermediate_size"],
+        shared=True,
     )
 
 

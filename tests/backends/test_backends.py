@@ -18,7 +18,7 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import HERE
-from support.golden_logits import EVERYWHERE, GOLDEN, every_feature, every_pair_of_features
+from support.golden_logits import EVERYWHERE, GOLDEN, cases_of, every_feature, every_pair_of_features
 from support.neighbours import Crowd
 
 TOLERANCE = 0.06
@@ -29,7 +29,8 @@ and a little over 5 % in one of all families at all precisions: gemma at int8-as
 
 def tried_at(precision: str) -> list[str]:
     """Of the golden checkpoints, those that ONNX Runtime is tried with."""
-    return every_pair_of_features() if precision in ("int8", "int4") else every_feature()
+    cases = cases_of("onnx")
+    return every_pair_of_features(cases) if precision in ("int8", "int4") else every_feature(cases)
 
 
 SOME = ("gemma", "gpt2", "llama")

@@ -88,7 +88,8 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "granitemoeshared", "qwen2_moe"
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
+    "granitemoeshared", "qwen2_moe",
 )  # fmt: skip
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
@@ -166,6 +167,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     **{f"scaled shares of {case}": (case, experts(scale=1.0)) for case in ("deepseek_v2", "deepseek_v3")},
     "shares of deepseek_v2 as they are": ("deepseek_v2", experts(normalised=True)),
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
+    **{
+        f"{role} of gemma4_text-experts": ("gemma4_text-experts", weights(ones, f"layers.*.{role}"))
+        for role in ("expert_scale", "router_norm", "experts_norm", "post_experts_norm", "post_shared_norm")
+    },
     "gate of what is shared": ("qwen2_moe", without("layers.*.shared_gate")),
     **{
         f"gate of gpt_oss, {what}": ("gpt_oss", experts(clamped=how))
@@ -320,6 +325,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     minicpm3.turn_halves: {"minicpm3": ("q_proj", None)},
     minicpm3.expand_halves: {"minicpm3": ("kv_up_proj", deepseek_v2.expand_neighbours)},
     apertus.factors: {"apertus": ("*", None)},
+    gemma4_text.by_root: {"gemma4_text-experts": ("router_norm", None)},
     gemma4_text.halve_power: {"gemma4_text": ("per_layer_norm", None)},
     ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
     gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},

@@ -108,6 +108,9 @@ CASES: dict[str, dict[str, object]] = {
     | dict(hidden_size_per_layer_input=16, vocab_size_per_layer_input=96, use_double_wide_mlp=True),
     "gemma4_text-k_eq_v": dict(GEMMA4, num_hidden_layers=3, num_global_key_value_heads=1, attention_k_eq_v=True)
     | dict(layer_types=["sliding_attention"] * 2 + ["full_attention"], hidden_size_per_layer_input=0),
+    "gemma4_text-experts": dict(GEMMA4, num_hidden_layers=2, num_global_key_value_heads=1, attention_k_eq_v=True)
+    | dict(layer_types=["sliding_attention", "full_attention"], hidden_size_per_layer_input=0, enable_moe_block=True)
+    | dict(num_experts=6, top_k_experts=3, moe_intermediate_size=48),
     "gemma4": dict(
         text_config=dict(GEMMA4, hidden_size_per_layer_input=16, vocab_size_per_layer_input=96)
         | dict(layer_types=["sliding_attention", "full_attention"]),
@@ -325,7 +328,7 @@ def randomise(model: PreTrainedModel, deviation: float) -> None:
     kept = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(BUFFERS)]
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *kept]:
-            is_scale = parameter.ndim == 1 and name.endswith(("weight", "layer_scalar"))
+            is_scale = parameter.ndim == 1 and name.endswith(("weight", "layer_scalar", "router.scale", "expert_scale"))
             random = torch.randn_like(parameter) * (deviation if parameter.ndim > 1 else 0.1) + is_scale
             parameter.copy_(random.bfloat16())
 

@@ -16,11 +16,12 @@ from model_store.checkpoint.rope import rope
 from model_store.errors import UnsupportedCheckpoint
 from support.arrays import near
 from support.checkpoints import HERE, ROOT
-from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, golden, open_case
+from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, cases_of, golden, open_case
+
+WAYS = [(case, backend) for case in CASES for backend in ("reference", *HERE) if case in cases_of(backend)]
 
 
-@pytest.mark.parametrize("backend", ["reference", *HERE], scope="class")
-@pytest.mark.parametrize("case", CASES, scope="class")
+@pytest.mark.parametrize(("case", "backend"), WAYS, scope="class")
 class TestLogits:
     @pytest.fixture
     def session(self, case: str, backend: str, golden_session: GoldenSession) -> Session:

@@ -121,7 +121,6 @@ FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
     "attention types": ("gpt_neo", dict(attention_types=[[["global"], 1]]), "attention_types should say"),
     "activation": ("gpt2", dict(activation_function="quick_gelu"), "'quick_gelu' is not supported"),
     "later of gemma 4": ("gemma4_text", dict(use_bidirectional_attention="all"), "use_bidirectional_attention in"),
-    "experts of gemma 4": ("gemma4_text", dict(enable_moe_block=True), "gemma4 with experts .enable_moe_block"),
     "layers of gemma 4": ("gemma4_text", dict(per_layer_config={"1": dict(scale=8)}), "a 'scale' of their own"),
     "heads of a layer": ("gemma4_text", dict(per_layer_config={"1": dict(head_dim="x")}), "^head_dim in config.json"),
     "sharing all": ("gemma4_text", dict(num_kv_shared_layers=6), "num_kv_shared_layers. none has such keys"),

@@ -28,9 +28,7 @@ from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")
-REFUSED = "gemma4", "gemma4_text", "gemma4_text-k_eq_v", "gemma4_unified"
-"""Golden checkpoints whose layers differ in their heads."""
-CASES = tuple(case for case in golden_logits.CASES if case not in REFUSED)
+CASES = golden_logits.cases_of("coreml")
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
 CLOSE = 0.01
