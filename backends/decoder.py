@@ -195,6 +195,11 @@ class Decoder:
         return [(i, layer) for i, layer in enumerate(self.layers) if layer.kv_layer is None]
 
     @property
+    def readers(self) -> int:
+        """Where the last layers begin that have no keys and values of their own: of a token, nothing reads theirs."""
+        return max((i + 1 for i, _ in self.caches), default=0)
+
+    @property
     def reader(self) -> "Decoder":
         """The encoder: the same but for its layers, and that no logits are made of it."""
         return replace(self, layers=self.encoder, encoder=())

@@ -70,6 +70,9 @@ class Ops(Protocol[Tensor]):
     def open(self, x: Tensor, logit: Tensor) -> Tensor:
         """Each token times the sigmoid of its logit (B, T, 1)."""
 
+    def narrow(self, x: Tensor) -> Tensor:
+        """Leave out tokens whose logits are not wanted, or none; `attention` then has as many queries as are left."""
+
     def last(self, x: Tensor) -> Tensor:
         """Keep the tokens whose logits are wanted."""
 
@@ -115,18 +118,18 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
 
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
+        if i == decoder.readers:
+            x, branch = ops.narrow(add(ops, x, branch)), None
+            inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
         normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
         branch = attend(decoder, weights, ops, normed, part, i)
         if decoder.parallel:
-            if layer + "ffn_norm" in weights:
-                normed = ops.norm(x, weights[layer + "ffn_norm"])
+            normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
             branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, x, layer))
             continue
         branch = norm_if(weights, ops, branch, layer + "post_attention_norm")
         if layer + "cross_q_proj" in weights:
-            normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
-            attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
-            branch = ops.linear(attended, weights[layer + "cross_o_proj"])
+            x, branch = attend_to_prompt(weights, ops, x, branch, layer, i)
         x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
         normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
         branch = feed_forward(decoder, weights, ops, normed, x, layer)
@@ -153,6 +156,15 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
     attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     return ops.linear(attended, weights[layer + "o_proj"])
+
+
+def attend_to_prompt(
+    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor, layer: str, i: int
+) -> tuple[Tensor, Tensor]:
+    """Compute what a layer finds in the prompt that an encoder has read: `x` with the branch, and the next one."""
+    normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
+    attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
+    return x, ops.linear(attended, weights[layer + "cross_o_proj"])
 
 
 def norms_of(weights: Weights, layer: str) -> Iterator[Weight]:

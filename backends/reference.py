@@ -111,7 +111,7 @@ class Ops:
         repeats = a.heads // a.kv_heads
         scores = q @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        distance = self.positions[0][:, None] - np.arange(k.shape[2])  # (T, S)
+        distance = self.positions[0][-q.shape[2] :, None] - np.arange(k.shape[2])  # (T, S)
         if a.alibi:
             scores = scores - np.array(a.alibi, np.float32)[:, None, None] * distance
         if bias:
@@ -135,7 +135,7 @@ class Ops:
         return join_heads(softmax(scores) @ v.repeat(repeats, 1))
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
-        angle = self.positions[0][:, None] * np.array(rope.inverse_frequencies, np.float32)
+        angle = self.positions[0][-x.shape[2] :, None] * np.array(rope.inverse_frequencies, np.float32)
         amplitudes = rope.amplitudes.astype(np.float32)
         cos, sin = np.cos(angle) * amplitudes, np.sin(angle) * amplitudes
         a, b = np.split(x, 2, axis=-1)
@@ -170,6 +170,9 @@ class Ops:
     def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
         opened: np.ndarray = x * sigmoid(logit)
         return opened
+
+    def narrow(self, x: np.ndarray) -> np.ndarray:
+        return self.last(x)
 
     def last(self, x: np.ndarray) -> np.ndarray:
         return x[:, -self.wanted :]

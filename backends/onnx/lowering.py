@@ -31,7 +31,7 @@ ROWS = 1 << 14
 class Ops:
     """Operations append nodes and return names of values."""
 
-    tokens, positions = "tokens", "positions"
+    tokens, positions, rope_positions = "tokens", "positions", "rope_positions"
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Ops:
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position=newest, total_length=length,
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
-            position_ids="rope_positions" if a.rope and (a.rope.border or self.windows[layer]) else "",
+            position_ids=self.rope_positions if a.rope and (a.rope.border or self.windows[layer]) else "",
             attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
@@ -295,12 +295,41 @@ class Ops:
     def open(self, x: str, logit: str) -> str:
         return self.node("Mul", x, self.node("Sigmoid", logit))
 
+    def narrow(self, x: str) -> str:
+        return x
+
     def last(self, x: str) -> str:
+        return self.ending(x, "last")
+
+    def ending(self, x: str, count: str) -> str:
+        """So many of the last tokens."""
         end, axis = self.constant("end", np.array([2**62])), self.constant("token_axis", np.array([1]))
-        return self.node("Slice", x, self.node("Neg", "last"), end, axis)
+        return self.node("Slice", x, self.node("Neg", count), end, axis)
 
     def softcap(self, x: str, cap: float) -> str:
         return self.scale(self.node("Tanh", self.scale(x, 1 / cap)), cap)
+
+
+class NarrowingOps(Ops):
+    """The same, where layers that only read the caches of others are computed for the wanted tokens alone.
+
+    GroupQueryAttention takes fewer queries than there are keys in a single row, and only one in each of several.
+    """
+
+    kept = ""
+
+    def narrow(self, x: str) -> str:
+        if not self.kept:
+            shape = self.node("Shape", self.tokens)
+            rows, count = (self.node("Slice", shape, *self.place(i)) for i in range(2))
+            alone = self.node("Equal", rows, self.constant("one_row", np.array([1])))
+            self.kept = self.node("Where", alone, "last", count)
+            self.rope_positions = self.ending(self.rope_positions, self.kept)
+        return self.ending(x, self.kept)
+
+    def place(self, i: int) -> tuple[str, str]:
+        """Where a number of a shape begins and ends."""
+        return self.constant(f"place_{i}", np.array([i])), self.constant(f"place_{i + 1}", np.array([i + 1]))
 
 
 def width(a: Attention) -> int:
@@ -339,7 +368,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     with Graph(folder) as graph:
         blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
         memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
-        ops = Ops(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
+        ops = NarrowingOps(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
         logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
