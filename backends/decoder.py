@@ -1,6 +1,6 @@
-"""What a decoder is: its layers and sizes as numbers, and its weights by name."""
+"""What a decoder is: its sizes, how its layers attend, keep states and choose experts, and its weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -123,6 +123,10 @@ class Attention:
     latent: Latent | None = None
     recurrence: ShortConvolution | DeltaNet | None = None
     """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""
+    kv_layer: int | None = None
+    """The layer before this one whose keys and values it attends to, having none of its own."""
+    k_eq_v: bool = False
+    """Whether values are what keys are before their norm: there is one matrix for both, until it is read."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -204,10 +208,17 @@ class Decoder:
     """With an encoder: what stands before the answer's first token."""
     experts: Experts | None = None
     """What layers choose from, where they have more than one feed-forward."""
+    per_layer_size: int = 0
+    """Elements of a token's embedding that each layer has beside the residual; 0: none."""
+    per_layer_scale: float = 1.0
+    """What those are multiplied by."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
         require_sizes(layers=len(self.layers), **sizes)
+        for i, layer in enumerate(self.layers):
+            if layer.kv_layer is not None and not can_share(layer, self.layers[:i][layer.kv_layer :]):
+                raise ValueError(f"layer {i} cannot attend to the keys and values of layer {layer.kv_layer}")
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:
             raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
@@ -232,9 +243,25 @@ class Decoder:
         return replace(self, layers=tuple(replace(a, rope=a.rope and a.rope.stretched) for a in self.layers))
 
     @property
+    def caches(self) -> list[tuple[int, Attention]]:
+        """The layers that have keys and values of their own, with their numbers."""
+        return [(i, a) for i, a in enumerate(self.layers) if a.kv_layer is None and not a.recurrence]
+
+    @property
+    def readers(self) -> int:
+        """Where the last layers begin that have no keys and values of their own, nor a state: of a token, nothing reads
+        theirs."""
+        return max((i + 1 for i, layer in enumerate(self.layers) if layer.kv_layer is None), default=0)
+
+    @property
     def reader(self) -> "Decoder":
         """The encoder: the same but for its layers, and that no logits are made of it."""
         return replace(self, layers=self.encoder, encoder=())
+
+
+def can_share(layer: Attention, others: Sequence[Attention]) -> bool:
+    """Whether keys and values of the first of other layers are such as a layer attends to."""
+    return bool(others) and replace(layer, kv_layer=None) == others[0]
 
 
 def require_sizes(**sizes: object) -> None:
@@ -270,9 +297,16 @@ class Weight:
     values: np.ndarray | Quantized
     bias: np.ndarray | None = None
 
+    def times(self, factor: float) -> "Weight":
+        """The same, whose products are multiplied by a factor."""
+        values, bias, by = self.values, self.bias, np.float32(factor)
+        scaled = replace(values, scales=values.scales * by) if isinstance(values, Quantized) else None
+        bias = None if bias is None else np.asarray(bias, np.float32) * by
+        return Weight(self.name, scaled or np.asarray(values, np.float32) * by, bias)
 
-Norms = tuple[Weight, Weight] | None
-"""Of the queries and the keys of a layer, if they are normalised."""
+
+Norms = tuple[Weight, ...]
+"""Of the queries of a layer, of its keys and of its values, or of the first of these only."""
 
 
 class DeltaWeights(NamedTuple):
@@ -311,6 +345,8 @@ class ExpertMatrices:
     layer: str
     role: str
     count: int
+    scales: Weight | None = None
+    """What the products of each are multiplied by, (count,)."""
 
     @property
     def name(self) -> str:
@@ -318,7 +354,8 @@ class ExpertMatrices:
         return f"{self.layer}experts.{self.role}"
 
     def __getitem__(self, expert: int) -> Weight:
-        return self.weights[f"{self.layer}experts.{expert}.{self.role}"]
+        weight = self.weights[f"{self.layer}experts.{expert}.{self.role}"]
+        return weight if self.scales is None else weight.times(np.asarray(self.scales.values)[expert])
 
     def __iter__(self) -> Iterator[Weight]:
         return (self[expert] for expert in range(self.count))

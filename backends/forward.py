@@ -1,5 +1,6 @@
-"""How a decoder's logits are computed, whatever does the arithmetic."""
+"""How a decoder's logits are computed, once for all that does the arithmetic."""
 
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -43,9 +44,14 @@ class Ops(Protocol[Tensor]):
     def join(self, x: Tensor, y: Tensor) -> Tensor:
         """The elements of the first, and those of the second: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
 
+    def part(self, x: Tensor, index: int, count: int) -> Tensor:
+        """One of so many parts of the elements: (B, T, count X) -> (B, T, X)."""
+
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor: ...
     def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
+        Where `Attention.kv_layer` names a layer, there are queries only, (B, T, Q), and its cache is as it has left it.
         `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores;
         `sinks` (heads,) are scores of a key beside all others, whose value is 0.
         """
@@ -90,6 +96,9 @@ class Ops(Protocol[Tensor]):
 
     def open(self, x: Tensor, logit: Tensor) -> Tensor:
         """Each token times the sigmoid of its logit (B, T, 1), or each of its elements by one of its own."""
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """Leave out tokens whose logits are not wanted, or none; `attention` then has as many queries as are left."""
 
     def last(self, x: Tensor) -> Tensor:
         """Keep the tokens whose logits are wanted."""
@@ -141,6 +150,7 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
     The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
     """
     x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
+    inputs = embed_for_layers(decoder, weights, ops, x) if decoder.per_layer_size else None
     if decoder.embedding_scale != 1:
         x = ops.scale(x, decoder.embedding_scale)
     if "project_in" in weights:
@@ -151,29 +161,32 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
 
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
+        if i == decoder.readers:
+            x, branch = ops.narrow(add(ops, x, branch)), None
+            inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
         normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
-        branch = mix(decoder, weights, ops, normed, i, part)
+        branch = mix(decoder, weights, ops, normed, part, i)
         if decoder.parallel:
-            if layer + "ffn_norm" in weights:
-                normed = ops.norm(x, weights[layer + "ffn_norm"])
-            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, layer))
+            normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
+            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, x, layer))
             continue
-        if layer + "post_attention_norm" in weights:
-            branch = ops.norm(branch, weights[layer + "post_attention_norm"])
+        branch = norm_if(weights, ops, branch, layer + "post_attention_norm")
         if layer + "cross_q_proj" in weights:
-            normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
-            attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
-            branch = ops.linear(attended, weights[layer + "cross_o_proj"])
+            x, branch = attend_to_prompt(weights, ops, x, branch, layer, i)
         x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
         normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
-        branch = feed_forward(decoder, weights, ops, normed, layer)
-        if layer + "post_ffn_norm" in weights:
-            branch = ops.norm(branch, weights[layer + "post_ffn_norm"])
+        branch = feed_forward(decoder, weights, ops, normed, x, layer)
+        branch = norm_if(weights, ops, branch, layer + "post_ffn_norm")
         x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
+        if inputs:
+            x = add(ops, x, branch)
+            branch = read_input(decoder, weights, ops, x, inputs, i)
+        if layer + "scalar" in weights:
+            x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
     return x, branch
 
 
-def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, number: int, part: str) -> Tensor:
+def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, number: int) -> Tensor:
     """Compute what a layer's tokens take from those before them, by attention or by a state: (B, T, hidden)."""
     layer, recurrence = f"{part}layers.{number}.", decoder.layers[number].recurrence
     if isinstance(recurrence, ShortConvolution):
@@ -183,26 +196,61 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, number:
         rates = ops.linear(x, weights[layer + "rates_proj"])
         mixed = ops.delta_net(ops.linear(x, weights[layer + "qkvz_proj"]), rates, number, own)
     else:
-        mixed = attend(decoder, weights, ops, x, number, part)
+        mixed = attend(decoder, weights, ops, x, part, number)
     return ops.linear(mixed, weights[layer + "o_proj"])
 
 
-def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, number: int, part: str) -> Tensor:
+def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
     """Compute a layer's attention, opened by gates where it has them: (B, T, hidden) -> (B, T, Q)."""
-    layer = f"{part}layers.{number}."
+    layer = f"{part}layers.{i}."
     if layer + "kv_down_proj" in weights:
         qkv = expand_latents(weights, ops, x, layer)
     else:
         qkv = ops.linear(x, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
     if decoder.qkv_clip:
         qkv = ops.clip(qkv, decoder.qkv_clip)
-    q_norm, k_norm = weights.get(layer + "q_norm"), weights.get(layer + "k_norm")
-    norms = (q_norm, k_norm) if q_norm and k_norm else None
+    norms = tuple(norms_of(weights, layer))
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
-    attended = ops.attention(qkv, number, norms, bias, weights.get(layer + "sinks"))
+    attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     if layer + "attention_gate" in weights:
         attended = ops.open(attended, ops.linear(x, weights[layer + "attention_gate"]))
     return attended
+
+
+def attend_to_prompt(
+    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor, layer: str, i: int
+) -> tuple[Tensor, Tensor]:
+    """Compute what a layer finds in the prompt that an encoder has read: `x` with the branch, and the next one."""
+    normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
+    attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
+    return x, ops.linear(attended, weights[layer + "cross_o_proj"])
+
+
+def norms_of(weights: Weights, layer: str) -> Iterator[Weight]:
+    """Yield the norms of a layer's queries, keys and values, up to the first that it lacks."""
+    for name in "q_norm", "k_norm", "v_norm":
+        if layer + name not in weights:
+            return
+        yield weights[layer + name]
+
+
+def embed_for_layers(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what tokens are for each layer, and what their embedding is: (B, T, layers per_layer_size) each."""
+    looked_up = ops.embed(weights["per_layer_embedding"], ops.tokens)
+    return ops.scale(looked_up, decoder.per_layer_scale), ops.linear(x, weights["per_layer_proj"])
+
+
+def read_input(
+    decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, inputs: tuple[Tensor, Tensor], i: int
+) -> Tensor:
+    """Compute what a layer makes of its own embedding of the tokens, as the residual lets it in: (B, T, hidden)."""
+    looked_up, projected = (ops.part(each, i, len(decoder.layers)) for each in inputs)  # (B, T, per_layer_size)
+    layer = f"layers.{i}."
+    own = ops.add(ops.norm(projected, weights["per_layer_norm"]), looked_up)
+    gate = ops.activate(ops.linear(x, weights[layer + "per_layer_gate"]), decoder.activation)
+    return ops.norm(
+        ops.linear(ops.multiply(gate, own), weights[layer + "per_layer_out"]), weights[layer + "post_per_layer_norm"]
+    )
 
 
 def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
@@ -215,20 +263,27 @@ def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) ->
     return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
 
 
-def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are."""
+def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, layer: str) -> Tensor:
+    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are.
+
+    These, and who chooses them, may read the residual `x` through norms of their own.
+    """
     if layer + "router" not in weights:
-        return shared_forward(decoder, weights, ops, x, layer)
+        return shared_forward(decoder, weights, ops, normed, layer)
     assert decoder.experts  # which say that there is a router
-    logits = ops.linear(x, weights[layer + "router"])
-    roles = (ExpertMatrices(weights, layer, role, decoder.experts.count) for role in ("gate_up_proj", "down_proj"))
-    mixed = ops.experts(x, logits, weights.get(layer + "choice_bias"), *roles)
+    router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
+    logits = ops.linear(ops.norm(x, router_norm) if router_norm else normed, weights[layer + "router"])
+    read, count = ops.norm(x, experts_norm) if experts_norm else normed, decoder.experts.count
+    gate_up = ExpertMatrices(weights, layer, "gate_up_proj", count)
+    down = ExpertMatrices(weights, layer, "down_proj", count, weights.get(layer + "expert_scale"))
+    mixed = ops.experts(read, logits, weights.get(layer + "choice_bias"), gate_up, down)
+    mixed = norm_if(weights, ops, mixed, layer + "post_experts_norm")
     if not decoder.experts.shared:
         return mixed
-    shared = shared_forward(decoder, weights, ops, x, layer)
+    shared = shared_forward(decoder, weights, ops, normed, layer)
     if layer + "shared_gate" in weights:
-        shared = ops.open(shared, ops.linear(x, weights[layer + "shared_gate"]))
-    return ops.add(mixed, shared)
+        shared = ops.open(shared, ops.linear(normed, weights[layer + "shared_gate"]))
+    return ops.add(mixed, norm_if(weights, ops, shared, layer + "post_shared_norm"))
 
 
 def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
@@ -252,12 +307,22 @@ def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
     return ops.add(curve, ops.scale(x, straight))
 
 
+def norm_if(weights: Weights, ops: Ops[Tensor], x: Tensor, name: str) -> Tensor:
+    """Return the norm of `x`, where the model has it."""
+    return ops.norm(x, weights[name]) if name in weights else x
+
+
 def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
     """Return the norm of `x` and the branch still to be added, and their sum; twice the sum where there is no norm."""
     if name in weights:
         return (ops.norm(x, weights[name]), x) if branch is None else ops.add_norm(x, branch, weights[name])
-    total = x if branch is None else ops.add(x, branch)
+    total = add(ops, x, branch)
     return total, total
+
+
+def add(ops: Ops[Tensor], x: Tensor, branch: Tensor | None) -> Tensor:
+    """Return the sum of `x` and the branch still to be added."""
+    return x if branch is None else ops.add(x, branch)
 
 
 def norm_sum(

@@ -89,28 +89,38 @@ class Ops:
     def join(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.concatenate([x, y], axis=-1)
 
+    def part(self, x: np.ndarray, index: int, count: int) -> np.ndarray:
+        return np.split(x, count, axis=-1)[index]
+
+    def multiply(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        product: np.ndarray = x * y
+        return product
+
     def attention(
         self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
     ) -> np.ndarray:
         a = self.decoder.layers[layer]
-        q, k, v = np.split(qkv, np.array([a.heads, a.heads + a.kv_heads]) * a.head_dim, axis=-1)
-        if norms and a.qk_norm == "heads":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        q, k, v = split_heads(q, a), split_heads(k, a), split_heads(v, a)
-        if norms and a.qk_norm == "head":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
+        ends = np.array([a.heads, a.heads + a.kv_heads]) * a.head_dim
+        parts = np.split(qkv, ends, axis=-1) if a.kv_layer is None else [qkv]
+        if a.qk_norm == "heads":
+            parts = self.normalise(parts, norms)
+        parts = [split_heads(x, a) for x in parts]
+        if a.qk_norm == "head":
+            parts = self.normalise(parts, norms)
         if a.rope:
-            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if norms and a.qk_norm == "turned":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        past_k, past_v = self.cache[layer]
-        k, v = np.concatenate([past_k, k], axis=2), np.concatenate([past_v, v], axis=2)
-        self.cache[layer] = k, v
+            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
+        if a.qk_norm == "turned":
+            parts = self.normalise(parts, norms)
+        q, *new = parts
+        if new:
+            past_k, past_v = self.cache[layer]
+            self.cache[layer] = np.concatenate([past_k, new[0]], axis=2), np.concatenate([past_v, new[1]], axis=2)
+        k, v = self.cache[layer if a.kv_layer is None else a.kv_layer]
 
         repeats = a.heads // a.kv_heads
         scores = q @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        distance = self.positions[0][:, None] - np.arange(k.shape[2])  # (T, S)
+        distance = self.positions[0][-q.shape[2] :, None] - np.arange(k.shape[2])  # (T, S)
         if a.alibi:
             scores = scores - np.array(a.alibi, np.float32)[:, None, None] * distance
         if bias:
@@ -122,6 +132,10 @@ class Ops:
             scores = np.where(visible, scores, np.float32(-np.inf))
         shares = softmax_with(sinks, scores) if sinks else softmax(scores)
         return join_heads(shares @ v.repeat(repeats, 1))
+
+    def normalise(self, parts: Sequence[np.ndarray], norms: Norms) -> list[np.ndarray]:
+        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
     def short_convolution(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
         before, after, x = np.split(x, 3, axis=-1)
@@ -168,7 +182,7 @@ class Ops:
         return join_heads(softmax(scores) @ v.repeat(repeats, 1))
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
-        angle = self.positions[0][:, None] * np.array(rope.inverse_frequencies, np.float32)
+        angle = self.positions[0][-x.shape[2] :, None] * np.array(rope.inverse_frequencies, np.float32)
         amplitudes = rope.amplitudes.astype(np.float32)
         cos, sin = np.cos(angle) * amplitudes, np.sin(angle) * amplitudes
         a, b = np.split(x, 2, axis=-1)
@@ -203,6 +217,9 @@ class Ops:
     def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
         opened: np.ndarray = x * sigmoid(logit)
         return opened
+
+    def narrow(self, x: np.ndarray) -> np.ndarray:
+        return self.last(x)
 
     def last(self, x: np.ndarray) -> np.ndarray:
         return x[:, -self.wanted :]

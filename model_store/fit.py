@@ -64,7 +64,7 @@ def memory_needed(weights: int, cache: int) -> int:
 
 def cache_size(decoder: Decoder) -> int:
     """Bytes of the keys and values of a conversation, and of states."""
-    layers = (*decoder.layers, *decoder.encoder)
-    per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers if not one.recurrence)
-    states = (one.recurrence for one in layers if isinstance(one.recurrence, DeltaNet))
+    layers = [one for _, one in decoder.caches] + [*decoder.encoder]
+    per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
+    states = (one.recurrence for one in decoder.layers if isinstance(one.recurrence, DeltaNet))
     return per_token * min(decoder.context_length, CONVERSATION) + sum(4 * one.elements for one in states)

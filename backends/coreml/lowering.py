@@ -23,7 +23,17 @@ from backends.coreml.inputs import (
     stacked_shape,
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Norms,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+)
 from backends.forward import Attending, encode, forward
 
 WIDEST = 16384
@@ -184,25 +194,36 @@ class Ops(Attending[Value]):
             return [x, *y]
         return mb.concat(values=[x, y], axis=self.layout.axis)
 
+    def part(self, x: Value, index: int, count: int) -> Value:
+        return mb.split(x=x, num_splits=count, axis=self.layout.axis)[index]
+
+    def multiply(self, x: Value, y: Value) -> Value:
+        return mb.mul(x=x, y=y)
+
     def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
-        q, k, v = qkv
-        if norms and a.qk_norm == "heads":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        q, k, v = (self.layout.heads(x, count, a.head_dim) for x, count in zip((q, k, v), counts, strict=True))
-        if norms and a.qk_norm == "head":
-            q, k = self.norm_along(q, norms[0], 3), self.norm_along(k, norms[1], 3)
+        parts = qkv
+        if a.qk_norm == "heads":
+            parts = [*map(self.norm, parts, norms), *parts[len(norms) :]]
+        parts = [self.layout.heads(x, count, a.head_dim) for x, count in zip(parts, counts, strict=True)]
+        if a.qk_norm == "head":
+            parts = self.normalise(parts, norms)
         if a.rope:
-            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if norms and a.qk_norm == "turned":
-            q, k = self.norm_along(q, norms[0], 3), self.norm_along(k, norms[1], 3)
+            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
+        if a.qk_norm == "turned":
+            parts = self.normalise(parts, norms)
+        q, k, v = parts
         k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
         if layer >= len(attending_layers(self.decoder, self.cache.count)):
             return self.layout.joined(q)  # stands for what nobody will use
         mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
         terms = [*([self.inputs[bias_input(bias.name)]] if bias else []), mask]
         return self.attend(q, k, v, a, terms, sinks)
+
+    def normalise(self, parts: list[Value], norms: Norms) -> list[Value]:
+        """Heads of queries, keys and values, each by its norm, as far as there are any."""
+        return [*(self.norm_along(x, norm, 3) for x, norm in zip(parts, norms, strict=False)), *parts[len(norms) :]]
 
     def cross_attention(self, q: Value, layer: int) -> Value:
         a = self.decoder.layers[layer]
@@ -289,6 +310,9 @@ class Ops(Attending[Value]):
 
     def open(self, x: Value, logit: Value) -> Value:
         return mb.mul(x=x, y=mb.sigmoid(x=logit))
+
+    def narrow(self, x: Value) -> Value:
+        return x
 
     def last(self, x: Value) -> Value:
         return x  # a decoding step has one token, and a prefill no logits

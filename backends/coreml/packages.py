@@ -47,6 +47,14 @@ class Contents:
     tables: dict[str, Table]
 
 
+def refuse_sharing(decoder: Decoder) -> None:
+    """Raise BackendError for layers that Core ML's caches and inputs do not suit."""
+    if decoder.per_layer_size or len(decoder.caches) < len(decoder.layers):
+        raise BackendError(
+            "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
+        )
+
+
 def lower(
     decoder: Decoder,
     weights: Weights,
@@ -63,6 +71,7 @@ def lower(
     refuse_states(decoder)
     from backends.coreml import lowering, structure
 
+    refuse_sharing(decoder)
     precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))
     longest = LONGEST_WITH_ENCODER if decoder.encoder else LONGEST

@@ -41,7 +41,7 @@ ROWS = 1 << 14
 class Ops:
     """Operations append nodes and return names of values."""
 
-    tokens, positions = "tokens", "positions"
+    tokens, positions, rope_positions = "tokens", "positions", "rope_positions"
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Ops:
         self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
         self.node, self.constant = graph.node, graph.constant
         self.biases: dict[str | tuple[float, ...], str] = {}
+        self.parts: dict[str, list[str]] = {}
         self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
 
     def embed(self, table: Weight, index: str) -> str:
@@ -93,30 +94,35 @@ class Ops:
     def join(self, x: str, y: str) -> str:
         return self.node("Concat", x, y, axis=-1)
 
+    def part(self, x: str, index: int, count: int) -> str:
+        if x not in self.parts:
+            names = [f"{x}_{place}" for place in range(count)]
+            self.parts[x] = self.graph.node_with("Split", [x], names, axis=-1, num_outputs=count)
+        return self.parts[x][index]
+
+    def multiply(self, x: str, y: str) -> str:
+        return self.node("Mul", x, y)
+
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
-        a = self.decoder.layers[layer]
-        q, k, v = qkv, "", ""
-        if norms:
-            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
-            q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-            if turns_first(a):
-                q, k = self.turn(q, a, a.heads), self.turn(k, a, a.kv_heads)
-                a = replace(a, rope=None)
-            size = 0 if a.qk_norm == "heads" else a.head_dim
-            q, k = self.norm_heads(q, norms[0], size), self.norm_heads(k, norms[1], size)
-        q, k, v = (self.widened(x, a) if x else "" for x in (q, k, v))
+        a, parts = self.split_heads(qkv, layer, norms)
+        q, k, v, *_ = [*(self.widened(x, a) for x in parts), "", ""]
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
+        if a.kv_layer is not None:
+            k = v = self.no_keys(q, a)
+            past = [f"present_key_{a.kv_layer}", f"present_value_{a.kv_layer}"]
         added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
         newest, length = ends_of(self.windows[layer])
         inputs: dict[str, str] = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position=newest, total_length=length,
             cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
-            position_ids="rope_positions" if a.rope and (a.rope.border or self.windows[layer]) else "",
+            position_ids=self.rope_positions if a.rope and (a.rope.border or self.windows[layer]) else "",
             attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
-        outputs = [f"attended_{layer}", f"present_key_{layer}", f"present_value_{layer}"]
+        outputs = [f"attended_{layer}"]
+        if a.kv_layer is None:
+            outputs += [f"present_key_{layer}", f"present_value_{layer}"]
         how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
         how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
 
@@ -128,6 +134,23 @@ class Ops:
         else:
             self.rows.attend(a, width(a), inputs, outputs, together)
         return self.narrowed(outputs[0], a)
+
+    def split_heads(self, qkv: str, layer: int, norms: Norms) -> tuple[Attention, list[str]]:
+        """Queries, keys and values apart where something is done to them first, and what is left to be done."""
+        a = self.decoder.layers[layer]
+        parts = [qkv]
+        if norms and a.kv_layer is None:
+            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        if norms:
+            if turns_first(a):
+                counts = a.heads, a.kv_heads
+                parts[:2] = [self.turn(x, a, heads) for x, heads in zip(parts, counts, strict=False)]
+                a = replace(a, rope=None)
+            size = 0 if a.qk_norm == "heads" else a.head_dim
+            normed = [self.norm_heads(x, norm, size) for x, norm in zip(parts, norms, strict=False)]
+            parts = [*normed, *parts[len(norms) :]]
+        return a, parts
 
     def choose_cache(
         self,
@@ -168,6 +191,12 @@ class Ops:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, DeltaNet)
         return states.delta_net(self.graph, x, rates, layer, how, weights, self.decoder.epsilon)
+
+    def no_keys(self, q: str, a: Attention) -> str:
+        """Of as many rows as there are of queries, the keys of no tokens: all that a layer sees is in the cache."""
+        ends = self.constant(f"none_of_{a.kv_heads * width(a)}", np.array([0, a.kv_heads * width(a)]))
+        start, axes = self.constant("starts", np.array([0, 0])), self.constant("token_axes", np.array([1, 2]))
+        return self.node("Slice", q, start, ends, axes)
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
@@ -284,12 +313,41 @@ class Ops:
     def open(self, x: str, logit: str) -> str:
         return self.node("Mul", x, self.node("Sigmoid", logit))
 
+    def narrow(self, x: str) -> str:
+        return x
+
     def last(self, x: str) -> str:
+        return self.ending(x, "last")
+
+    def ending(self, x: str, count: str) -> str:
+        """So many of the last tokens."""
         end, axis = self.constant("end", np.array([2**62])), self.constant("token_axis", np.array([1]))
-        return self.node("Slice", x, self.node("Neg", "last"), end, axis)
+        return self.node("Slice", x, self.node("Neg", count), end, axis)
 
     def softcap(self, x: str, cap: float) -> str:
         return self.scale(self.node("Tanh", self.scale(x, 1 / cap)), cap)
+
+
+class NarrowingOps(Ops):
+    """The same, where layers that only read the caches of others are computed for the wanted tokens alone.
+
+    GroupQueryAttention takes fewer queries than there are keys in a single row, and only one in each of several.
+    """
+
+    kept = ""
+
+    def narrow(self, x: str) -> str:
+        if not self.kept:
+            shape = self.node("Shape", self.tokens)
+            rows, count = (self.node("Slice", shape, *self.place(i)) for i in range(2))
+            alone = self.node("Equal", rows, self.constant("one_row", np.array([1])))
+            self.kept = self.node("Where", alone, "last", count)
+            self.rope_positions = self.ending(self.rope_positions, self.kept)
+        return self.ending(x, self.kept)
+
+    def place(self, i: int) -> tuple[str, str]:
+        """Where a number of a shape begins and ends."""
+        return self.constant(f"place_{i}", np.array([i])), self.constant(f"place_{i + 1}", np.array([i + 1]))
 
 
 def width(a: Attention) -> int:
@@ -315,11 +373,11 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
     turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
     `total_length` (1,), both of them once more for every window, as `last_position_w` and `total_length_w`, for caches
-    that begin with a later token, `last` (1,), and the caches `past_key_i`, `past_value_i`
-    (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches are
-    `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
-    (1, kv_heads, 1, width); layers that do not attend have `state_...` instead,
-    and give back `new_state_...`. Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
+    that begin with a later token, `last` (1,), and, of layers that have their own, the caches `past_key_i`,
+    `past_value_i` (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches
+    are `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
+    (1, kv_heads, 1, width); layers that do not attend have `state_...` instead, and give back `new_state_...`.
+    Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
     and `top_tokens` (B, last, TOP), and the caches as `present_...`.
     The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
     """
@@ -329,7 +387,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     with Graph(folder) as graph:
         blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
         memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
-        ops = Ops(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
+        ops = NarrowingOps(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
         logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
@@ -353,9 +411,7 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
     """Yield the inputs and the outputs by which a graph goes on: states, and each layer's caches."""
     for name, sizes in states.state_shapes(decoder).items():
         yield [value(name, TensorProto.FLOAT, "B", *sizes)], [value("new_" + name, TensorProto.FLOAT, "B", *sizes)]
-    for i, a in enumerate(decoder.layers):
-        if a.recurrence:
-            continue
+    for i, a in decoder.caches:
         for kind in "key", "value":
             shape = "B", a.kv_heads, "S", width(a)
             inputs = [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape)]
@@ -370,14 +426,9 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
     """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
-    alone = all(a.causal and a.heads == a.kv_heads for a in decoder.layers)
-    return (
-        alone
-        and not decoder.recurrent
-        and not decoder.encoder
-        and not decoder.border
-        and precision not in ("f32", "f16")
-    )
+    alone = all(a.causal and a.heads == a.kv_heads and a.kv_layer is None for a in decoder.layers)
+    changing = decoder.recurrent or decoder.encoder or decoder.border
+    return alone and not changing and precision not in ("f32", "f16")
 
 
 def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool) -> list[onnx.ValueInfoProto]:

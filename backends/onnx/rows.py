@@ -73,12 +73,17 @@ class Rows:
 
     def of_a_token(self, a: Attention, width: int, inputs: dict[str, str], outputs: list[str]) -> list[str]:
         """Turn and cut the heads, write key and value into the caches, and attend: outputs as GroupQueryAttention."""
-        q, k, v = self.turned(a, width, inputs)
-        attended, *caches = outputs
-        single = self.constant(f"single_{a.kv_heads}_{width}", np.array([0, a.kv_heads, 1, width]))
-        for x, past, present in zip((k, v), (inputs["past_key"], inputs["past_value"]), caches, strict=True):
-            written = self.node("Reshape", x, single)
-            self.graph.node_with("TensorScatter", [past, written, inputs["here"]], [present], axis=2)
+        attended, *presents = outputs
+        caches = [inputs["past_key"], inputs["past_value"]]
+        if presents:
+            q, k, v = self.turned(a, width, inputs)
+            single = self.constant(f"single_{a.kv_heads}_{width}", np.array([0, a.kv_heads, 1, width]))
+            for x, past, present in zip((k, v), caches, presents, strict=True):
+                written = self.node("Reshape", x, single)
+                self.graph.node_with("TensorScatter", [past, written, inputs["here"]], [present], axis=2)
+            caches = presents
+        else:
+            q = self.rotate(inputs["query"], a.heads, inputs) if a.rope else inputs["query"]
         heads, group = a.kv_heads * parts(a), a.heads // a.kv_heads // parts(a)
         q = self.swapped(q, heads, group, width)
         none = self.constant(f"no_keys_{a.kv_heads}_{width}", np.zeros((1, 0, a.kv_heads * width), np.float32))

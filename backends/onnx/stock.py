@@ -50,26 +50,36 @@ class Ops(Attending[str], lowering.Ops):
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         assert sinks is None  # whoever has them has experts, which are refused
         a = self.decoder.layers[layer]
-        sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
-        parts = self.graph.node_with("Split", [qkv, self.numbers(*sizes)], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-        q, k, v = parts
-        if norms and a.qk_norm == "heads":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        q, k, v = (self.node("Reshape", x, self.shaped(a.head_dim)) for x in (q, k, v))
-        q, k, v = (self.node("Transpose", x, perm=[0, 2, 1, 3]) for x in (q, k, v))  # (B, heads, T, head_dim)
-        if norms and a.qk_norm == "head":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
+        sizes = self.numbers(a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim)
+        parts = [qkv]
+        if a.kv_layer is None:
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        if a.qk_norm == "heads":
+            parts = self.normalise(parts, norms)
+        parts = [self.node("Reshape", x, self.shaped(a.head_dim)) for x in parts]
+        parts = [self.node("Transpose", x, perm=[0, 2, 1, 3]) for x in parts]  # (B, heads, T, head_dim)
+        if a.qk_norm == "head":
+            parts = self.normalise(parts, norms)
         if a.rope:
-            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if norms and a.qk_norm == "turned":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        k, v = self.cached(k, layer, "key"), self.cached(v, layer, "value")
+            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
+        if a.qk_norm == "turned":
+            parts = self.normalise(parts, norms)
+        q, *new = parts
+        kinds = ("key", "value")
+        if new:
+            k, v = (self.cached(x, layer, kind) for x, kind in zip(new, kinds, strict=True))
+        else:
+            k, v = (f"present.{a.kv_layer}.{kind}" for kind in kinds)
         k, v = self.repeated(k, a), self.repeated(v, a)
         scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
         shares = self.node("Softmax", self.node("Add", scores, self.mask(a)), axis=-1)
         attended = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
         return self.node("Reshape", attended, self.shaped())
+
+    def normalise(self, parts: list[str], norms: Norms) -> list[str]:
+        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
     def cached(self, x: str, layer: int, kind: str) -> str:
         """What the cache holds and x, which is the new cache."""
@@ -157,7 +167,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         inputs.insert(1, value("attention_mask", TensorProto.INT64, "B", "S + T"))
         inputs.append(value("last", TensorProto.INT64, 1))
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
-        for i, a in enumerate(decoder.layers):
+        for i, a in decoder.caches:
             batch, heads, past, size = cache_shape(a)
             for kind in ("key", "value"):
                 inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, batch, heads, past, size))

@@ -11,7 +11,17 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino.utils.node_factory import NodeFactory
 
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Norms,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+)
 from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix, rows
@@ -43,6 +53,8 @@ class Ops(Attending[Node]):
         self.tokens, self.positions = inputs["tokens"], inputs["positions"]
         self.assigned: list[Node] = []
         self.shared: dict[Hashable, Node] = {}
+        self.seen: dict[int, tuple[Node, Node]] = {}
+        """The keys and values that each layer attends to."""
 
     def embed(self, table: Weight, index: Node) -> Node:
         # The plugin looks rows of microscaling formats up in float32, and would multiply by these too.
@@ -81,24 +93,40 @@ class Ops(Attending[Node]):
     def join(self, x: Node, y: Node) -> Node:
         return op.concat([x, y], -1)
 
+    def part(self, x: Node, index: int, count: int) -> Node:
+        key = "parts", x.get_friendly_name()
+        return self.once(key, lambda: op.split(x, op.constant(np.int64(2)), count).outputs())[index]
+
+    def multiply(self, x: Node, y: Node) -> Node:
+        return op.multiply(x, y)
+
     def attention(self, qkv: Node, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
         a = self.decoder.layers[layer]
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
-        q, k, v = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
-        if norms and a.qk_norm != "turned":
-            q, k = (x if a.qk_norm == "heads" else heads(x, a) for x in (q, k))
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        q, k, v = (by_head(x, a) for x in (q, k, v))
+        parts = [qkv]
+        if a.kv_layer is None:
+            parts = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
+        if a.qk_norm != "turned":
+            parts = self.normalise(parts, norms, a)
+        parts = [by_head(x, a) for x in parts]
         if a.rope:
-            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if norms and a.qk_norm == "turned":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        if a.causal:
-            k, v = self.cached(k, f"key_{layer}", a), self.cached(v, f"value_{layer}", a)
+            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
+        if a.qk_norm == "turned":
+            parts = self.normalise(parts, norms, a)
+        q, *new = parts
+        if new and a.causal:
+            kinds = ("key", "value")
+            new = [self.cached(x, f"{kind}_{layer}", a) for x, kind in zip(new, kinds, strict=True)]
+        self.seen[layer] = k, v = tuple(new) if a.kv_layer is None else self.seen[a.kv_layer]
         mask = self.once(
             ("mask", a.causal, a.window, a.alibi, a.buckets, bias and bias.name), lambda: self.mask(a, bias)
         )
         return self.attend(q, k, v, a, mask, sinks)
+
+    def normalise(self, parts: list[Node], norms: Norms, a: Attention) -> list[Node]:
+        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        given = [heads(x, a) for x in parts[: len(norms)]] if a.qk_norm == "head" else parts
+        return [*map(self.norm, given, norms), *parts[len(norms) :]]
 
     def cross_attention(self, q: Node, layer: int) -> Node:
         a = self.decoder.layers[layer]
@@ -211,6 +239,9 @@ class Ops(Attending[Node]):
 
     def open(self, x: Node, logit: Node) -> Node:
         return op.multiply(x, op.sigmoid(logit))
+
+    def narrow(self, x: Node) -> Node:
+        return x  # paged attention takes as many queries as there are tokens
 
     def last(self, x: Node) -> Node:
         return op.gather(x, self.inputs["wanted"], op.constant(np.int32(1)))

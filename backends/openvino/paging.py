@@ -24,7 +24,8 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     """Replace each attention and its states; `layers` are their windows and ALiBi slopes.
 
     All rows' tokens come one after another as a single row, `tokens` (1, N). The caches become inputs
-    `key_cache.0`, `value_cache.0`, ..., whose shapes and types the plugin chooses.
+    `key_cache.0`, `value_cache.0`, ..., whose shapes and types the plugin chooses. Where layers share keys and values,
+    each writes them into the same pages once more, which changes nothing.
     """
     kept = {node.get_friendly_name(): node for node in model.get_parameters()}
     starts = parameter("subsequence_begins", PartialShape([-1]), Type.i32)
@@ -34,14 +35,12 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         for window in dict.fromkeys(window for window, _ in layers)
     }
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
-    caches: list[Node] = []
+    caches: dict[str, list[Node]] = {}
     masks = {(window, tuple(slopes)): [op.constant(np.int32(window)), vector(slopes)] for window, slopes in layers}
     for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
-        key, value = (
-            parameter(f"{kind}_cache.{i}", PartialShape.dynamic(4), Type.dynamic) for kind in ("key", "value")
-        )
-        caches += [key, value]
         query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
+        made_by = keys.get_node().get_friendly_name()
+        key, value = caches.setdefault(made_by, [cache(kind, i) for kind in ("key", "value")])
         past, pages, begins, longest = counts[window]
         places = [key, value, past, starts, pages, begins]
         facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
@@ -59,13 +58,17 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
         model.remove_sink(assign)
     for name in "parents", "key_positions":
         model.remove_parameter(kept[name])
-    model.add_parameters([starts, *chain.from_iterable(counts.values()), *caches])
+    model.add_parameters([starts, *chain.from_iterable(counts.values()), *chain.from_iterable(caches.values())])
 
 
 def parameter(name: str, shape: PartialShape, kind: Type) -> Node:
     node = op.parameter(shape, kind, name=name)
     node.output(0).get_tensor().set_names({name})
     return node
+
+
+def cache(kind: str, layer: int) -> Node:
+    return parameter(f"{kind}_cache.{layer}", PartialShape.dynamic(4), Type.dynamic)
 
 
 def new(x: Node) -> Node:

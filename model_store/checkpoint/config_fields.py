@@ -61,6 +61,10 @@ PERIOD = Kind(
 )
 SWITCHES = Kind("a list of 0 and 1", each(lambda value: is_whole(value) and value in (0, 1)))
 LAST = Kind("the number of a layer, or -1", lambda value: is_whole(value) and -1 <= value <= 1 << 12)
+LAYERS = Kind(
+    "fields of layers by their numbers",
+    lambda value: isinstance(value, dict) and all(isinstance(fields, dict) for fields in value.values()),
+)
 BASES = Kind("a list of 0 and numbers above 1", each(lambda value: value == 0 or BASE.fits(value)))
 NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
@@ -74,6 +78,7 @@ NAMED: dict[str, Kind] = {
     "alpha attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
     "attn_logit_softcapping clip_qkv mscale mscale_all_dim final_logit_softcapping": CAP,
     "alibi new_decoder_architecture parallel_attn": FLAG,
+    "attention_k_eq_v enable_moe_block": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
     "do_layer_norm_before is_gated_act multi_query scale_attn_by_inverse_layer_idx scale_attn_weights": FLAG,
@@ -94,6 +99,7 @@ NAMED: dict[str, Kind] = {
     "query_pre_attn_scalar": POSITIVE,
     "rope_local_base_freq rope_theta rotary_emb_base": BASE,
     "attn_config rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
+    "per_layer_config": LAYERS,
 }
 """What fields can be that are no sizes, by their names."""
 
@@ -101,7 +107,8 @@ SIZES = {
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
     "full_attention_interval no_rope_layer_interval": 1 << 12,
     "attention_heads num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
-    "head_dim d_kv": 1 << 12,
+    "num_global_key_value_heads": 1 << 13,
+    "head_dim global_head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
     "linear_num_key_heads linear_num_value_heads": 1 << 13,
@@ -113,14 +120,16 @@ SIZES = {
     "decoder_sparse_step moe_layer_interval": 1 << 12,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
-    "vocab_size": 1 << 24,
+    "vocab_size vocab_size_per_layer_input": 1 << 24,
 }
 """The largest that is believed, several times what any published model has, by names of fields."""
 SIZES_OR_NONE = {
-    "num_experts num_experts_per_tok num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
+    "num_experts num_experts_per_tok top_k_experts num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
     "n_shared_experts num_dense_layers": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
+    "num_kv_shared_layers": 1 << 12,
+    "hidden_size_per_layer_input": 1 << 16,
     "shared_intermediate_size": 1 << 20,
     "sliding_window window_size": 1 << 30,
 }
@@ -173,6 +182,8 @@ def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
             raise wrong(field, value, KINDS[field].says, file)
         if field in NESTED:
             check_fields(value, file)
+        for own in value.values() if field == "per_layer_config" else ():
+            check_fields(own, file)
 
 
 def refuse_sizes(config: Mapping[str, Any], file: str = "config.json") -> None:

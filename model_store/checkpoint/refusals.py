@@ -23,7 +23,7 @@ TYPES = {
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),
-    "shares keys and values between layers, or takes keys for values": ("gemma4*",),
+    "drafts for another model, whose keys and values it reads": ("gemma4*_assistant",),
     SENSES: (
         "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*detr*", "*image*", "*video*",
         "*vision*", "*whisper*", "aria", "bark", "beit", "blip*", "*bridgetower*", "*chameleon*", "colpali", "colqwen2",
@@ -69,7 +69,10 @@ FIELDS = {
     "use_mrope": "rotary positions in several dimensions",
 }
 """What a field of config.json asks for when it is set, in the families that do run."""
-ANSWERED = {("glm4_moe", "use_qk_norm"), ("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm")}
+ANSWERED = {
+    ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
+    ("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm"),
+}  # fmt: skip
 """The types that have what a field asks for."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
@@ -137,7 +140,12 @@ def refuse(config: Config) -> None:
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
         )
     for name in EXPERTS:
-        if kind not in MIXTURES and isinstance(config.get(name), int) and config[name] > 1:
+        if (
+            kind not in MIXTURES
+            and (kind, name) not in ANSWERED
+            and isinstance(config.get(name), int)
+            and config[name] > 1
+        ):
             raise UnsupportedCheckpoint(
                 f"{kind} with {shown(config[name])} experts ({name} in config.json) is not supported"
             )

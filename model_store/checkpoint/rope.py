@@ -33,7 +33,11 @@ def rope(config: Config, head_dim: int, *, partial: float | None = None, theta: 
         known = ", ".join(KINDS)
         raise UnsupportedCheckpoint(f"rotary positions scaled by {cut(kind)} are not supported (known: {known})")
     asked = scaling.get("partial_rotary_factor")
-    if partial is None and kind != "default" and (asked or config.get("partial_rotary_factor") or 1) != 1:
+    if (
+        partial is None
+        and kind not in ("default", "proportional")
+        and (asked or config.get("partial_rotary_factor") or 1) != 1
+    ):
         raise UnsupportedCheckpoint(
             f"rotary positions scaled by {kind!r} on a part of each head are not supported here"
         )
@@ -77,6 +81,12 @@ def unscaled(frequencies: list[float], scaling: Config, config: Config) -> Rope:
 def linear(frequencies: list[float], scaling: Config, config: Config) -> Rope:
     """All turns stretched alike."""
     return Rope(tuple(frequency / scaling["factor"] for frequency in frequencies))
+
+
+def proportional(frequencies: list[float], scaling: Config, config: Config) -> Rope:
+    """Gemma 4: a part of each head turns, as slowly as the first elements of a head that turns as a whole."""
+    turning = int(scaling.get("partial_rotary_factor", 1.0) * len(frequencies))
+    return linear(frequencies[:turning], {"factor": scaling.get("factor", 1.0)}, config)
 
 
 def llama3(frequencies: list[float], scaling: Config, config: Config) -> Rope:
@@ -144,6 +154,7 @@ KINDS: dict[str, Stretch] = {
     "default": unscaled,
     "dynamic": unscaled,  # it begins to stretch beyond max_position_embeddings, where our context ends
     "linear": linear,
+    "proportional": proportional,
     "llama3": llama3,
     "yarn": yarn,
     "longrope": longrope,

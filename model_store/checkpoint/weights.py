@@ -34,7 +34,10 @@ BARE = {".weight": "", ".bias": "_bias"}
 """How they end where a tensor stands alone."""
 PART = "[{1}]"
 """What says that a tensor is a list, of which this is the part of an expert."""
-OF_EXPERTS = "experts.", "router", "choice_bias", "shared_gate"
+OF_EXPERTS = (
+    "experts.", "router", "choice_bias", "shared_gate", "expert_scale", "experts_norm", "post_experts_norm",
+    "post_shared_norm",
+)  # fmt: skip
 """How names of weights begin that only layers with experts have."""
 OF_MIXING: Mapping[type, tuple[str, ...]] = {
     NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
@@ -44,6 +47,10 @@ OF_MIXING: Mapping[type, tuple[str, ...]] = {
 """Weights that only layers have which attend, or which have this in the place of attention."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
+OF_KEYS = "k_norm", "v_norm"
+"""Weights that layers lack that attend to another one's keys and values."""
+OF_INPUTS = "per_layer_", "post_per_layer_"
+"""How names of weights begin that only decoders have whose layers have embeddings of their own."""
 
 
 def transforms_of(source: Source) -> list[Transform]:
@@ -66,7 +73,10 @@ class Family(Protocol):
     """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has,
     and `experts.` what each expert has, whose number takes the place of `{1}`."""
     UNUSED: tuple[str, ...]
-    """Patterns of tensors that carry no weights, such as stored masks."""
+    """Patterns of tensors that carry no weights, such as stored masks.
+
+    `{}` is the number of each layer that has no keys and values of its own, whose tensors some checkpoints hold.
+    """
     TIED: bool
     """Whether the head is the embedding unless `tie_word_embeddings` says otherwise."""
 
@@ -79,6 +89,14 @@ def of_expert(source: Stored, expert: int) -> Stored:
     return str(written).replace("{1}", str(expert)), *transforms
 
 
+def joined(source: Source, attention: Attention) -> Source:
+    """The source of the matrix that makes queries, keys and values, as far as a layer has them of its own."""
+    if attention.kv_layer is None and not attention.k_eq_v:
+        return source
+    q, k, _ = str(source).split()
+    return q if attention.kv_layer is not None else f"{q} {k} {k}"
+
+
 class Canonical(Lazy):
     """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
 
@@ -87,7 +105,7 @@ class Canonical(Lazy):
         text = checkpoint.config.get("text_config") or {}
         self.tied = {**text, **checkpoint.config}.get("tie_word_embeddings", family.TIED)
         self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
-        table = {name: (source, 0) for name, source in family.MODEL.items()}
+        table = {name: (source, 0) for name, source in family.MODEL.items() if self.has(name)}
         for name, source in family.LAYER.items():
             part = "encoder." if name.startswith("encoder.") else ""
             for i in range(len(decoder.encoder if part else decoder.layers)):
@@ -107,10 +125,14 @@ class Canonical(Lazy):
 
     def rows(self, layer: str, name: str, source: Source, number: int) -> dict[str, tuple[Source, int]]:
         """The rows of the table for a weight of a layer: none if the layer has none, one for each expert if they do."""
-        recurrence = self.layers[number].recurrence if layer.startswith("layers.") else None
+        experts, a = self.decoder.experts, self.layers[number]
+        if not self.has(name) or (a.kv_layer is not None and name in OF_KEYS):
+            return {}
+        recurrence = a.recurrence if layer.startswith("layers.") else None
         if name not in OF_MIXING[type(recurrence)] and name in chain.from_iterable(OF_MIXING.values()):
             return {}
-        experts = self.decoder.experts
+        if name == "qkv_proj":
+            source = joined(source, a)
         if experts is None or number not in experts.layers:
             return {} if name.startswith(OF_EXPERTS) else {layer + name: (source, number)}
         if not name.startswith("experts.") or callable(source):
@@ -118,6 +140,10 @@ class Canonical(Lazy):
         self.divide(source, number, experts.count)
         name = name.removeprefix("experts.")
         return {f"{layer}experts.{i}.{name}": (of_expert(source, i), number) for i in range(experts.count)}
+
+    def has(self, name: str) -> bool:
+        """Whether the decoder has such a weight, as far as layers' own embeddings go."""
+        return self.decoder.per_layer_size > 0 or not name.startswith(OF_INPUTS)
 
     def divide(self, source: Stored, layer: int, count: int) -> None:
         """Put the parts for each expert in the place of tensors that are lists of them."""
@@ -208,12 +234,13 @@ class Canonical(Lazy):
             "position_embedding": (self.decoder.context_length, size),
             "project_in": (size, width),
             "project_out": (width, size),
-            "qkv_proj": (q + kv, size),
+            "qkv_proj": (q + kv if a.kv_layer is None else q, size),
             "cross_q_proj": (q, size),
             "cross_kv_proj": (kv, size),
             "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
             "q_norm": (q if a.qk_norm == "heads" else a.head_dim,),
             "k_norm": (kv // 2 if a.qk_norm == "heads" else a.head_dim,),
+            "v_norm": (a.head_dim,),
             "o_proj": (size, q),
             "cross_o_proj": (size, q),
             "up_proj": (inner, size),
@@ -224,9 +251,12 @@ class Canonical(Lazy):
             "attention_gate": (q, size),
             **self.latent_shapes(a),
             **self.state_shapes(a),
+            **self.input_shapes(),
             "router": (count, size),
             "choice_bias": (count,),
+            "expert_scale": (count,),
             "shared_gate": (1, size),
+            "scalar": (1,),
         }
         return known.get(role, (size,) if role.endswith("norm") else ())
 
@@ -260,6 +290,17 @@ class Canonical(Lazy):
             "decay_bias": (how.value_heads,),
             "value_norm": (how.value_size,),
             "o_proj": (size, how.value_elements),
+        }
+
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What is known of the shapes of weights that make embeddings of each layer's own."""
+        own, size = self.decoder.per_layer_size, self.decoder.hidden_size
+        return {
+            "per_layer_embedding": (self.decoder.vocab_size, len(self.layers) * own),
+            "per_layer_proj": (len(self.layers) * own, size),
+            "per_layer_norm": (own,),
+            "per_layer_gate": (own, size),
+            "per_layer_out": (size, own),
         }
 
     def columns(self, name: str) -> int:
@@ -311,8 +352,10 @@ class Canonical(Lazy):
         """Raise for a tensor that no row of the table mentions: it would silently not take part."""
         rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
         claimed = {name for copies in rows for name in copies}
+        borrowing = [i for i, a in enumerate(self.layers) if a.kv_layer is not None]
+        unused = {*family.UNUSED, *(pattern.format(i) for pattern in family.UNUSED for i in borrowing)}
         for name in self.tensors.keys() - claimed:
-            if not any(fnmatchcase(name, "*" + pattern) for pattern in family.UNUSED):
+            if not any(fnmatchcase(name, "*" + pattern) for pattern in unused):
                 raise UnsupportedCheckpoint(
                     f"nothing is known about the tensor {name}; this checkpoint is not supported"
                 )

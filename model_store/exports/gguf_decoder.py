@@ -26,8 +26,8 @@ NAMES = {
 }  # fmt: skip
 """Architectures of families that are read as another one."""
 ONLY_READ = (
-    "apertus", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "gpt_oss", "minicpm3",
-    "ministral3", "mpt", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "youtu",
+    "apertus", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text", "glm4_moe", "glm4_moe_lite", "gpt_oss",
+    "minicpm3", "ministral3", "mpt", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "youtu",
 )  # fmt: skip
 """Families whose files are read and not written: what is theirs alone has no place in the tables here."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")

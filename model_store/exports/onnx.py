@@ -46,8 +46,9 @@ def refuse(source: Source, options: Options) -> None:
             f"{name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
             "it runs here, with chatapp run"
         )
-    if len({(a.kv_heads, a.head_dim) for a in decoder.layers}) > 1:
-        raise ExportError(f"{name} has layers with other heads than the first, which genai_config.json cannot say")
+    if len({(a.kv_heads, a.head_dim, a.kv_layer) for a in decoder.layers}) > 1:
+        says = "layers with other heads than the first, or without keys of their own"
+        raise ExportError(f"{name} has {says}, which genai_config.json cannot say")
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:

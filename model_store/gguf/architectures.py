@@ -24,7 +24,7 @@ from model_store.checkpoint.weights import (
 )
 from model_store.errors import UnsupportedCheckpoint, suggest
 from model_store.families import apertus, deepseek_v2, minicpm3
-from model_store.gguf import encoder_decoders, states
+from model_store.gguf import encoder_decoders, gemma4, states
 from model_store.gguf.adjustments import (
     CAPS,
     GROWTH,
@@ -63,6 +63,8 @@ class Architecture:
     """The same of what no layer has."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that others lack, and the fields of config.json that they are."""
+    each: Mapping[str, str] = field(default_factory=dict)
+    """Keys that may have another number for each layer, and the fields that they are then."""
     adjust: Callable[[Fields], None] | None = None
     """What follows from other fields."""
     without_keys: str = ""
@@ -83,6 +85,7 @@ MODEL = {
     "position_embedding?": "position_embd",
     "norm": "output_norm",
     "lm_head": "output",
+    **gemma4.MODEL,
 }
 LAYER = {
     "attention_norm": "blk.{}.attn_norm",
@@ -245,6 +248,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         },
         adjust=adjust_gemma,
     ),
+    "gemma4": Architecture(
+        "gemma4_text",
+        layer={**BOTH_SIDES, **HEAD_NORMS, **gemma4.LAYER},
+        keys=gemma4.KEYS,
+        each=gemma4.EACH,
+        seen=gemma4.seen,
+        adjust=gemma4.adjust,
+    ),
     "glm4": Architecture("glm4", halve_rotary, layer=BOTH_SIDES, partial="partial_rotary_factor"),
     "glm4moe": Architecture(
         "glm4_moe",
@@ -373,7 +384,10 @@ class GgufFamily:
     """A family whose weights have the names and the order that GGUF files give them."""
 
     PREFIX: str | tuple[str, ...] = ""
-    UNUSED: tuple[str, ...] = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+    UNUSED: tuple[str, ...] = (
+        "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
+        "blk.{}.attn_k*", "blk.{}.attn_v*",
+    )  # fmt: skip
     TIED = False
     MODEL: Mapping[str, Source]
     LAYER: Mapping[str, Source]

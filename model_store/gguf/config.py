@@ -90,6 +90,8 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         elif short == "attention.head_count_kv" and architecture.without_keys and isinstance(found, np.ndarray):
             config["layer_types"] = ["full_attention" if heads else architecture.without_keys for heads in found]
             config[known[short]] = the_one(key, found[found != 0])
+        elif short in architecture.each and isinstance(found, np.ndarray):
+            config[architecture.each[short]] = found.tolist()
         elif short in known:
             config[known[short]] = number(header, key)
         elif short not in (*ROPE, *UNIMPORTANT, "attention.value_length") and is_asked_for(header, key):

@@ -108,7 +108,7 @@ USUAL = {
 """The words of architectures whose files are older than `tokenizer.ggml.pre`."""
 END_OF_TURN = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
-    "▁<EOT>", "<｜end▁of▁sentence｜>",
+    "▁<EOT>", "<｜end▁of▁sentence｜>", "<turn|>",
 )  # fmt: skip
 """Spellings of tokens that end a reply, which few files name."""
 ROLES = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
@@ -129,14 +129,17 @@ def tokenizer_files(header: Header) -> Files:
 def files_of(header: Header) -> Files:
     """The files; ValueError says what is wrong with the keys."""
     kind = header.metadata.get("tokenizer.ggml.model")
-    if kind not in ("gpt2", "llama", "t5"):
-        known = "known: gpt2, llama, t5"
+    if kind not in ("gpt2", "llama", "t5", "gemma4"):
+        known = "known: gpt2, llama, t5, gemma4"
         raise ValueError(f"tokenizers of the kind {kind!r} (tokenizer.ggml.model) are not supported ({known})")
     pieces = pieces_of(header)
     roles = {
         role: pieces[place].text for role, key in ROLES.items() if (place := token_id(header, key, pieces)) is not None
     }
-    before = roles.get("bos_token"), flag(header, "add_bos_token", kind == "llama" or words_of(header) in BEGINNING)
+    before = (
+        roles.get("bos_token"),
+        flag(header, "add_bos_token", kind in ("llama", "gemma4") or words_of(header) in BEGINNING),
+    )
     after = roles.get("eos_token"), flag(header, "add_eos_token", kind == "t5")
     frame = {"before": framing(before, "bos"), "after": framing(after, "eos")}
     parts = byte_pairs(header, pieces, frame) if kind == "gpt2" else sentence_pieces(header, pieces, frame)
@@ -228,6 +231,9 @@ def sentence_pieces(header: Header, pieces: list[Piece], frame: dict[str, tuple[
     model = SentencePiece(tuple(pieces), algorithm, unknown, fallback, normalizer, prefix, single)
     model_part, decoder = segmentation(model)
     normalizers, pre_tokenizers = spacing(model, everywhere=True)
+    if header.metadata["tokenizer.ggml.model"] == "gemma4":  # pieces joined in an order of their own, line by line
+        model_part["merges"] = merges_of(header, model_part["vocab"])
+        pre_tokenizers = (split(r"\n+"),)
     return Parts(model_part, decoder, normalizers, pre_tokenizers, marked(pieces), **frame)
 
 

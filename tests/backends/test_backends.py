@@ -20,11 +20,11 @@ from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import HERE
 from support.golden_logits import (
-    ATTENDING,
     CASES,
     EVERYWHERE,
     GOLDEN,
     RECURRENT,
+    cases_of,
     every_feature,
     every_pair_of_features,
 )
@@ -38,7 +38,8 @@ and a little over 5 % in one of all families at all precisions: gemma at int8-as
 
 def tried_at(precision: str) -> list[str]:
     """Of the golden checkpoints, those that ONNX Runtime is tried with."""
-    return every_pair_of_features() if precision in ("int8", "int4") else every_feature()
+    cases = cases_of("onnx")
+    return every_pair_of_features(cases) if precision in ("int8", "int4") else every_feature(cases)
 
 
 SOME = ("gemma", "gpt2", "llama")
@@ -50,7 +51,7 @@ WAYS = [
     for case in (
         (tried_at(name) if name in EVERYWHERE else SOME)
         if backend == "onnx"
-        else (every_feature(ATTENDING) if name == "int4" else SOME[place % 3 : place % 3 + 1])
+        else (every_feature(cases_of("openvino")) if name == "int4" else SOME[place % 3 : place % 3 + 1])
     )
     if name != "f32"  # tests/model_store/test_families.py
 ]

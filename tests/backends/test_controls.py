@@ -20,6 +20,7 @@ from model_store.families import (
     deepseek_v2,
     ernie4_5_moe,
     falcon,
+    gemma4_text,
     gpt_bigcode,
     gpt_oss,
     minicpm3,
@@ -41,6 +42,7 @@ from support.changed_models import (
     naive_slopes,
     negated,
     norms_apart,
+    ones,
     open_model,
     other_heads_share,
     others,
@@ -50,6 +52,7 @@ from support.changed_models import (
     rotary,
     truncated,
     turned,
+    turning_faster,
     unbiased,
     unsharpened,
     weights,
@@ -65,9 +68,9 @@ SEEN = 10 * TOLERANCE
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gpt_neo", "gpt_oss", "granite_swa",
-    "granitemoe_swa", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe", "qwen2-window",
-    "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma4_text", "gpt_neo", "gpt_oss",
+    "granite_swa", "granitemoe_swa", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe",
+    "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
@@ -78,8 +81,8 @@ EPSILONS = {
         "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
     1e-6: (
-        "gemma", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "hyperclovax",
-        "llama", "mellum", "nanochat", "qwen2",
+        "gemma", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
+        "hyperclovax", "llama", "mellum", "nanochat", "qwen2",
         "qwen2_moe", "qwen3_moe",
         "seed_oss", "smollm3", "vaultgemma",
     ),
@@ -89,8 +92,8 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "granitemoeshared", "qwen2_moe",
-    "qwen3_5_moe_text", "qwen3_next",
+    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
+    "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
@@ -100,8 +103,9 @@ MIXTURES = (
 )  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
 
+
 LATENTS: dict[str, Change] = {
-    "their norm": weights(lambda weight: replace(weight, values=np.ones_like(weight.values)), "layers.*.kv_down_norm"),
+    "their norm": weights(ones, "layers.*.kv_down_norm"),
     "what turns": weights(others, "layers.*.k_turning_proj"),
     "keys and values": weights(others, "layers.*.kv_up_proj"),
     "queries": weights(others, "layers.*.q_proj"),
@@ -140,6 +144,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "capped logits": ("gemma2", decoder(logit_softcap=0.0)),
     "capped logits of nanochat": ("nanochat", decoder(logit_softcap=0.0)),
     "queries, keys and values that are cut": ("olmo", decoder(qkv_clip=0.0)),
+    "capped logits of gemma4_text": ("gemma4_text", decoder(logit_softcap=0.0)),
+    "embeddings of each layer": ("gemma4_text", decoder(per_layer_size=0)),
+    "scaled embeddings of each layer": ("gemma4_text", decoder(per_layer_scale=1.0)),
     "layer norms of olmo": ("olmo", decoder(norm="rms")),
     # Experts.
     **{f"routing of {case}": (case, weights(others, "layers.*.router")) for case in MIXTURES},
@@ -168,6 +175,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "shares of deepseek_v2 as they are": ("deepseek_v2", experts(normalised=True)),
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
     **{
+        f"{role} of gemma4_text-experts": ("gemma4_text-experts", weights(ones, f"layers.*.{role}"))
+        for role in ("expert_scale", "router_norm", "experts_norm", "post_experts_norm", "post_shared_norm")
+    },
+    **{
         f"gate of what is shared of {case}": (case, without("layers.*.shared_gate"))
         for case in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next")
     },
@@ -184,6 +195,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "scale of the head": ("llama", attention(lambda each: {"scale": 1.0})),
     "scale of its own": ("gemma2", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "scale of its own, of granite": ("granite", attention(lambda each: {"scale": each.head_dim**-0.5})),
+    "no scale of gemma4_text": ("gemma4_text", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "no scale": ("gpt_neo", attention(lambda each: {"scale": each.head_dim**-0.5})),
     "scale of each layer": ("gpt2-layer_scale", attention(lambda each: {"scale": 1.0})),
     "heads that share keys": ("llama", other_heads_share),
@@ -199,6 +211,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "rotary positions on a quarter": ("gpt_neox", rotary(500.0)),
     "rotary positions on a half": ("phi", rotary(500.0)),
     "rotary positions on a share": ("phi3-partial", rotary(500.0)),
+    "rotary positions on a part of some heads": ("gemma4_text", turned(turning_faster)),
+    "keys of another layer": ("gemma4_text", attention(lambda each: {"kv_layer": each.kv_layer and each.kv_layer - 2})),
     "rotary positions, linear": ("llama-linear", plain),
     "rotary positions, llama3": ("llama-tied_scaled", plain),
     "rotary positions, yarn": ("llama-yarn", plain),
@@ -241,6 +255,16 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "norm after the sum": ("opt-post_norm", before_instead_of_after),
     "normalised queries": ("qwen3", without("layers.*.q_norm")),
     "normalised queries and keys": ("gemma3_text", without("layers.*.[qk]_norm")),
+    "values as they are": ("gemma4_text", without("layers.*.v_norm")),
+    "scalars of layers": ("gemma4_text", without("layers.*.scalar")),
+    **{
+        f"{role} of gemma4_text": ("gemma4_text", weights(change, role))
+        for role, change in {
+            **dict.fromkeys(("per_layer_embedding", "per_layer_proj"), others),
+            **dict.fromkeys(("layers.*.per_layer_gate", "layers.*.per_layer_out"), others),
+            **dict.fromkeys(("per_layer_norm", "layers.*.post_per_layer_norm"), ones),
+        }.items()
+    },
     "norm after attention": ("gemma2", without("layers.*.post_attention_norm")),
     "norm after attention of hyperclovax": ("hyperclovax", without("layers.*.post_attention_norm")),
     "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
@@ -299,7 +323,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     },
     "norm of what queries are made of": (
         "minicpm3",
-        weights(lambda weight: replace(weight, values=np.ones_like(weight.values)), "layers.*.q_down_norm"),
+        weights(ones, "layers.*.q_down_norm"),
     ),
     "bias of the head": ("gptj", unbiased("lm_head")),
     "bias of the head of phimoe": ("phimoe", unbiased("lm_head")),
@@ -335,6 +359,8 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     minicpm3.turn_halves: {"minicpm3": ("q_proj", None)},
     minicpm3.expand_halves: {"minicpm3": ("kv_up_proj", deepseek_v2.expand_neighbours)},
     apertus.factors: {"apertus": ("*", None)},
+    gemma4_text.by_root: {"gemma4_text-experts": ("router_norm", None)},
+    gemma4_text.halve_power: {"gemma4_text": ("per_layer_norm", None)},
     ernie4_5_moe.flat: {"ernie4_5_moe": ("choice_bias", backwards)},
     gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},
     qwen3_next.parts_first: {"qwen3_next": ("qkvz_proj", None)},
@@ -361,7 +387,7 @@ def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
 
 
 ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
-SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent"}
+SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent", "k_eq_v"}
 SIZES |= {"recurrence"}
 """What no model runs without: another value does not fit the weights."""
 

@@ -96,6 +96,9 @@ class TestPackages:
         uneven = replace(decoder, layers=(decoder.layers[0], replace(decoder.layers[1], kv_heads=1)))
         with pytest.raises(BackendError, match="heads of different sizes"):
             coreml.lower(uneven, weights, tmp_path, precision="f16")
+        sharing = replace(decoder, layers=(decoder.layers[0], replace(decoder.layers[0], kv_layer=0)))
+        with pytest.raises(BackendError, match="its layers share keys and values"):
+            coreml.lower(sharing, weights, tmp_path, precision="f16")
 
     def test_the_store_lowers_for_a_mac_on_any_system(self, checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
         store = Store(tmp_path / "store")

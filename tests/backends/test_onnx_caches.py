@@ -14,10 +14,10 @@ from backends.quantize import PRECISIONS, Rounded
 from model_store.convert import convert
 from support.arrays import near
 from support.checkpoints import MakeCheckpoint
-from support.golden_logits import CASES, TOLERANCE, golden, open_case, open_golden
+from support.golden_logits import TOLERANCE, cases_of, golden, open_case, open_golden
 
 LONG = 300
-WINDOWED = [case for case in CASES if any(lowering.find_windows(open_golden(case)[0]))]
+WINDOWED = [case for case in cases_of("onnx") if any(lowering.find_windows(open_golden(case)[0]))]
 Sessions = tuple[Session, Session]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from backends.decoder import Attention
 from backends.onnx import rows
-from support.golden_logits import CASES, TOLERANCE, golden, open_case, open_golden
+from support.golden_logits import TOLERANCE, cases_of, golden, open_case, open_golden
 
-GROUPED = [case for case in CASES if any(a.kv_heads < a.heads for a in open_golden(case)[0].layers)]
+GROUPED = [case for case in cases_of("onnx") if any(a.kv_heads < a.heads for a in open_golden(case)[0].layers)]
 
 
 def branches(folder: Path) -> int:

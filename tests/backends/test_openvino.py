@@ -13,7 +13,7 @@ from model_store import Store
 from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import ROOT, MakeCheckpoint
-from support.golden_logits import ATTENDING, GOLDEN, every_feature, golden
+from support.golden_logits import GOLDEN, cases_of, every_feature, golden
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
@@ -27,7 +27,7 @@ from backends.openvino.weights_file import WeightsFile
 from support.openvino_models import compiled, kinds, lower
 
 
-@pytest.mark.parametrize("case", every_feature(ATTENDING))
+@pytest.mark.parametrize("case", every_feature(cases_of("openvino")))
 def test_fixed_shapes_give_the_same_logits(case: str, tmp_path: Path) -> None:
     session = FixedSession(lower(GOLDEN / case, tmp_path), "CPU")
     tokens, logits = golden(case)

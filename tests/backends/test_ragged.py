@@ -11,7 +11,7 @@ from support.checkpoints import HERE
 from support.golden_logits import GOLDEN, TOLERANCE, open_case
 
 LENGTHS = (17, 5, 9)
-CASES = ("gpt2", "llama", "gemma2", "bloom", "mistral", "gpt_bigcode-multi_head")
+CASES = ("gpt2", "llama", "gemma2", "gemma4_text", "bloom", "mistral", "gpt_bigcode-multi_head")
 """Learned positions, rotary ones, windows in some layers, slopes, windows in all, and keys that all heads share."""
 NAMES = ["reference", *(name for name in HERE if name != "coreml")]
 WAYS = [(name, case) for name in NAMES for case in CASES if (name, case) != ("openvino", "gemma2")]

@@ -106,11 +106,21 @@ def test_of_an_encoder_decoder_both_are_cut(golden: Make) -> None:
     assert {name for name in kept if ".1." in name} == set() and "encoder.layers.0.qkv_proj" in kept
 
 
+def test_the_cut_of_layers_that_share_keys_has_those_keys_and_their_embeddings(golden: Make) -> None:
+    decoder, weights = open_weights(golden("gemma4_text"))
+    small, kept = cut(decoder, weights)
+    assert [attention.kv_layer for attention in small.layers] == [None, None, 0, 1]
+    whole = np.asarray(weights["per_layer_embedding"].values).reshape(96, 6, 16)
+    assert (np.asarray(kept["per_layer_embedding"].values).reshape(96, 4, 16) == whole[:, [0, 1, 4, 5]]).all()
+    tokens = np.random.default_rng(0).integers(0, 96, (1, 12))
+    assert np.isfinite(reference.Session(small, kept).forward(tokens, last=12)).all()
+
+
 # A part of a large model
 
 
 @pytest.mark.parametrize("precision", ["f32", "int8", "int4"])
-@pytest.mark.parametrize("case", ["gpt2", "gemma2", "t5"])
+@pytest.mark.parametrize("case", ["gpt2", "gemma2", "gemma4_text", "t5"])
 def test_of_a_large_model_a_part_is_compared(store: Store, golden: Make, case: str, precision: str) -> None:
     model = golden(case)
     variant, told = store.lowered(model, "onnx", precision), []

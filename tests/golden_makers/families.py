@@ -51,6 +51,13 @@ GPT_OSS |= dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
     | dict(beta_fast=32.0, beta_slow=1.0, truncate=False)
 )
+GEMMA4: dict[str, object] = dict(LLAMA, head_dim=16, global_head_dim=32, sliding_window=6, final_logit_softcapping=3.0)
+GEMMA4 |= dict(
+    rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", rope_theta=500.0, partial_rotary_factor=0.5),
+        sliding_attention=dict(rope_type="default", rope_theta=90.0),
+    )
+)
 DELTA: dict[str, object] = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8)
 DELTA |= dict(linear_value_head_dim=12)
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
@@ -95,6 +102,31 @@ CASES: dict[str, dict[str, object]] = {
         vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
         | dict(image_size=28, patch_size=14),
         mm_tokens_per_image=4,
+    ),
+    "gemma4_text": dict(
+        GEMMA4, num_hidden_layers=6, num_key_value_heads=1, num_kv_shared_layers=2, intermediate_size=64
+    )
+    | dict(layer_types=["sliding_attention", "full_attention"] * 3)
+    | dict(hidden_size_per_layer_input=16, vocab_size_per_layer_input=96, use_double_wide_mlp=True),
+    "gemma4_text-k_eq_v": dict(GEMMA4, num_hidden_layers=3, num_global_key_value_heads=1, attention_k_eq_v=True)
+    | dict(layer_types=["sliding_attention"] * 2 + ["full_attention"], hidden_size_per_layer_input=0),
+    "gemma4_text-experts": dict(GEMMA4, num_hidden_layers=2, num_global_key_value_heads=1, attention_k_eq_v=True)
+    | dict(layer_types=["sliding_attention", "full_attention"], hidden_size_per_layer_input=0, enable_moe_block=True)
+    | dict(num_experts=6, top_k_experts=3, moe_intermediate_size=48),
+    "gemma4": dict(
+        text_config=dict(GEMMA4, hidden_size_per_layer_input=16, vocab_size_per_layer_input=96)
+        | dict(layer_types=["sliding_attention", "full_attention"]),
+        vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+        | dict(num_key_value_heads=2, head_dim=8, patch_size=4, position_embedding_size=64),
+        audio_config=None,
+    ),
+    "gemma4_unified": dict(
+        text_config=dict(GEMMA4, num_hidden_layers=4, num_kv_shared_layers=2, num_global_key_value_heads=1)
+        | dict(layer_types=["sliding_attention", "full_attention"] * 2, attention_k_eq_v=True),
+        vision_config=dict(
+            patch_size=4, pooling_kernel_size=1, mm_embed_dim=64, mm_posemb_size=16, output_proj_dims=64
+        ),
+        audio_config=None,
     ),
     "smollm3": dict(LLAMA, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=6, pad_token_id=0),
     "phi": LLAMA,
@@ -286,7 +318,9 @@ LONG = {"bloom": 300}
 """Tokens of one more sequence, for positions that no table ends."""
 MXFP4 = "gpt_oss-mxfp4"
 """The case whose experts are blocks and scales, as OpenAI publishes them."""
-PICTURES = "qwen2_vl", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "mistral3"
+BUFFERS = "e_score_correction_bias", "expert_bias", "layer_scalar"
+"""What checkpoints have beside parameters."""
+PICTURES = "gemma4", "gemma4_unified", "qwen2_vl", "qwen2_5_vl", "qwen3_5", "qwen3_vl", "mistral3"
 """Types of which only the language model runs."""
 BORDERS = {"phi3-longrope": (20, 32)}
 """Lengths of texts around the border beyond which positions turn otherwise: their last tokens' logits are kept."""
@@ -312,14 +346,10 @@ FAR = 150
 
 def randomise(model: PreTrainedModel, deviation: float) -> None:
     """Make every parameter random, and a bfloat16 number."""
-    biases = [
-        (name, buffer)
-        for name, buffer in model.named_buffers()
-        if name.endswith(("e_score_correction_bias", "expert_bias"))
-    ]
+    kept = [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(BUFFERS)]
     with torch.no_grad():
-        for name, parameter in [*model.named_parameters(), *biases]:
-            is_scale = parameter.ndim == 1 and name.endswith("weight")
+        for name, parameter in [*model.named_parameters(), *kept]:
+            is_scale = parameter.ndim == 1 and name.endswith(("weight", "layer_scalar", "router.scale", "expert_scale"))
             random = torch.randn_like(parameter) * (deviation if parameter.ndim > 1 else 0.1) + is_scale
             parameter.copy_(random.bfloat16())
 

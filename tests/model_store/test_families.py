@@ -16,14 +16,9 @@ from model_store.checkpoint.rope import rope
 from model_store.errors import UnsupportedCheckpoint
 from support.arrays import near
 from support.checkpoints import HERE, ROOT
-from support.golden_logits import CASES, GOLDEN, RECURRENT, TOLERANCE, GoldenSession, golden, open_case
+from support.golden_logits import CASES, GOLDEN, TOLERANCE, GoldenSession, cases_of, golden, open_case
 
-WAYS = [
-    (case, backend)
-    for case in CASES
-    for backend in ("reference", *HERE)
-    if case not in RECURRENT or backend in ("reference", "onnx")
-]
+WAYS = [(case, backend) for case in CASES for backend in ("reference", *HERE) if case in cases_of(backend)]
 
 
 @pytest.mark.parametrize(("case", "backend"), WAYS, scope="class")

@@ -21,7 +21,7 @@ from model_store import Store, UnsupportedCheckpoint
 from model_store.checkpoint.kept import Kept, joined, wider
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
-from model_store.gguf import open_gguf
+from model_store.gguf import gemma4, open_gguf
 from model_store.gguf.adjustments import adjust_deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.gguf.reader import Header
@@ -33,8 +33,8 @@ from model_store.tokenizers.special_tokens import special_tokens
 from support.arrays import near
 from support.awkward_texts import TEXTS
 from support.checkpoints import HERE, Run
-from support.gguf_conversion import ARCHITECTURES, converted, converted_t5, rounded
-from support.gguf_files import gguf
+from support.gguf_conversion import ARCHITECTURES, converted, converted_t5, metadata_of, rounded
+from support.gguf_files import gguf, vocabulary
 from support.respelled_checkpoints import Tensors, configure, respelled
 
 TESTS = Path(__file__).parents[1]
@@ -46,6 +46,7 @@ NOT_IN_GGUF = {
     "falcon-grouped",
     "glm4_moe_lite",
     "falcon-sequential",
+    "gemma4_text-experts",
     "gpt2-layer_scale",
     "gpt_oss",
     "gpt_bigcode-multi_head",
@@ -56,7 +57,7 @@ NOT_IN_GGUF = {
     "qwen3_5",
     "qwen3_moe-mixed",
 }
-"""What llama.cpp does not have."""
+"""What llama.cpp does not have, or is refused in its files."""
 CASES = sorted(
     path.name for path in GOLDEN.iterdir() if path.name.split("-")[0] in ARCHITECTURES and path.name not in NOT_IN_GGUF
 )
@@ -301,6 +302,37 @@ def test_verification_compares_with_the_weights_as_they_are_kept(chatapp: Run) -
     assert len(found) == 3 and all(one["error"] < 0.02 for one in found)
 
 
+LAYERS = {
+    "attention.sliding_window_pattern": (None, "does not tell of each layer whether it has a window"),
+    "attention.key_length_swa": (None, "heads of layers with windows have no size"),
+    "attention.value_length_swa": (8, "heads of layers with windows have no size, or two"),
+    "rope.dimension_count_swa": (8, "or turn in part"),
+    "attention.head_count_kv": (None, "does not tell the key-value heads"),
+    "expert_count": (8, "nothing is known about the key gemma4.expert_count"),
+}
+
+
+@pytest.mark.parametrize("key", LAYERS)
+def test_gemma_4_is_refused_where_its_file_does_not_tell_how_layers_differ(key: str, tmp_path: Path) -> None:
+    value, says = LAYERS[key]
+    config = json.loads((GOLDEN / "gemma4_text" / "config.json").read_text())
+    metadata = {**metadata_of(config), **vocabulary(96), f"gemma4.{key}": value}
+    tensors = {"token_embd.weight": (0, (96, 64), bytes(4 * 96 * 64)), "a": (0, (1,), bytes(4))}
+    tensors |= {f"b{i}": (0, (1,), bytes(4)) for i in range(6)}
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf({name: found for name, found in metadata.items() if found is not None}, tensors))
+    with pytest.raises(UnsupportedCheckpoint, match=says):
+        open_gguf(path)
+
+
+def test_factors_of_positions_only_leave_elements_alone_in_gemma_4() -> None:
+    assert gemma4.share(None) == gemma4.share({"short_factor": [1.0, 1.0]}) == 1
+    assert int(gemma4.share({"short_factor": [1.0, 1e30, 1e30]}) * 3) == 1
+    for factors in [1.0, 2.0], [1e30, 1.0], [1.0, 1e30, 1.0]:
+        with pytest.raises(ValueError, match="stretched otherwise"):
+            gemma4.share({"short_factor": factors})
+
+
 class TestTokenizers:
     """Of the vocabularies that transformers' tokenizers were compared on, written as GGUF does."""
 
@@ -357,6 +389,22 @@ class TestTokenizers:
         store = Store(root)
         model = store.get(str(path))
         return Tokenizer(model.folder, store.tokenizer(model))
+
+    def test_gemma_4_joins_pieces_in_the_order_that_its_file_says_and_no_lines(self, tmp_path: Path) -> None:
+        plain = self.opened(self.file("gemma", tmp_path), tmp_path / "plain")
+        pairs = tokenizer.convert(VOCABULARIES / "gemma")["model"]["merges"]
+        merges: list[str] = [" ".join(pair) for pair in pairs]
+        path = self.file(
+            "gemma", tmp_path, model="gemma4", merges=merges, scores=[0.0] * len(plain.vocabulary.get_vocab())
+        )
+        found = self.opened(path, tmp_path / "gemma4")
+        for text in TEXTS:
+            lines = re.findall(r"\n+|[^\n]+", text)
+            assert found.encode(text) == [token for line in lines for token in plain.encode(line)], text
+            assert found.decode(found.encode(text)) == text.replace("▁", " ")
+        backwards = self.file("gemma", tmp_path, model="gemma4", merges=merges[::-1])
+        other = self.opened(backwards, tmp_path / "backwards")
+        assert any(other.encode(text) != found.encode(text) for text in TEXTS)
 
     @pytest.mark.parametrize("case", ["gpt2", "qwen2", "llama", "gemma"])
     def test_texts_become_the_tokens_that_the_publishers_files_give(self, case: str, tmp_path: Path) -> None:

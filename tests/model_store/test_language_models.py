@@ -43,6 +43,27 @@ def test_mistral3_around_another_language_model_is_refused_by_its_type() -> None
         families.find(config).decoder(config)
 
 
+@pytest.mark.parametrize("case", ["gemma4_text", "gemma4_text-k_eq_v"])
+def test_gemma_4_says_in_older_files_how_layers_that_see_everything_differ(case: str) -> None:
+    newer = config_of(case)
+    older = {name: value for name, value in newer.items() if name != "per_layer_config"}
+    older |= {"global_head_dim": 32, "num_global_key_value_heads": 1, "use_bidirectional_attention": "vision"}
+    assert families.find(older).decoder(older) == families.find(newer).decoder(newer)
+    older |= {"global_head_dim": 16}
+    assert {layer.head_dim for layer in families.find(older).decoder(older).layers} == {16}
+
+
+def test_gemma_4_whose_config_says_little_is_as_its_class_says() -> None:
+    config = {"model_type": "gemma4_text", "num_hidden_layers": 7}
+    decoder = families.find(config).decoder(config)
+    assert [layer.window for layer in decoder.layers] == [512] * 5 + [0, 0]  # the last one sees everything
+    near, far = decoder.layers[0], decoder.layers[5]
+    assert (near.head_dim, near.kv_heads, far.head_dim, far.kv_heads, far.scale) == (256, 4, 512, 4, 1.0)
+    assert near.rope and far.rope and not near.rope.inverse_frequencies.count(0)
+    assert far.rope.inverse_frequencies[64:] == (0.0,) * 192 and far.rope.inverse_frequencies[1] == 1e6 ** (-2 / 512)
+    assert decoder.per_layer_size == 256 and decoder.logit_softcap == 0
+
+
 @pytest.mark.parametrize(("field", "value"), [("qk_ln", True), ("alibi", False), ("attn_type", "multiquery_attention")])
 def test_mpt_with_what_transformers_does_not_compute_is_refused_by_the_field(field: str, value: object) -> None:
     config = config_of("mpt")

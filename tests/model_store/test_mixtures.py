@@ -9,6 +9,7 @@ import pytest
 
 import backends
 from backends.decoder import Attention, Decoder, Experts, Lazy, Weight
+from backends.quantize import PRECISIONS, dequantize, rounded
 from backends.reference import Session
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.weights import Canonical
@@ -222,3 +223,19 @@ def test_lowering_has_few_experts_in_memory_at_once(tmp_path: Path, backend: str
         assert tracemalloc.get_traced_memory()[1] < allowed < whole * 1.3
     finally:
         tracemalloc.stop()
+
+
+def test_experts_that_gelu_activates_are_refused_by_onnx_runtime_which_gates_by_silu(tmp_path: Path) -> None:
+    decoder, weights = open_golden("gemma4_text-experts")
+    with pytest.raises(backends.BackendError, match="onnx mixes only experts that silu activates, not gelu_tanh"):
+        backends.get("onnx").lower(decoder, weights, tmp_path, precision="f32")
+
+
+def test_an_expert_with_a_scale_of_its_own_has_it_in_its_matrix_rounded_or_not() -> None:
+    matrix = Weight("x", np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(2, np.float32))
+    assert matrix.times(0.5).values == near(np.array([[0, 0.5, 1], [1.5, 2, 2.5]]), abs=1e-9)
+    assert matrix.times(0.5).bias == near(np.array([0.5, 0.5]), abs=1e-9)
+    values = np.random.default_rng(0).normal(size=(4, 32)).astype(np.float32)
+    whole = rounded(values, PRECISIONS["int4-asym-32"])
+    scaled = Weight("x", whole).times(-3.0).values
+    assert dequantize(scaled) == near(dequantize(whole) * -3, abs=1e-5)

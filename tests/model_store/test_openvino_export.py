@@ -14,7 +14,17 @@ from support.golden_logits import TOLERANCE, open_golden
 from support.golden_logits import golden as golden_values
 from support.golden_models import Make
 
-CASES = ("gpt2", "gptj", "llama", "gpt_bigcode", "bloom", "mistral")
+CASES = (
+    "gpt2",
+    "gptj",
+    "llama",
+    "gpt_bigcode",
+    "bloom",
+    "mistral",
+    "gemma4_text",
+    "gemma4_text-experts",
+    "gemma4_text-k_eq_v",
+)
 """Learnt and turned positions, shared heads, slopes and windows."""
 
 

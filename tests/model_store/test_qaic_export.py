@@ -218,6 +218,7 @@ def test_what_is_beside_the_graph_says_how_to_compile_it(golden: Make, tmp_path:
         ("llama", {"cores": 17}, "--cores is 17, and a device has at most 16"),
         ("llama", {"devices": 0}, "--devices must be at least 1"),
         ("llama", {"format": "int4"}, "lacks the format 'int4'; choose from fp16, mxfp6"),
+        ("gemma4_text", {}, "the family gemma4_text, which is not known to compile for Cloud AI 100"),
         ("bloom", {}, "the family bloom, which is not known to compile for Cloud AI 100"),
         ("phi3-longrope", {}, "longer than 24 tokens .*; --ctx-len can be at most 24"),
         ("t5", {}, "an encoder-decoder .t5."),

@@ -35,6 +35,7 @@ TYPES = {
     "hubert": "images or sound",
     "sam2_video": "images or sound",
     "gemma3n_text": "keeps several residuals side by side",
+    "gemma4_unified_assistant": "drafts for another model",
     "bert": "writes none",
     "m2m_100": "encoder of another kind",
     "t5gemma2_text": "encoder of another kind",
@@ -119,6 +120,10 @@ FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
     "too few layers": ("gemma2", dict(layer_types=["full_attention"]), "layer_types names 1 layers, there are 2"),
     "attention types": ("gpt_neo", dict(attention_types=[[["global"], 1]]), "attention_types should say"),
     "activation": ("gpt2", dict(activation_function="quick_gelu"), "'quick_gelu' is not supported"),
+    "later of gemma 4": ("gemma4_text", dict(use_bidirectional_attention="all"), "use_bidirectional_attention in"),
+    "layers of gemma 4": ("gemma4_text", dict(per_layer_config={"1": dict(scale=8)}), "a 'scale' of their own"),
+    "heads of a layer": ("gemma4_text", dict(per_layer_config={"1": dict(head_dim="x")}), "^head_dim in config.json"),
+    "sharing all": ("gemma4_text", dict(num_kv_shared_layers=6), "num_kv_shared_layers. none has such keys"),
     "activation of gemma": ("gemma", dict(hidden_activation="mish", hidden_act="mish"), "'mish' is not supported"),
     "rotary positions": ("llama", dict(rope_parameters=dict(rope_type="elastic", factor=2.0)), "'elastic' are not"),
 }  # fmt: skip

@@ -66,6 +66,41 @@ def test_gemma_3_with_images_is_read_in_old_and_new_names(tmp_path: Path, new: s
     assert_same(canonical(folder), canonical(GOLDEN / "gemma3"))
 
 
+def test_keys_that_no_layer_of_gemma_4_reads_are_left_aside(tmp_path: Path) -> None:
+    def keep_keys(found: Tensors) -> Tensors:
+        made = {name: values for name, values in found.items() if "layers.3.self_attn." in name}
+        kept = {name: values for name, values in made.items() if "k_" in name or "v_" in name}
+        return found | {name.replace("layers.3", "layers.5"): values for name, values in kept.items()}
+
+    folder = respelled("gemma4_text", tmp_path, keep_keys)
+    assert len(Checkpoint(folder).tensors) == len(Checkpoint(GOLDEN / "gemma4_text").tensors) + 3
+    assert_same(canonical(folder), canonical(GOLDEN / "gemma4_text"))
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "says"),
+    [
+        ("gemma4_text", "-layers.3.self_attn.k_norm", "lacks the tensor layers.3.self_attn.k_norm"),
+        ("gemma4_text", "-layers.4.per_layer_input_gate", "lacks the tensor layers.4.per_layer_input_gate"),
+        ("gemma4_text", "-embed_tokens_per_layer", "lacks the tensor embed_tokens_per_layer"),
+        ("gemma4_text-k_eq_v", "-layers.1.self_attn.v_proj", "only .*k_proj.weight is there"),
+        ("gemma4_text-k_eq_v", "+layers.2.self_attn.v_proj", "nothing is known about .*layers.2.self_attn.v_proj"),
+        ("gemma4_text-k_eq_v", "+layers.2.per_layer_input_gate", "nothing is known about .*per_layer_input_gate"),
+    ],
+)
+def test_what_gemma_4_lacks_or_has_against_its_config_is_refused_by_name(
+    tmp_path: Path, case: str, change: str, says: str
+) -> None:
+    name = f"model.{change[1:]}.weight"
+
+    def alter(found: Tensors) -> Tensors:
+        rest = {each: values for each, values in found.items() if each != name}
+        return rest | ({name: np.ones((32, 64), np.float32)} if change[0] == "+" else {})
+
+    with pytest.raises(UnsupportedCheckpoint, match=says):
+        canonical(respelled(case, tmp_path, alter))
+
+
 def as_published(found: Tensors) -> Tensors:
     """From gpt_bigcode to SantaCoder: matrices the other way, and queries apart from keys and values."""
     published = {}

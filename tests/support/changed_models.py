@@ -65,6 +65,11 @@ def others(weight: Weight) -> Weight:
     return replace(weight, values=np.roll(np.asarray(weight.values), 1, axis=0))
 
 
+def ones(weight: Weight) -> Weight:
+    """A norm without weights."""
+    return replace(weight, values=np.ones_like(weight.values))
+
+
 def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
     return values.reshape(-1)[::-1]
 
@@ -89,6 +94,14 @@ def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
 def turned(change: Callable[[Rope], Rope]) -> Change:
     """Other rotary positions where there are any."""
     return attention(lambda each: {"rope": each.rope and change(each.rope)})
+
+
+def turning_faster(each: Rope) -> Rope:
+    """A part of a head that turns as if it were all of it; what turns as a whole stays."""
+    still = each.inverse_frequencies.count(0.0)
+    count = len(each.inverse_frequencies) - still
+    frequencies = tuple(f ** (len(each.inverse_frequencies) / count) for f in each.inverse_frequencies[:count])
+    return replace(each, inverse_frequencies=(*frequencies, *(0.0,) * still))
 
 
 def plain(model: Model) -> Model:

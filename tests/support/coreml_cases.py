@@ -28,7 +28,7 @@ from support.coreml_interpreter import open_functions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ANSWERS = GOLDEN.with_name("golden_answers")
-CASES = golden_logits.ATTENDING
+CASES = golden_logits.cases_of("coreml")
 EXACT = 2e-5
 """In standard deviations of the logits, at most: float32 arithmetic on the weights as they are stored."""
 CLOSE = 0.01

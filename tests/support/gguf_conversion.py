@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from model_store.checkpoint.checkpoint import Checkpoint
+from support import gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
 
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
+    "gemma4_text": "gemma4",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe", "minicpm3": "minicpm3",
@@ -251,6 +253,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         keys |= sizes_of_latents(config, scaling)
     elif config["model_type"] in ("glm4_moe", "ernie4_5_moe"):
         keys |= choice_of_experts(config)
+    elif config["model_type"] == "gemma4_text":
+        keys |= gemma4_files.uneven_layers(config)
     if config["model_type"] == "gpt_neox":
         keys["attention.head_count_kv"] = heads
     if config["model_type"] == "falcon":
@@ -308,7 +312,7 @@ def apart(name: str, values: np.ndarray, config: dict[str, Any]) -> dict[str, np
 
 def pattern_of(config: dict[str, Any]) -> object:
     """Which layers have windows, in a number or a list."""
-    if config["model_type"] == "olmo3":
+    if config["model_type"] in ("olmo3", "gemma4_text"):
         return [int(kind == "sliding_attention") for kind in config["layer_types"]]
     return 2 if config["model_type"] == "gemma3_text" else None
 
@@ -380,8 +384,10 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
     """The tensors under llama.cpp's names and in its order."""
     kind, heads = config["model_type"], config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
     names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
+    names |= GEMMA | gemma4_files.NAMES if kind == "gemma4_text" else {}
     found: dict[str, np.ndarray] = {}
     for name, values in stacked(with_states(config, tensors)).items():
+        name = name + ".weight" if name.endswith(".layer_scalar") else name
         stem, _, end = name.rpartition(".")
         stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
         layer, _, part = stem.removeprefix("layers.").removeprefix("blocks.").removeprefix("h.").partition(".")
@@ -398,7 +404,8 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         if kind in NEIGHBOURS and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if kind.startswith(("gemma", "nemotron")) and target.endswith("norm") and end == "weight":
+        one_less = kind.startswith(("gemma", "nemotron")) and kind != "gemma4_text"
+        if one_less and target.endswith("norm") and end == "weight":
             values = values + 1
         scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)
         if target == scaled:  # llama.cpp scales by the heads' size, these checkpoints by another
@@ -443,6 +450,8 @@ def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[
 def factors_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
     """What stretches the rotary positions of each element, where the converter writes it as a tensor."""
     scaling = config.get("rope_parameters") or {}
+    if config["model_type"] == "gemma4_text":
+        return {"rope_freqs.weight": np.array(gemma4_files.FACTORS)}
     if scaling.get("rope_type") == "longrope":
         return {f"rope_factors_{name}.weight": np.array(scaling[f"{name}_factor"]) for name in ("long", "short")}
     if scaling.get("rope_type") != "llama3":

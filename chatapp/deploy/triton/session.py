@@ -21,8 +21,8 @@ class Facts:
 
     context_length: int
     vocab_size: int
-    layers: list[tuple[int, int]]
-    """Key-value heads and their size."""
+    layers: list[tuple[int, int, int]]
+    """Of each that has keys of its own its number, its key-value heads and their size."""
     runtime: str
     precision: str
 
@@ -74,11 +74,11 @@ class RemoteSession(CachedSession):
         self.caches = {name: cache[list(parents)] for name, cache in self.caches.items()}
 
 
-def empty_caches(layers: Sequence[tuple[int, int]], batch: int) -> dict[str, np.ndarray]:
+def empty_caches(layers: Sequence[tuple[int, int, int]], batch: int) -> dict[str, np.ndarray]:
     """The caches of no tokens: a place that the mask hides."""
     return {
         f"past_key_values.{i}.{kind}": np.zeros((batch, heads, 1, size), np.float32)
-        for i, (heads, size) in enumerate(layers)
+        for i, heads, size in layers
         for kind in ("key", "value")
     }
 

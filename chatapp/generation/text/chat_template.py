@@ -31,6 +31,8 @@ from model_store.tokenizers.special_tokens import special_tokens
 STAND_IN = re.compile("\ue000([0-9]+)\ue001")
 """What stands for a message's text while the template's own text is looked at: private-use characters."""
 
+ANSWERED_WITHIN = "tool_responses"
+"""Where Gemma 4's template looks for what functions have answered: in the message that calls them."""
 SWITCH = re.compile(r"/(?:no_)?think\b")
 """What templates look for in a system prompt, and write other control tokens where it is there."""
 
@@ -139,6 +141,8 @@ class ChatTemplate:
             choices = f"a choice of {', '.join(EFFORTS)} (reasoning effort)" if self.has_effort else "no switch"
             raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has {choices}")
         turns = [[_describe(message) for message in messages] for messages in conversations]
+        if ANSWERED_WITHIN in self.source:
+            turns = [answer_within(one) for one in turns]
         offered = [json.loads(tool) for tool in tools] or None
         names: dict[str, Any] = {
             "tools": offered,
@@ -193,6 +197,18 @@ def _describe(message: Message) -> dict[str, Any]:  # Any: as templates look at 
         ]
     if message.answers:
         found |= {"name": message.answers.name, "tool_call_id": message.answers.id}
+    return found
+
+
+def answer_within(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:  # Any: as templates look at it
+    """The messages, with what functions have answered in those that call them."""
+    found: list[dict[str, Any]] = []
+    for turn in turns:
+        if "tool_call_id" in turn and found and "tool_calls" in found[-1]:
+            answer = {"name": turn["name"], "response": turn["content"]}
+            found[-1].setdefault(ANSWERED_WITHIN, []).append(answer)
+        else:
+            found.append(turn)
     return found
 
 

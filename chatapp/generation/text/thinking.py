@@ -16,8 +16,11 @@ MARKS = (
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel>thought", "<channel|>"),
 )
-"""Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A."""
+"""Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A; Gemma 4."""
+TOLD = frozenset({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>'})
+"""Gemma 4's marks of what it thinks, calls and quotes, which are special tokens there, and parts of a reply."""
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 """A text in the code of a template."""
 THINK = "<think>\n", "\n</think>\n\n"

@@ -19,7 +19,7 @@ from chatapp.generation.errors import GenerationError
 from chatapp.generation.text import moses
 from chatapp.generation.text.detokenizer import Detokenizer, HarmonyDetokenizer
 from chatapp.generation.text.spelling import Spelling
-from chatapp.generation.text.thinking import HARMONY, respell
+from chatapp.generation.text.thinking import HARMONY, TOLD, respell
 from model_store.checkpoint.config_fields import check_fields
 from model_store.files import optional_json
 from model_store.tokenizers.check import check
@@ -50,7 +50,9 @@ class Tokenizer:
         """Tokens whose names may be text as it is written, where those of others stand for bytes."""
         self._own = self.vocabulary.get_vocab_size(with_added_tokens=False)
         """Where the ids end that are not only those of added tokens."""
-        self.hidden = frozenset(token for token, entry in added.items() if entry.special)
+        special = {token: entry.content for token, entry in added.items() if entry.special}
+        told = TOLD if TOLD.issubset(special.values()) else frozenset[str]()
+        self.hidden = frozenset(token for token, content in special.items() if content not in told)
         """Special tokens: never shown."""
         self.control = self.hidden | {token for token, entry in added.items() if CONTROL.fullmatch(entry.content)}
         """Special tokens and others such as <tool_call>: never made from a user's text."""

@@ -14,8 +14,8 @@ from uuid import uuid4
 from chatapp.generation.text.message import ToolCall
 from chatapp.generation.text.thinking import split
 
-OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_call_start|>", "<function=")
-"""Qwen and Hermes, Mistral, Llama 3, LFM2, Llama 3.1 in its other form."""
+OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_call_start|>", "<function=", "<|tool_call>")
+"""Qwen and Hermes, Mistral, Llama 3, LFM2, Llama 3.1 in its other form, Gemma 4."""
 HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 QWEN = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=.*?</parameter>\s*)*)(?:</function>|\Z)", re.DOTALL)
@@ -23,6 +23,12 @@ PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTAL
 """Of Qwen3-Coder and Qwen 3.5."""
 Schemas = Mapping[str, Mapping[str, Any] | None]  # Any: JSON Schemas
 """Of the arguments of functions, by their names."""
+
+GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
+QUOTE = '<|"|>'
+"""What stands around a text in Gemma 4's calls."""
+KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
+"""A name in Gemma 4's calls, which nothing stands around."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,9 @@ def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[t
     elif parts := LLAMA.findall(text):
         for name, arguments in parts:
             yield from ((name, value) for value in read_values(arguments))
+    elif parts := GEMMA.findall(text):
+        for name, arguments in parts:
+            yield from ((name, value) for value in read_values(quote(arguments)))
     else:
         bare = text.strip()
         for opener in OPENERS:
@@ -154,6 +163,12 @@ def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[t
             yield from read_python(bare.removesuffix("<|tool_call_end|>"))
         else:
             yield from map(name_call, read_values(bare))
+
+
+def quote(arguments: str) -> str:
+    """Arguments as Gemma 4 writes them, in JSON."""
+    pieces = enumerate(arguments.split(QUOTE))
+    return "".join(json.dumps(piece) if i % 2 else KEY.sub(r'\1"\2":', piece) for i, piece in pieces)
 
 
 def typed(value: str, key: str, schema: Mapping[str, Any] | None) -> Any:  # Any: JSON

@@ -1,0 +1,17 @@
+"""Gemma 4 that reads images and sound without encoders of their own, of which the language model runs."""
+
+from backends.decoder import Decoder
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import gemma4, gemma4_text
+from model_store.families.gemma4 import LAYER, MODEL, PREFIX, TIED
+
+UNUSED = (*gemma4.UNUSED, "vision_embedder.*")
+DEFAULTS: Config = {"max_position_embeddings": 262_144, "sliding_window": 1024, "hidden_size_per_layer_input": 0}
+"""What `text_config` leaves out, otherwise than that of the others."""
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read `text_config` of config.json."""
+    return gemma4_text.decoder({**DEFAULTS, **config["text_config"]})
