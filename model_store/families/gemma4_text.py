@@ -62,7 +62,6 @@ DEFAULTS: Config = {
     "num_key_value_heads": 4,
     "head_dim": 256,
     "max_position_embeddings": 131_072,
-    "hidden_size_per_layer_input": 256,
     "rope_parameters": {
         "sliding_attention": {"rope_theta": 10_000.0},
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
@@ -75,12 +74,12 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do, and the last one."""
+    size = config.get("hidden_size_per_layer_input", 256) or 0
     config = {**DEFAULTS, **given(config)}
     if config.get("use_bidirectional_attention") == "all":
         says = "attention to what comes later (use_bidirectional_attention in config.json)"
         raise UnsupportedCheckpoint(f"gemma4 with {says} is not supported")
     same = gemma.decoder({**config, **UNSCALED, "hidden_act": "gelu"})
-    size = config["hidden_size_per_layer_input"]
     return replace(
         same,
         layers=share(attentions(config, same), config.get("num_kv_shared_layers", 0)),

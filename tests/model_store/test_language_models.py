@@ -62,6 +62,26 @@ def test_gemma_4_whose_config_says_little_is_as_its_class_says() -> None:
     assert near.rope and far.rope and not near.rope.inverse_frequencies.count(0)
     assert far.rope.inverse_frequencies[64:] == (0.0,) * 192 and far.rope.inverse_frequencies[1] == 1e6 ** (-2 / 512)
     assert decoder.per_layer_size == 256 and decoder.logit_softcap == 0
+    larger = {**config, "hidden_size_per_layer_input": None, "num_global_key_value_heads": None}
+    assert families.find(larger).decoder(larger).per_layer_size == 0
+
+
+def test_gemma_4_of_2b_caches_fifteen_of_its_layers() -> None:
+    turns = dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1e6)
+    text = dict(
+        vocab_size=262_144, hidden_size=1536, num_hidden_layers=35, num_attention_heads=8, num_key_value_heads=1,
+        head_dim=256, global_head_dim=512, num_global_key_value_heads=None, num_kv_shared_layers=20, num_experts=None,
+        layer_types=(["sliding_attention"] * 4 + ["full_attention"]) * 7, sliding_window=512, attention_k_eq_v=False,
+        hidden_size_per_layer_input=256, vocab_size_per_layer_input=262_144, use_double_wide_mlp=True,
+        max_position_embeddings=131_072, final_logit_softcapping=30.0, use_bidirectional_attention=None,
+        rope_parameters=dict(full_attention=turns, sliding_attention=dict(rope_type="default", rope_theta=10_000.0)),
+    )  # fmt: skip
+    config: dict[str, Any] = {"model_type": "gemma4", "text_config": text, "vision_config": {}, "audio_config": {}}
+    decoder = families.find(config).decoder(config)
+    assert decoder.readers == len(decoder.caches) == 15
+    assert [layer.kv_layer for layer in decoder.layers[15:]] == [13, 13, 13, 13, 14] * 4
+    assert {(layer.window, layer.head_dim, layer.kv_heads) for layer in decoder.layers} == {(512, 256, 1), (0, 512, 1)}
+    assert decoder.per_layer_scale == 128**0.5 and decoder.embedding_scale == 1536**0.5
 
 
 @pytest.mark.parametrize(("field", "value"), [("qk_ln", True), ("alibi", False), ("attn_type", "multiquery_attention")])
