@@ -11,6 +11,9 @@ Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "elu", "xielu
 LARGEST = 1 << 30
 """Numbers that a head keeps for a whole context, beyond which no description is believed."""
 
+NEAR_ZERO = 1e-6
+"""What a delta net adds to the square of a vector's length before it divides by that: no field of Qwen's says it."""
+
 
 @dataclass(frozen=True)
 class Rope:

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from backends import Batch, KeyValues, Session, check_call, check_parents, check_rewind
-from backends.rereading import PART, Foreseeing, RememberingSession, parts
+from backends.rereading import PART, RememberingSession, parts
 
 MOST = 8
 """Kept states of a text, each as large as those of all layers, whatever the text's length."""
@@ -43,10 +43,6 @@ class RecurrentSession(RememberingSession):
         self.session, self.rows = session, []
         self.kept: dict[int, States] = {}
         """By how many tokens had been read."""
-
-    def expect(self, length: int) -> None:
-        if isinstance(self.session, Foreseeing):
-            self.session.expect(length)
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape

@@ -8,6 +8,7 @@ import numpy as np
 
 from backends import Batch, KeyValues, Placement, check_batch, check_call, check_parents, check_rewind
 from backends.decoder import (
+    NEAR_ZERO,
     Activation,
     Attention,
     Clamped,
@@ -38,9 +39,6 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "gelu": lambda x: 0.5 * x * (1 + np.vectorize(math.erf, otypes=[np.float32])(x / math.sqrt(2))),
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
-
-NEAR_ZERO = 1e-6
-"""What is added to the square of a vector's length before it is divided by that: of Qwen's layers, no field says it."""
 
 Cache = list[tuple[np.ndarray, np.ndarray]]
 """Keys and values of each layer, (B, kv_heads, S, head_dim); or what it has in the place of attention: the tokens
@@ -424,8 +422,7 @@ class Range:
         ]
 
     def open_batch(self) -> Batch | None:
-        alike = self.decoder.encoder or self.border or self.decoder.recurrent
-        return None if alike else RangesBatch(self)
+        return None if self.decoder.encoder or self.border or self.decoder.recurrent else RangesBatch(self)
 
 
 class RangesBatch:

@@ -80,6 +80,10 @@ class RememberingSession:
     def batch(self) -> int:
         return len(self.rows)
 
+    def expect(self, length: int) -> None:
+        if isinstance(self.session, Foreseeing):
+            self.session.expect(length)
+
     def export(self, row: int) -> KeyValues | None:
         return self.session.export(row)
 
@@ -107,9 +111,8 @@ class RereadingSession(RememberingSession):
         """Tokens of the text whose parts are being read."""
 
     def expect(self, length: int) -> None:
+        super().expect(length)
         self.expected = length
-        if isinstance(self.session, Foreseeing):
-            self.session.expect(length)
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape

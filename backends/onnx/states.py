@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from backends.decoder import Decoder, DeltaNet, DeltaWeights, ShortConvolution, Weight
+from backends.decoder import NEAR_ZERO, Decoder, DeltaNet, DeltaWeights, ShortConvolution, Weight
 from backends.onnx.graph import FUSED, Graph
-
-NEAR_ZERO = 1e-6
-"""What is added to the square of a vector's length before it is divided by that."""
 
 
 def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:

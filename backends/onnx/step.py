@@ -59,15 +59,16 @@ class Step:
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
         first = [self.unseen[window] for window in session.windows]
+        states = dict(session.own_states)
         caches = {name: shown(values, first[layer_of(name)]) for name, values in session.cache.items()}
-        arrays = self.feeds | caches | session.memory | dict(session.held_otherwise) | dict(session.own_states)
+        arrays = self.feeds | caches | session.memory | dict(session.held_otherwise) | states
         for name in session.inputs:
             value = wrap(arrays[name])
             self.binding.bind_ortvalue_input(name, value)
             if name in session.cache:
                 present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
                 self.binding.bind_ortvalue_output(present, value)
-            if name in session.own_states:  # each operation reads the old one before it writes
+            if name in states:  # each operation reads the old one before it writes
                 self.binding.bind_ortvalue_output("new_" + name, value)
 
     def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:

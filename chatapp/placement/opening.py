@@ -12,7 +12,7 @@ import numpy as np
 import backends
 from backends import KeyValues, Placement, Session, check_call, check_parents, check_rewind
 from backends.memory import memory, overflows_memory
-from backends.rereading import Foreseeing, RememberingSession, replay
+from backends.rereading import RememberingSession, replay
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import published_options
 from chatapp.generation.text.chat_template import ChatTemplate
@@ -131,10 +131,6 @@ class FallbackSession(RememberingSession):
         self.first = 0
         """Tokens of the first call: an encoder-decoder encodes just these."""
         self.session = self.open_next()
-
-    def expect(self, length: int) -> None:
-        if isinstance(self.session, Foreseeing):
-            self.session.expect(length)
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape

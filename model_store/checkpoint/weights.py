@@ -89,7 +89,7 @@ def of_expert(source: Stored, expert: int) -> Stored:
     return str(written).replace("{1}", str(expert)), *transforms
 
 
-def joined(source: Source, attention: Attention) -> Source:
+def source_of_heads(source: Source, attention: Attention) -> Source:
     """The source of the matrix that makes queries, keys and values, as far as a layer has them of its own."""
     if attention.kv_layer is None and not attention.k_eq_v:
         return source
@@ -132,7 +132,7 @@ class Canonical(Lazy):
         if name not in OF_MIXING[type(recurrence)] and name in chain.from_iterable(OF_MIXING.values()):
             return {}
         if name == "qkv_proj":
-            source = joined(source, a)
+            source = source_of_heads(source, a)
         if experts is None or number not in experts.layers:
             return {} if name.startswith(OF_EXPERTS) else {layer + name: (source, number)}
         if not name.startswith("experts.") or callable(source):

@@ -25,7 +25,7 @@ ROUNDED = 0.1
 """The bound for weights that were rounded: the same weights are compared, but activations are rounded too."""
 
 
-def refuse_encoders(source: Source, target: str) -> None:
+def require_decoder(source: Source, target: str) -> None:
     """Refuse what a target for decoders that attend cannot have, and what others have exported."""
     if source.model.export:
         raise ExportError(

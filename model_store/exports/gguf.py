@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from backends import Progress
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, refuse_encoders
+from model_store.exports.decoders import compare_logits, require_decoder
 
 if TYPE_CHECKING:
     from model_store.gguf.writer import Value
@@ -37,7 +37,7 @@ def refuse(source: Source, options: Options) -> None:
         raise ExportError(f"the target gguf lacks {options.precision!r}; choose from {', '.join(PRECISIONS)}")
     from model_store.exports import gguf_decoder
 
-    refuse_encoders(source, "the target gguf")
+    require_decoder(source, "the target gguf")
     if options.context < 0 or options.context > source.decoder.context_length:
         raise ExportError(
             f"{source.model.name} has a context of {source.decoder.context_length} tokens; --context asks for "

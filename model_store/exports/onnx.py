@@ -7,7 +7,7 @@ from typing import Any
 
 from backends import Progress
 from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, copy_published, refuse_encoders
+from model_store.exports.decoders import compare_logits, copy_published, require_decoder
 from model_store.files import optional_json, read_json
 from model_store.tokenizers.special_tokens import special_tokens
 
@@ -35,7 +35,7 @@ def precision_of(source: Source, options: Options) -> str:
 
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what such graphs cannot have."""
-    refuse_encoders(source, "the target onnx")
+    require_decoder(source, "the target onnx")
     name, decoder, precision = source.model.name, source.decoder, precision_of(source, options)
     if precision not in PRECISIONS:
         raise ExportError(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from backends import Progress
 from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, copy_published, refuse_encoders, refuse_missing
+from model_store.exports.decoders import compare_logits, copy_published, refuse_missing, require_decoder
 
 SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
 NEEDS = "pip install openvino-genai openvino-tokenizers transformers"
@@ -27,7 +27,7 @@ def precision_of(source: Source, options: Options) -> str:
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what such graphs cannot have."""
     refuse_missing("openvino")
-    refuse_encoders(source, "the target openvino")
+    require_decoder(source, "the target openvino")
     precision = precision_of(source, options)
     if precision not in PRECISIONS:
         raise ExportError(

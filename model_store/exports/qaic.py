@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends import Progress
 from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import copy_published, refuse_encoders, refuse_experts
+from model_store.exports.decoders import copy_published, refuse_experts, require_decoder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ class Options:
 
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what the target cannot have."""
-    refuse_encoders(source, "the target qaic")
+    require_decoder(source, "the target qaic")
     refuse_experts(source, "the target qaic")
     name, decoder = source.model.name, source.decoder
     if source.model.family not in FAMILIES:

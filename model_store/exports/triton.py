@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backends import Progress
 from model_store.exports import ExportError, Source, option
-from model_store.exports.decoders import refuse_encoders, refuse_experts, refuse_missing
+from model_store.exports.decoders import refuse_experts, refuse_missing, require_decoder
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder
@@ -38,7 +38,7 @@ class Options:
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what the target cannot have."""
     refuse_missing(options.decoder)
-    refuse_encoders(source, "the target triton")
+    require_decoder(source, "the target triton")
     refuse_experts(source, "the target triton")
     if options.streams < 1:
         raise ExportError(f"--streams is at least 1, not {options.streams}")

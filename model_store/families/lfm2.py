@@ -30,10 +30,9 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; all layers attend, unless `layer_types` or `full_attn_idxs` says which do."""
     own = {"rms_norm_eps": config.get("norm_eps", 1e-5), "hidden_act": "silu"}
     same = llama.decoder({"rope_theta": 1_000_000.0, **config, **own})
-    attending = config.get("full_attn_idxs")
-    default = [
-        "conv" if attending is not None and i not in attending else "full_attention" for i in range(len(same.layers))
-    ]
+    every = range(len(same.layers))
+    attending = every if config.get("full_attn_idxs") is None else config["full_attn_idxs"]
+    default = ["full_attention" if i in attending else "conv" for i in every]
     convolution = replace(same.layers[0], rope=None, recurrence=ShortConvolution(config.get("conv_L_cache", 3)))
     layers = (
         convolution if kind == "conv" else attention

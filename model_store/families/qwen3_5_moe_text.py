@@ -21,6 +21,6 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`."""
-    same = qwen3_5_text.decoder({"intermediate_size": 0, **config})
+    same = qwen3_5_text.decoder(config)
     text = {**qwen2_vl.text_of(config), "norm_topk_prob": True}
     return replace(same, experts=qwen2_moe.experts(text, len(same.layers), shared=True))

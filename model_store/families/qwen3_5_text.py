@@ -12,7 +12,7 @@ from model_store.families.llama import TIED
 PREFIX = "model.language_model.", "model."
 UNUSED = ("visual.*", "model.visual.*", "mtp.*", ".rotary_emb.inv_freq")
 MODEL = {**llama.MODEL, "norm": ("norm", plus_one)}
-QUERIES, STATE = "layers.{}.self_attn.q_proj", "layers.{0}.linear_attn"
+STATE = "layers.{0}.linear_attn"
 LAYER = {
     **llama.LAYER,
     "attention_norm": ("layers.{}.input_layernorm", plus_one),
@@ -20,7 +20,7 @@ LAYER = {
     "qkv_proj": (llama.LAYER["qkv_proj"], without_gates, spread_rotary),
     "q_norm": ("layers.{}.self_attn.q_norm", plus_one, spread_rotary),
     "k_norm": ("layers.{}.self_attn.k_norm", plus_one, spread_rotary),
-    "attention_gate": (QUERIES, gates_alone),
+    "attention_gate": ("layers.{}.self_attn.q_proj", gates_alone),
     "o_proj": f"layers.{{0}}.self_attn.o_proj={STATE}.out_proj",
     "qkvz_proj": f"{STATE}.in_proj_qkv {STATE}.in_proj_z",
     "rates_proj": f"{STATE}.in_proj_b {STATE}.in_proj_a",

@@ -2,12 +2,10 @@
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from model_store.checkpoint.weights import Source
 from model_store.families.gemma4_text import halve_power
-
-Fields = dict[str, Any]  # Any: config.json's
+from model_store.gguf.adjustments import Fields
 
 KEYS = {
     "attention.key_length_swa": "key_length_swa",

@@ -110,8 +110,6 @@ def test_a_call_that_fails_leaves_the_text_as_it_was(
         session.forward(np.zeros((1, CONTEXT), np.int64))
 
     def fail(tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        for values in session.session.states().values():
-            assert values.size
         session.session.put({name: values + 1 for name, values in session.session.states().items()})
         raise BackendError("the runtime failed")
 
