@@ -8,6 +8,6 @@ if __name__ == "__main__":
 
         serve(sys.stdin.buffer)
     else:
-        from chatapp.cli.main import main
+        from chatapp.cli.main import start
 
-        sys.exit(main())
+        sys.exit(start())

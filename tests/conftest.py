@@ -1,5 +1,6 @@
 """Tiny random checkpoints, a home of their own for every test, chatapp as a process, and no network."""
 
+import gc
 import json
 import os
 import signal
@@ -43,6 +44,7 @@ pytest_plugins = (
 
 no_network.refuse()
 telemetry.silence()
+gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
 
