@@ -106,8 +106,7 @@ class Session(Protocol):
 
     @property
     def recurrent(self) -> bool:
-        """Whether layers keep states: what is exported of a text is of no use for its beginnings, and going back may
-        take reading again."""
+        """Whether layers keep states: going back may take reading again."""
 
     @property
     def token_bytes(self) -> int:
@@ -134,16 +133,22 @@ class Session(Protocol):
         What an encoder has read is kept or forgotten as a whole.
         """
 
+    def nearest(self, length: int) -> int:
+        """The most tokens, `length` or fewer, from which a text that is rewound goes on without reading any again."""
+
     def reorder(self, parents: Sequence[int]) -> None:
         """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine."""
 
     def export(self, row: int) -> KeyValues | None:
         """What the cache holds of a row, as views, valid until the next call; None where it cannot be put back."""
 
+    def serves(self, found: KeyValues, length: int) -> bool:
+        """Whether what was exported of a row can be put back for its first `length` tokens; of states only for all."""
+
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         """Cache one row, of these tokens, from what was exported of a row that begins with them; all else is forgotten.
 
-        It must come from a session of the same model with the same placement.
+        It must come from a session of the same model with the same placement, and serve for as many tokens.
         """
 
     def open_batch(self) -> Batch | None:

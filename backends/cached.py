@@ -34,9 +34,15 @@ class CachedSession:
         self.read_ahead = self.read_ahead if length else 0
         self.cached = length - self.read_ahead
 
+    def nearest(self, length: int) -> int:
+        return length
+
     def export(self, row: int) -> KeyValues | None:
         """What a cache holds that cannot be put back."""
         return None
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return True
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         """Refuse what this session never exported."""

@@ -414,6 +414,12 @@ class Range:
         pairs = enumerate(self.cache)
         return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
 
+    def nearest(self, length: int) -> int:
+        return length
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return True
+
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.cache = [

@@ -87,6 +87,12 @@ class RememberingSession:
     def export(self, row: int) -> KeyValues | None:
         return self.session.export(row)
 
+    def nearest(self, length: int) -> int:
+        return self.session.nearest(length)
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return self.session.serves(found, length)
+
     def open_batch(self) -> Batch | None:
         return self.session.open_batch()
 

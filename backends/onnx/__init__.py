@@ -59,10 +59,13 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     from backends.onnx.session import Session as OnnxSession
     from backends.recurrent import RecurrentSession
     from backends.rereading import rereading
+    from backends.sliding import SlidingSession
 
     if device != "cpu":
         raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
     if exported := read(folder):
         return PrebuiltSession(exported)
     session = OnnxSession(folder)
-    return RecurrentSession(session) if session.shapes("state_") else rereading(session)
+    if session.shapes("state_"):
+        return RecurrentSession(session)
+    return SlidingSession(session) if session.sliding else rereading(session)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
@@ -10,14 +11,16 @@ from weakref import WeakSet
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Batch, KeyValues, Placement, Top, check_batch, check_call, check_parents
+from backends import BackendError, Batch, KeyValues, Placement, check_call, check_parents
 from backends.cached import CachedSession
 from backends.memory import overflows_memory
 from backends.onnx import whole
-from backends.onnx.caches import FIRST_CAPACITY, layer_of, make_room, out_of_sight
-from backends.onnx.step import RaggedStep, Step
+from backends.onnx.batch import RowsBatch, begins, exported
+from backends.onnx.caches import FIRST_CAPACITY, UNUSED, give_back, layer_of, make_room, out_of_sight
+from backends.onnx.step import Step
 from backends.processor import Neighbours, cores, overflows
-from backends.recurrent import AFTER, States
+from backends.recurrent import States
+from backends.sliding import BEGIN, Held, hidden
 
 ALONE = {"session.intra_op.spin_duration_us": "200"}
 """Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
@@ -111,6 +114,7 @@ class Session(CachedSession):
         """Tokens decoded one after the other."""
         self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
         """The buffers that were used before these, by rows and capacity."""
+        self.holds = Held(max(self.windows))
         self.alike = 0
         """Cached tokens that all rows share."""
         self.memory: dict[str, np.ndarray] = {}
@@ -121,6 +125,12 @@ class Session(CachedSession):
     def shapes(self, kind: str) -> dict[str, Sequence[int]]:
         """The shapes of the inputs whose names begin so."""
         return {name: shape for name, shape in self.inputs.items() if name.startswith(kind)}
+
+    @cached_property
+    def sliding(self) -> bool:
+        """Whether layers with windows let go of tokens."""
+        changing = self.border or self.whole_prompts or self.scales.values or self.shapes("state_")
+        return bool(any(self.windows) and not changing and UNUSED is not None)
 
     @property
     def held_otherwise(self) -> dict[str, np.ndarray]:
@@ -159,8 +169,10 @@ class Session(CachedSession):
             self.memory, self.steps = self.encode(self.encoder, tokens), {}
             tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         self.reserve(batch, self.cached + count)
-        for values in self.own_states.values() if not self.cached else ():
-            values[:] = 0
+        if not self.cached:
+            self.holds.go_back(0)
+            for values in self.own_states.values():
+                values[:] = 0
         self.single = self.single + 1 if count == 1 else 0
         self.hold(count)
         if (unseen := self.out_of_sight(self.cached)) != self.unseen:
@@ -179,8 +191,20 @@ class Session(CachedSession):
             self.gain.steps[self.held == "bytes_"].append(spent)
         self.alike = self.alike if self.cached else 0
         self.cached, self.read_ahead = self.cached + count, ahead
+        for unneeded in self.holds.advance(self.cached) if self.sliding else ():
+            for name in self.with_window:
+                give_back(self.cache[name][:, :, unneeded])
         self.top = step.top
         return step.logits
+
+    @property
+    def with_window(self) -> list[str]:
+        """The caches of layers with windows."""
+        return [name for name in self.cache if self.windows[layer_of(name)]]
+
+    def parts(self, name: str) -> list[slice]:
+        """Which of the cached tokens a cache holds."""
+        return self.holds.parts(self.cached) if self.windows[layer_of(name)] else [slice(0, self.cached)]
 
     def encode(self, encoder: onnxruntime.InferenceSession, tokens: np.ndarray) -> dict[str, np.ndarray]:
         """What the decoder's layers attend to in a prompt."""
@@ -237,6 +261,7 @@ class Session(CachedSession):
     def rewind(self, length: int) -> None:
         super().rewind(length)
         self.alike, self.single = min(self.alike, self.cached), 0
+        self.holds.go_back(self.cached)
         if not self.cached and self.held == "bytes_":
             self.held, self.cache, self.rows, self.capacity, self.steps = "past_", {}, 0, 0, {}
 
@@ -250,9 +275,11 @@ class Session(CachedSession):
             self.resize(parents, self.capacity)
         else:
             moved = [row for row, parent in enumerate(parents) if row != parent]
-            sources, part = [parents[row] for row in moved], slice(self.alike, self.cached)
-            for values in self.cache.values():
-                values[moved, :, part] = values[sources, :, part]
+            sources = [parents[row] for row in moved]
+            for name, values in self.cache.items():
+                for part in self.parts(name):
+                    differing = slice(max(part.start, self.alike), part.stop)
+                    values[moved, :, differing] = values[sources, :, differing]
             for values in self.own_states.values():
                 values[moved] = values[sources]
         self.alike = self.cached if len(set(parents)) == 1 else self.alike
@@ -267,19 +294,25 @@ class Session(CachedSession):
     def export(self, row: int) -> KeyValues | None:
         if self.whole_prompts or self.border:
             return None
-        found = {name: values[row, :, : self.cached] for name, values in self.cache.items()}
+        found = {name: values[row, :, self.parts(name)[-1]] for name, values in self.cache.items()}
         if self.held == "past_":
-            return found | exported(self.own_states, row, self.cached)
+            return found | exported(self.own_states, row, self.cached) | begins(self.holds.begin)
         return {name.replace("bytes_", "past_"): self.scales.restore(name, x[None])[0] for name, x in found.items()}
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return hidden(length, self.holds.window) >= int(found.get(BEGIN, 0))
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.reserve(1, len(tokens))
+        self.cached, self.top, self.holds.begin = len(tokens), None, int(found.get(BEGIN, 0))
         for name, values in self.cache.items():
-            values[0, :, : len(tokens)] = found[name][:, : len(tokens)]
+            part = self.parts(name)[-1]
+            values[0, :, part] = found[name][:, : part.stop - part.start]
+            if part.start:
+                give_back(values[:, :, : part.start])
         for name, values in self.own_states.items():
             values[0] = found[name]
-        self.cached, self.top = len(tokens), None
 
     def open_batch(self) -> Batch | None:
         if self.whole_prompts or self.border:
@@ -334,6 +367,7 @@ class Session(CachedSession):
         if before and self.held == "past_" and sum(values.nbytes for values in before.values()) <= SPARE:
             self.spare, before = {(self.rows, self.capacity): before}, dict(before)
         before = before if length else {}
+        parts = {name: self.parts(name) for name in before}
         states = {
             name: np.zeros((len(parents), *shape[1:]), np.float32) for name, shape in self.shapes("state_").items()
         }
@@ -344,134 +378,7 @@ class Session(CachedSession):
         for name, shape in self.shapes(self.held).items():
             if name not in fresh:
                 fresh[name] = self.make_room(name, (len(parents), shape[1], capacity, shape[3]))
-            if length:
-                fresh[name][:, :, :length] = before.pop(name)[list(parents), :, :length]
+            for part in parts.get(name, ()):
+                fresh[name][:, :, part] = before[name][list(parents), :, part]
+            before.pop(name, None)
         self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
-
-
-class RowsBatch:
-    """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
-
-    def __init__(self, session: Session):
-        self.session, self.vocab_size, self.tops = session, session.vocab_size, session.tops
-        self.states: dict[str, np.ndarray] = {}
-        self.inputs = session.inputs
-        self.lengths: list[int] = []
-        self.places: list[int] = []
-        """Where each row lies; together the first places."""
-        self.top: Top | None = None
-        self.memory: dict[str, np.ndarray] = {}
-        self.buffers: dict[str, np.ndarray] = {}
-        self.steps: dict[int, RaggedStep] = {}
-        self.windows = session.windows
-        self.unseen = session.out_of_sight(0)
-        """By window: tokens at the beginning of each row's cache that the graph is not shown."""
-
-    @property
-    def runtime(self) -> onnxruntime.InferenceSession:
-        return self.session.runtime
-
-    @property
-    def cache(self) -> dict[str, np.ndarray]:
-        """The part of each buffer that rows lie in, (rows, kv_heads, capacity, width)."""
-        return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
-
-    @property
-    def own_states(self) -> dict[str, np.ndarray]:
-        """The same of what layers have that do not attend, (rows, ...)."""
-        return {name: values[: len(self.lengths)] for name, values in self.states.items()}
-
-    @property
-    def held_otherwise(self) -> dict[str, np.ndarray]:
-        """What a graph with caches of two kinds reads besides those of floats."""
-        return self.session.unused(False)
-
-    def join(self, found: KeyValues, length: int) -> None:
-        place = len(self.lengths)
-        self.reserve(place + 1, length + 1)
-        for name, values in self.buffers.items():
-            values[place, :, :length] = found[name][:, :length]
-        for name, values in self.states.items():
-            values[place] = found[name]
-        self.lengths.append(length)
-        self.places.append(place)
-
-    def forward(self, tokens: np.ndarray) -> np.ndarray:
-        check_batch(self.lengths, tokens, self.session.context_length)
-        rows = len(self.lengths)
-        self.reserve(rows, max(self.lengths) + 1)
-        self.session.adapt()
-        start = time.monotonic()
-        if (unseen := self.session.out_of_sight(min(self.lengths))) != self.unseen:
-            self.unseen, self.steps = unseen, {}
-        if rows not in self.steps:
-            self.steps = {rows: RaggedStep(self, rows, 1, 1)}
-        step, places = self.steps[rows], self.places
-        by_place = np.empty((rows, 1), np.int64)
-        past = np.empty((rows, 1), np.int64)
-        by_place[places], past[places, 0] = tokens, self.lengths
-        step.run_rows(by_place, past)
-        self.session.computing += time.monotonic() - start
-        self.lengths = [length + 1 for length in self.lengths]
-        if places == list(range(rows)):
-            self.top = step.top
-            return step.logits
-        self.top = Top(step.top.tokens[places], step.top.logits[places])
-        return step.logits[places]
-
-    def reorder(self, parents: Sequence[int]) -> None:
-        if parents:
-            check_parents(parents, len(self.lengths))
-        rows, lengths = len(parents), [self.lengths[parent] for parent in parents]
-        self.reserve(rows, max(lengths, default=0))
-        kept: dict[int, int] = {}  # the first row that continues another stays where that was, if there is room
-        for row, parent in enumerate(parents):
-            kept.setdefault(parent, row)
-        stay = {row: self.places[parent] for parent, row in kept.items() if self.places[parent] < rows}
-        free = iter(sorted(set(range(rows)) - set(stay.values())))
-        places = [stay[row] if row in stay else next(free) for row in range(rows)]
-        for row, parent in enumerate(parents):
-            if row not in stay:
-                for values in self.buffers.values():
-                    values[places[row], :, : lengths[row]] = values[self.places[parent], :, : lengths[row]]
-                for values in self.states.values():
-                    values[places[row]] = values[self.places[parent]]
-        self.places, self.lengths = places, lengths
-        if not rows:
-            self.buffers, self.states, self.steps = {}, {}, {}
-
-    def export(self, row: int) -> KeyValues:
-        place, length = self.places[row], self.lengths[row]
-        found = {name: values[place, :, :length] for name, values in self.buffers.items()}
-        return found | exported(self.states, place, length)
-
-    def reserve(self, rows: int, length: int) -> None:
-        """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.
-
-        The system gives memory only to what is written to.
-        """
-        held, _, capacity, _ = next(iter(self.buffers.values())).shape if self.buffers else (0, 0, 0, 0)
-        if rows <= held and length <= capacity:
-            return
-        held = max(held, 1 << max(rows - 1, 1).bit_length())
-        room = max(capacity, FIRST_CAPACITY, 1 << (length - 1).bit_length() if length > capacity else 0)
-        room = min(self.session.context_length, room)
-        before, self.steps = self.buffers, {}
-        self.buffers = {
-            name: self.session.make_room(name, (held, shape[1], room, shape[3]))
-            for name, shape in self.session.shapes("past_").items()
-        }
-        for name, values in before.items():
-            for place, count in zip(self.places, self.lengths, strict=True):
-                self.buffers[name][place, :, :count] = values[place, :, :count]
-        states = {
-            name: np.zeros((held, *shape[1:]), np.float32) for name, shape in self.session.shapes("state_").items()
-        }
-        for name, values in self.states.items():
-            states[name][: len(values)] = values
-        self.states = states
-
-
-def exported(states: States, row: int, length: int) -> dict[str, np.ndarray]:
-    """The states of a row, and after how many tokens they are, where there are any."""
-    return {AFTER: np.array([length])} | {name: values[row] for name, values in states.items()} if states else {}

@@ -59,7 +59,7 @@ class PromptCache:
         the cache holds, it is not known: there may be an error.
         """
         apart = reproducible or self.session.whole_prompts
-        shared = 0 if apart else share(self._tokens, prompt)
+        shared = 0 if apart else self.session.nearest(share(self._tokens, prompt))
         best = None if apart else self._find(prompt, shared + WORTH)
         lost = len(self._tokens) - (0 if best else shared)
         if self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens):
@@ -85,9 +85,9 @@ class PromptCache:
         return best
 
     def _useful(self, prefix: Prefix, prompt: list[int]) -> int:
-        """How many tokens of a prompt need not be read with a prefix; states are of use only after all of it."""
+        """How many tokens of a prompt need not be read with a prefix."""
         shared = share(prefix.tokens, prompt)
-        return 0 if self.session.recurrent and shared < len(prefix.tokens) else shared
+        return shared if self.session.serves(prefix.found, shared) else 0
 
     def _save(self) -> None:
         """Keep a copy of what the session's cache holds."""

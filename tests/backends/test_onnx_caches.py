@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import backends
-from backends.onnx import caches, lowering
+from backends import sliding
+from backends.onnx import lowering
 from backends.onnx.session import Session
 from backends.quantize import PRECISIONS, Rounded
+from backends.sliding import SlidingSession
 from model_store.convert import convert
 from support.arrays import near
 from support.checkpoints import MakeCheckpoint
@@ -24,7 +26,7 @@ Sessions = tuple[Session, Session]
 @pytest.fixture
 def sessions(checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sessions]:
     """A model whose layers, or whose first one, see 50 tokens, and the same of which everything is shown."""
-    monkeypatch.setattr(caches, "STRIDE", 16)
+    monkeypatch.setattr(sliding, "STRIDE", 16)
 
     def load(precision: str, windows: list[int]) -> Sessions:
         kinds = ["sliding_attention" if window else "full_attention" for window in windows]
@@ -86,8 +88,9 @@ def test_rows_of_other_lengths_see_their_own_windows(windows: list[int], session
 @pytest.mark.parametrize("case", WINDOWED)
 def test_each_layer_is_shown_what_it_sees(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the logits that transformers computed, also where some layers see all."""
-    monkeypatch.setattr(caches, "STRIDE", 1)
-    session, (tokens, logits) = open_case(case, "onnx", tmp_path), golden(case)
+    monkeypatch.setattr(sliding, "STRIDE", 1)
+    opened, (tokens, logits) = open_case(case, "onnx", tmp_path), golden(case)
+    session = opened.session if isinstance(opened, SlidingSession) else opened
     assert isinstance(session, Session)
     for start, end in (0, 3), (3, 11), (11, 12), *((place, place + 1) for place in range(12, tokens.shape[1])):
         found = session.forward(tokens[:1, start:end], end - start)
@@ -100,7 +103,7 @@ def test_each_layer_is_shown_what_it_sees(case: str, tmp_path: Path, monkeypatch
 def test_a_window_of_bytes_gives_what_all_of_them_give(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches, "STRIDE", 4)
+    monkeypatch.setattr(sliding, "STRIDE", 4)
     decoder, weights = open_golden(case)
     decoder = replace(decoder, layers=tuple(replace(a, window=10) for a in decoder.layers))
     lowering.lower(decoder, Rounded(weights, PRECISIONS["int8"]), tmp_path, "int8")

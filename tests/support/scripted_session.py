@@ -87,6 +87,12 @@ class ScriptedSession:
     def export(self, row: int) -> KeyValues:
         return {"tokens": np.array(self.rows[row], np.int64)}
 
+    def nearest(self, length: int) -> int:
+        return length
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return length <= len(found["tokens"])
+
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.spoil()
         assert found["tokens"][: len(tokens)].tolist() == list(tokens)

@@ -1,0 +1,193 @@
+"""Rows of different lengths that grow together with ONNX Runtime, on the weights of a session."""
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import onnxruntime
+
+from backends import KeyValues, Top, check_batch, check_parents
+from backends.onnx.caches import FIRST_CAPACITY, give_back, layer_of
+from backends.onnx.step import RaggedStep
+from backends.recurrent import AFTER, States
+from backends.sliding import BEGIN, RECENT, Held, hidden
+
+
+class Shared(Protocol):
+    """The session whose graph and weights a batch uses."""
+
+    context_length: int
+    vocab_size: int
+    tops: int
+    windows: Sequence[int]
+    inputs: dict[str, Sequence[int]]
+    holds: Held
+    computing: float
+    runtime: onnxruntime.InferenceSession
+
+    @property
+    def sliding(self) -> bool: ...
+    def adapt(self) -> None: ...
+    def shapes(self, kind: str) -> dict[str, Sequence[int]]: ...
+    def unused(self, in_bytes: bool) -> dict[str, np.ndarray]: ...
+    def out_of_sight(self, length: int) -> dict[int, int]: ...
+    def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
+
+
+class RowsBatch:
+    """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
+
+    def __init__(self, session: Shared):
+        self.session, self.vocab_size, self.tops = session, session.vocab_size, session.tops
+        self.states: dict[str, np.ndarray] = {}
+        self.inputs = session.inputs
+        self.lengths: list[int] = []
+        self.places: list[int] = []
+        """Where each row lies; together the first places."""
+        self.begins: list[int] = []
+        """Of each row the first token that layers with windows hold."""
+        self.top: Top | None = None
+        self.memory: dict[str, np.ndarray] = {}
+        self.buffers: dict[str, np.ndarray] = {}
+        self.steps: dict[int, RaggedStep] = {}
+        self.windows = session.windows
+        self.unseen = session.out_of_sight(0)
+        """By window: tokens at the beginning of each row's cache that the graph is not shown."""
+
+    @property
+    def runtime(self) -> onnxruntime.InferenceSession:
+        return self.session.runtime
+
+    @property
+    def cache(self) -> dict[str, np.ndarray]:
+        """The part of each buffer that rows lie in, (rows, kv_heads, capacity, width)."""
+        return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
+
+    @property
+    def own_states(self) -> dict[str, np.ndarray]:
+        """The same of what layers have that do not attend, (rows, ...)."""
+        return {name: values[: len(self.lengths)] for name, values in self.states.items()}
+
+    @property
+    def held_otherwise(self) -> dict[str, np.ndarray]:
+        """What a graph with caches of two kinds reads besides those of floats."""
+        return self.session.unused(False)
+
+    def join(self, found: KeyValues, length: int) -> None:
+        place = len(self.lengths)
+        self.reserve(place + 1, length + 1)
+        self.lengths.append(length)
+        self.places.append(place)
+        self.begins.append(int(found.get(BEGIN, 0)))
+        self.fill(place, found)
+
+    def part(self, row: int, name: str) -> slice:
+        """Which of a row's tokens a cache holds."""
+        return slice(self.begins[row] if self.windows[layer_of(name)] else 0, self.lengths[row])
+
+    def fill(self, row: int, found: KeyValues) -> None:
+        """Copy what was exported to a row's place."""
+        place = self.places[row]
+        for name, values in self.buffers.items():
+            part = self.part(row, name)
+            values[place, :, part] = found[name][:, : part.stop - part.start]
+            if part.start:
+                give_back(values[place : place + 1, :, : part.start])
+        for name, values in self.states.items():
+            values[place] = found[name]
+
+    def forward(self, tokens: np.ndarray) -> np.ndarray:
+        check_batch(self.lengths, tokens, self.session.context_length)
+        rows = len(self.lengths)
+        self.reserve(rows, max(self.lengths) + 1)
+        self.session.adapt()
+        start = time.monotonic()
+        if (unseen := self.session.out_of_sight(min(self.lengths))) != self.unseen:
+            self.unseen, self.steps = unseen, {}
+        if rows not in self.steps:
+            self.steps = {rows: RaggedStep(self, rows, 1, 1)}
+        step, places = self.steps[rows], self.places
+        by_place = np.empty((rows, 1), np.int64)
+        past = np.empty((rows, 1), np.int64)
+        by_place[places], past[places, 0] = tokens, self.lengths
+        step.run_rows(by_place, past)
+        self.session.computing += time.monotonic() - start
+        self.lengths = [length + 1 for length in self.lengths]
+        if self.session.sliding:
+            self.let_go()
+        if places == list(range(rows)):
+            self.top = step.top
+            return step.logits
+        self.top = Top(step.top.tokens[places], step.top.logits[places])
+        return step.logits[places]
+
+    def let_go(self) -> None:
+        """Give back what layers with windows see no more of a row, nor of one that is a little shorter."""
+        for row, (place, length) in enumerate(zip(self.places, self.lengths, strict=True)):
+            begin = hidden(length, self.session.holds.window) - RECENT
+            if begin > self.begins[row]:
+                for name, values in self.buffers.items():
+                    if self.windows[layer_of(name)]:
+                        give_back(values[place : place + 1, :, self.begins[row] : begin])
+                self.begins[row] = begin
+
+    def reorder(self, parents: Sequence[int]) -> None:
+        if parents:
+            check_parents(parents, len(self.lengths))
+        rows, lengths = len(parents), [self.lengths[parent] for parent in parents]
+        self.reserve(rows, max(lengths, default=0))
+        kept: dict[int, int] = {}  # the first row that continues another stays where that was, if there is room
+        for row, parent in enumerate(parents):
+            kept.setdefault(parent, row)
+        stay = {row: self.places[parent] for parent, row in kept.items() if self.places[parent] < rows}
+        free = iter(sorted(set(range(rows)) - set(stay.values())))
+        places = [stay[row] if row in stay else next(free) for row in range(rows)]
+        copied = {row: self.export(parent) for row, parent in enumerate(parents) if row not in stay}
+        self.places, self.lengths, self.begins = places, lengths, [self.begins[parent] for parent in parents]
+        for row, found in copied.items():
+            self.fill(row, found)
+        if not rows:
+            self.buffers, self.states, self.steps = {}, {}, {}
+
+    def export(self, row: int) -> KeyValues:
+        place = self.places[row]
+        found = {name: values[place, :, self.part(row, name)] for name, values in self.buffers.items()}
+        return found | exported(self.states, place, self.lengths[row]) | begins(self.begins[row])
+
+    def reserve(self, rows: int, length: int) -> None:
+        """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.
+
+        The system gives memory only to what is written to.
+        """
+        held, _, capacity, _ = next(iter(self.buffers.values())).shape if self.buffers else (0, 0, 0, 0)
+        if rows <= held and length <= capacity:
+            return
+        held = max(held, 1 << max(rows - 1, 1).bit_length())
+        room = max(capacity, FIRST_CAPACITY, 1 << (length - 1).bit_length() if length > capacity else 0)
+        room = min(self.session.context_length, room)
+        before, self.steps = self.buffers, {}
+        self.buffers = {
+            name: self.session.make_room(name, (held, shape[1], room, shape[3]))
+            for name, shape in self.session.shapes("past_").items()
+        }
+        for name, values in before.items():
+            for row, place in enumerate(self.places):
+                part = self.part(row, name)
+                self.buffers[name][place, :, part] = values[place, :, part]
+        states = {
+            name: np.zeros((held, *shape[1:]), np.float32) for name, shape in self.session.shapes("state_").items()
+        }
+        for name, values in self.states.items():
+            states[name][: len(values)] = values
+        self.states = states
+
+
+def exported(states: States, row: int, length: int) -> dict[str, np.ndarray]:
+    """The states of a row, and after how many tokens they are, where there are any."""
+    return {AFTER: np.array([length])} | {name: values[row] for name, values in states.items()} if states else {}
+
+
+def begins(begin: int) -> dict[str, np.ndarray]:
+    """From which token on layers with windows hold a row, where that is not the first."""
+    return {BEGIN: np.array(begin)} if begin else {}

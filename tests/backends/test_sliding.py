@@ -1,0 +1,230 @@
+"""Sessions whose layers with windows let go of what they see no more: whatever is done, the logits stay right."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import backends
+from backends import Session, sliding
+from backends.decoder import Decoder, Weights
+from backends.onnx import batch, caches
+from backends.onnx import session as onnx
+from backends.reference import Session as ReferenceSession
+from backends.sliding import BEGIN, Held, SlidingSession, hidden
+from chatapp.generation.prompt_cache import PromptCache
+from support.arrays import near
+from support.golden_logits import open_golden
+
+WINDOW, CONTEXT = 20, 480
+
+
+def windowed(case: str, window: int, context: int) -> tuple[Decoder, Weights]:
+    """A golden model whose windows are this wide."""
+    decoder, weights = open_golden(case)
+    layers = tuple(replace(a, window=window if a.window else 0) for a in decoder.layers)
+    return replace(decoder, layers=layers, context_length=context), dict(weights)
+
+
+def lowered(model: tuple[Decoder, Weights], folder: Path) -> SlidingSession:
+    backends.get("onnx").lower(*model, folder, precision="f32")
+    session = backends.get("onnx").load(folder, device="cpu")
+    assert isinstance(session, SlidingSession)
+    return session
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tokens are held, and the others spoiled at once: pages of memory are larger than these caches."""
+    for name, value in dict(STRIDE=8, RECENT=16, APART=48, MOST=5).items():
+        monkeypatch.setattr(sliding, name, value)
+    monkeypatch.setattr(batch, "RECENT", 16)
+
+    def spoil(part: np.ndarray) -> None:
+        part[:] = 100
+
+    monkeypatch.setattr(onnx, "give_back", spoil)
+    monkeypatch.setattr(batch, "give_back", spoil)
+
+
+@pytest.fixture(params=["gemma3_text", "gpt_oss"])
+def model(request: pytest.FixtureRequest) -> tuple[Decoder, Weights]:
+    return windowed(request.param, WINDOW, CONTEXT)
+
+
+@pytest.fixture
+def session(model: tuple[Decoder, Weights], tmp_path: Path, small: None) -> SlidingSession:
+    return lowered(model, tmp_path)
+
+
+Says = Callable[[np.ndarray], np.ndarray]
+
+
+@pytest.fixture
+def expected(session: SlidingSession, tmp_path: Path) -> Says:
+    """What a session says of rows, (rows, 1, vocab), that holds everything and has read nothing else."""
+    whole = onnx.Session(tmp_path)
+    whole.sliding = False
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        whole.rewind(0)
+        return whole.forward(rows)
+
+    return read
+
+
+def test_what_is_held_lets_a_text_go_on_from_each_of_its_places() -> None:
+    held, given_back = Held(600), set[int]()
+    for length in range(0, 60_000, 100):
+        given_back |= {start for part in held.advance(length) for start in range(part.start, part.stop)}
+        for place in (*held.places, length, max(length - sliding.RECENT, 0)):
+            assert held.nearest(place) == place
+            assert given_back.isdisjoint(range(hidden(place, 600), min(place, length)))
+        assert [*given_back] == [] or length > 600 + sliding.RECENT
+    assert len(held.places) == sliding.MOST
+    assert sum(part.stop - part.start for part in held.parts(length)) == length - len(given_back) < 9_000
+    kept = sorted(given_back ^ {*range(length)})
+    assert len([gap for gap in pairwise(kept) if gap[1] > gap[0] + 1]) == sliding.MOST
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_reading_and_taking_back(
+    model: tuple[Decoder, Weights], session: SlidingSession, expected: Says, seed: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    vocabulary, rows = model[0].vocab_size, np.zeros((1, 0), np.int64)
+    for _ in range(24):
+        kind = chance.choice(["read", "step", "draft", "back", "branch"], p=[0.3, 0.25, 0.15, 0.2, 0.1])
+        if kind == "back" and rows.shape[1]:
+            rows = rows[:, : chance.integers(0, rows.shape[1] + 1)]
+            session.rewind(rows.shape[1])
+        elif kind == "branch" and rows.shape[1]:
+            parents = chance.integers(0, len(rows), chance.integers(1, 4)).tolist()
+            session.reorder(parents)
+            rows = rows[parents]
+        else:
+            count = {"read": int(chance.integers(30, 90)), "draft": 4}.get(str(kind), 1)
+            if not rows.shape[1]:
+                rows = rows[:1]
+            count = min(count, CONTEXT - rows.shape[1])
+            if not count:
+                continue
+            more = chance.integers(0, vocabulary, (len(rows), count))
+            rows = np.concatenate([rows, more], axis=1)
+            assert session.forward(more) == near(expected(rows), abs=2e-4)
+        assert (session.length, session.batch) == (rows.shape[1], len(rows) if rows.shape[1] else 0)
+
+
+def test_a_text_goes_back_to_the_nearest_place(
+    model: tuple[Decoder, Weights], session: SlidingSession, expected: Says
+) -> None:
+    tokens = np.random.default_rng(0).integers(0, model[0].vocab_size, (1, CONTEXT))
+    for start in range(0, CONTEXT, 50):
+        session.forward(tokens[:, start : start + 50])
+    places = [0, *session.session.holds.places]
+    assert len(places) == 1 + sliding.MOST and places[-1] == 432
+    for length in CONTEXT - 10, 440, 400, 260, 20:
+        session.rewind(length)
+        assert session.session.length == (length if length > 460 else max(one for one in places if one <= length))
+        logits = session.forward(tokens[:, length : length + 1])
+        assert logits == near(expected(tokens[:, : length + 1]), abs=2e-4)
+
+
+@pytest.mark.parametrize("shared", [300, 290, 150])
+def test_what_was_exported_is_put_back_or_read_again(
+    model: tuple[Decoder, Weights], session: SlidingSession, expected: Says, shared: int
+) -> None:
+    tokens = np.random.default_rng(0).integers(0, model[0].vocab_size, (2, 301))
+    session.forward(tokens[:, :300])
+    exported = session.export(1)
+    assert exported is not None and exported[BEGIN] == 264
+    sizes = {values.shape[1] for name, values in exported.items() if name != BEGIN}
+    assert sizes == {300, 36}
+    found = {name: values.copy() for name, values in exported.items()}
+    session.rewind(0)
+    session.forward(tokens[:1, :280])
+    assert session.serves(found, shared) == (shared > 264)
+    session.restore(tokens[1, :shared].tolist(), found)
+    assert session.session.length == (shared if shared > 264 else 0)
+    for length in shared, 100:
+        session.rewind(length)
+        logits = session.forward(tokens[1:, length : length + 1])
+        assert logits == near(expected(tokens[1:, : length + 1]), abs=2e-4)
+
+
+def test_a_prompt_that_differs_early_is_read_from_the_nearest_place(session: SlidingSession, expected: Says) -> None:
+    cache, chance, prompt, places = PromptCache(session), np.random.default_rng(0), list[int](), list[int]()
+    for end, same in (300, 0), (400, 300), (440, 400), (430, 250), (450, 40):
+        prompt = [*prompt[:same], *chance.integers(0, 90, end - same).tolist()]
+        unread = cache.reuse(prompt)
+        places.append(end - len(unread))
+        logits = cache.read(unread, lambda: True)
+        assert logits is not None and logits == near(expected(np.array([prompt])), abs=2e-4)
+        cache.keep(prompt)
+    assert places == [0, 300, 400, 240, 0]
+
+
+def test_nothing_held_less_says_what_the_reference_says(
+    model: tuple[Decoder, Weights], session: SlidingSession
+) -> None:
+    tokens = np.random.default_rng(0).integers(0, model[0].vocab_size, (1, 200))
+    for start in range(0, 200, 50):
+        session.forward(tokens[:, start : start + 50])
+    session.rewind(190)
+    assert session.session.holds.begin > 100
+    assert session.forward(tokens[:, 190:]) == near(ReferenceSession(*model).forward(tokens), abs=2e-4)
+
+
+def test_rows_of_other_lengths_let_go_each_of_its_own(
+    model: tuple[Decoder, Weights], session: SlidingSession, expected: Says
+) -> None:
+    chance = np.random.default_rng(0)
+    batch, texts = session.open_batch(), list[list[int]]()
+    assert batch
+    for length in (30, 250, 110):
+        text = chance.integers(0, model[0].vocab_size, length).tolist()
+        session.rewind(0)
+        session.forward(np.array([text]))
+        found = session.export(0)
+        assert found is not None
+        batch.join(found, length)
+        texts.append(text)
+    for parents in ([0, 1, 2], [2, 1], [1, 1, 0, 0], [3, 1]):
+        batch.reorder(parents)
+        texts = [list(texts[parent]) for parent in parents]
+        for _ in range(30):
+            more = chance.integers(0, model[0].vocab_size, (len(texts), 1))
+            texts = [[*text, *new] for text, new in zip(texts, more.tolist(), strict=True)]
+            logits = batch.forward(more)
+        for row, text in enumerate(texts):
+            assert logits[row] == near(expected(np.array([text]))[0], abs=2e-4)
+    found = batch.export(1)
+    session.restore(texts[1], found)
+    assert session.forward(np.array([[7]])) == near(expected(np.array([[*texts[1], 7]])), abs=2e-4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere what is given back may still be read for a while")
+def test_the_system_has_the_memory_of_what_is_let_go(tmp_path: Path) -> None:
+    session = lowered(windowed("gemma3_text", WINDOW, 4096), tmp_path)
+    tokens = np.random.default_rng(0).integers(0, 90, (1, 4000))
+    for start in range(0, 4000, 250):
+        session.forward(tokens[:, start : start + 250])
+    inner, begin = session.session, hidden(4000, WINDOW) - sliding.RECENT
+    assert isinstance(inner, onnx.Session) and inner.holds.begin == begin == 2816
+    for name, values in inner.cache.items():
+        windowed_layer = bool(inner.windows[caches.layer_of(name)])
+        per_stride = [np.abs(values[0, 0, start : start + 256]).sum() for start in range(0, 4000 - 256, 256)]
+        assert min(per_stride[begin // 256 :]) > 0
+        emptied = [place for place, total in enumerate(per_stride) if not total]
+        assert emptied == ([*range(7), 8, 9, 10] if windowed_layer else [])
+
+
+def test_a_model_without_windows_has_nothing_to_let_go_of(tmp_path: Path) -> None:
+    decoder, weights = open_golden("llama")
+    backends.get("onnx").lower(decoder, weights, tmp_path, precision="f32")
+    loaded: Session = backends.get("onnx").load(tmp_path, device="cpu")
+    assert isinstance(loaded, onnx.Session) and not loaded.sliding
