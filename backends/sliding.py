@@ -2,7 +2,9 @@
 
 from typing import Protocol
 
-from backends import Session
+import numpy as np
+
+from backends import KeyValues, Session
 from backends.forgetful import ForgetfulSession
 from backends.recurrent import least_useful
 
@@ -21,6 +23,21 @@ BEGIN = "begin"
 def hidden(length: int, window: int) -> int:
     """Tokens at the beginning of so many that no layer with this window sees, in whole strides."""
     return max(length + 1 - window, 0) // STRIDE * STRIDE
+
+
+def first_held(length: int, window: int) -> int:
+    """The first of so many tokens that is held in any case."""
+    return max(hidden(length, window) - RECENT, 0)
+
+
+def begins(begin: int) -> dict[str, np.ndarray]:
+    """From which token on layers with windows hold what is exported, where that is not the first."""
+    return {BEGIN: np.array(begin)} if begin else {}
+
+
+def begin_of(found: KeyValues) -> int:
+    """The same, of what was exported."""
+    return int(found.get(BEGIN, 0))
 
 
 class Held:
@@ -48,7 +65,7 @@ class Held:
 
     def advance(self, length: int) -> list[slice]:
         """Let go of what texts of `length` tokens and more need not, stride by stride."""
-        begin = hidden(length, self.window) - RECENT
+        begin = first_held(length, self.window)
         if begin <= self.begin:
             return []
         before = [start for start in range(0, begin, STRIDE) if self.has(start)]
@@ -65,6 +82,10 @@ class Held:
         if not self.begin or hidden(length, self.window) >= self.begin:
             return length
         return max((place for place in self.places if place <= length), default=0)
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        """Whether what was exported is enough for a text of so many tokens."""
+        return hidden(length, self.window) >= begin_of(found)
 
     def go_back(self, length: int) -> None:
         """Only `length` tokens are left, which `nearest` gave."""

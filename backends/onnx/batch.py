@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime
 
 from backends import KeyValues, Top, check_batch, check_parents
-from backends.onnx.caches import FIRST_CAPACITY, give_back, layer_of
+from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go
 from backends.onnx.step import RaggedStep
 from backends.recurrent import AFTER, States
-from backends.sliding import BEGIN, RECENT, Held, hidden
+from backends.sliding import Held, begin_of, begins, first_held
 
 
 class Shared(Protocol):
@@ -79,7 +79,7 @@ class RowsBatch:
         self.reserve(place + 1, length + 1)
         self.lengths.append(length)
         self.places.append(place)
-        self.begins.append(int(found.get(BEGIN, 0)))
+        self.begins.append(begin_of(found))
         self.fill(place, found)
 
     def part(self, row: int, name: str) -> slice:
@@ -93,7 +93,7 @@ class RowsBatch:
             part = self.part(row, name)
             values[place, :, part] = found[name][:, : part.stop - part.start]
             if part.start:
-                give_back(values[place : place + 1, :, : part.start])
+                let_go(values[place : place + 1, :, : part.start])
         for name, values in self.states.items():
             values[place] = found[name]
 
@@ -115,21 +115,21 @@ class RowsBatch:
         self.session.computing += time.monotonic() - start
         self.lengths = [length + 1 for length in self.lengths]
         if self.session.sliding:
-            self.let_go()
+            self.let_go_of_unseen()
         if places == list(range(rows)):
             self.top = step.top
             return step.logits
         self.top = Top(step.top.tokens[places], step.top.logits[places])
         return step.logits[places]
 
-    def let_go(self) -> None:
+    def let_go_of_unseen(self) -> None:
         """Give back what layers with windows see no more of a row, nor of one that is a little shorter."""
         for row, (place, length) in enumerate(zip(self.places, self.lengths, strict=True)):
-            begin = hidden(length, self.session.holds.window) - RECENT
+            begin = first_held(length, self.session.holds.window)
             if begin > self.begins[row]:
                 for name, values in self.buffers.items():
                     if self.windows[layer_of(name)]:
-                        give_back(values[place : place + 1, :, self.begins[row] : begin])
+                        let_go(values[place : place + 1, :, self.begins[row] : begin])
                 self.begins[row] = begin
 
     def reorder(self, parents: Sequence[int]) -> None:
@@ -186,8 +186,3 @@ class RowsBatch:
 def exported(states: States, row: int, length: int) -> dict[str, np.ndarray]:
     """The states of a row, and after how many tokens they are, where there are any."""
     return {AFTER: np.array([length])} | {name: values[row] for name, values in states.items()} if states else {}
-
-
-def begins(begin: int) -> dict[str, np.ndarray]:
-    """From which token on layers with windows hold a row, where that is not the first."""
-    return {BEGIN: np.array(begin)} if begin else {}

@@ -1,21 +1,16 @@
 """Caches as ONNX Runtime is shown them: it would compute with all of one, also with what its layer does not see."""
 
-import ctypes
-import mmap
-import sys
 from collections.abc import Iterable
-from functools import cache
 from math import prod
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from backends.buffers import give_back, zeros
 from backends.sliding import hidden
 
 FIRST_CAPACITY = 256
 """Tokens for which a new cache has room; it doubles when they are used up."""
-UNUSED: int | None = getattr(mmap, "MADV_FREE" if sys.platform == "darwin" else "MADV_DONTNEED", None)
-"""What tells the system that nobody will read what some memory holds; None where it cannot be told."""
 
 
 def out_of_sight(length: int, windows: Iterable[int]) -> dict[int, int]:
@@ -36,15 +31,10 @@ def layer_of(name: str) -> int:
 def make_room(shape: tuple[int, ...], kind: type, window: int) -> np.ndarray:
     """A cache (rows, kv_heads, capacity, width) of zeros, with a `window` before as many bytes as a head takes.
 
-    The system gives memory only to what is written to, which these never are. Such a cache begins with a page.
+    The system gives memory only to what is written to, which these never are.
     """
     size = prod(shape)
-    if not window:
-        return np.zeros(shape, kind)
-    page = mmap.PAGESIZE // np.dtype(kind).itemsize
-    room: np.ndarray = np.zeros(page + size + prod(shape[2:]), kind)
-    first = -(room.ctypes.data // room.itemsize) % page
-    return room[first : first + size].reshape(shape)
+    return zeros((size + (prod(shape[2:]) if window else 0),), kind)[:size].reshape(shape)
 
 
 def shown(cache: np.ndarray, unseen: int) -> np.ndarray:
@@ -52,18 +42,8 @@ def shown(cache: np.ndarray, unseen: int) -> np.ndarray:
     return as_strided(cache[0, 0, unseen:], cache.shape, cache.strides) if unseen else cache
 
 
-def give_back(part: np.ndarray) -> None:
-    """Let the system have the memory of some tokens of a cache, (rows, kv_heads, tokens, width), by whole pages."""
-    assert UNUSED is not None  # as where `Session.sliding`
-    size = part.shape[2] * part.strides[2]
+def let_go(part: np.ndarray) -> None:
+    """Give back some tokens of a cache, (rows, kv_heads, tokens, width)."""
     for row in part:
         for head in row:
-            start = head.__array_interface__["data"][0]
-            first, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, (start + size) // mmap.PAGESIZE * mmap.PAGESIZE
-            if first < end:  # the system may refuse, and then the memory stays
-                system().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), UNUSED)
-
-
-@cache
-def system() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+            give_back(head)

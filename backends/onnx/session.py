@@ -12,15 +12,16 @@ import numpy as np
 import onnxruntime
 
 from backends import BackendError, Batch, KeyValues, Placement, check_call, check_parents
+from backends.buffers import UNUSED
 from backends.cached import CachedSession
 from backends.memory import overflows_memory
 from backends.onnx import whole
-from backends.onnx.batch import RowsBatch, begins, exported
-from backends.onnx.caches import FIRST_CAPACITY, UNUSED, give_back, layer_of, make_room, out_of_sight
+from backends.onnx.batch import RowsBatch, exported
+from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go, make_room, out_of_sight
 from backends.onnx.step import Step
 from backends.processor import Neighbours, cores, overflows
 from backends.recurrent import States
-from backends.sliding import BEGIN, Held, hidden
+from backends.sliding import Held, begin_of, begins
 
 ALONE = {"session.intra_op.spin_duration_us": "200"}
 """Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
@@ -193,7 +194,7 @@ class Session(CachedSession):
         self.cached, self.read_ahead = self.cached + count, ahead
         for unneeded in self.holds.advance(self.cached) if self.sliding else ():
             for name in self.with_window:
-                give_back(self.cache[name][:, :, unneeded])
+                let_go(self.cache[name][:, :, unneeded])
         self.top = step.top
         return step.logits
 
@@ -300,17 +301,17 @@ class Session(CachedSession):
         return {name.replace("bytes_", "past_"): self.scales.restore(name, x[None])[0] for name, x in found.items()}
 
     def serves(self, found: KeyValues, length: int) -> bool:
-        return hidden(length, self.holds.window) >= int(found.get(BEGIN, 0))
+        return self.holds.serves(found, length)
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.reserve(1, len(tokens))
-        self.cached, self.top, self.holds.begin = len(tokens), None, int(found.get(BEGIN, 0))
+        self.cached, self.top, self.holds.begin = len(tokens), None, begin_of(found)
         for name, values in self.cache.items():
             part = self.parts(name)[-1]
             values[0, :, part] = found[name][:, : part.stop - part.start]
             if part.start:
-                give_back(values[:, :, : part.start])
+                let_go(values[:, :, : part.start])
         for name, values in self.own_states.items():
             values[0] = found[name]
 

@@ -84,11 +84,13 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
         return FixedSession(folder, device.upper())
     from backends.openvino.runtime import read_facts
     from backends.rereading import rereading
+    from backends.sliding import SlidingSession
 
     if device == "cpu" and read_facts(folder).layers and version("openvino").startswith(PAGING):
         from backends.openvino.paged import PagedSession
 
-        return rereading(PagedSession(folder, device.upper()))
+        session = PagedSession(folder, device.upper())
+        return SlidingSession(session) if session.sliding else rereading(session)
     from backends.openvino.session import StatefulSession
 
     return rereading(StatefulSession(folder, device.upper()))

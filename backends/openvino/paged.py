@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from weakref import WeakSet
 
@@ -11,9 +11,11 @@ import numpy as np
 from openvino import InferRequest, Shape, Tensor
 
 from backends import Batch, KeyValues, check_batch, check_call, check_parents
+from backends.buffers import UNUSED, give_back, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
+from backends.sliding import STRIDE, Held, begin_of, begins, first_held
 
 FIRST_PAGES = 8
 """Pages of a new cache; it doubles when they are used up."""
@@ -26,10 +28,12 @@ class Pages:
         ports = request.get_compiled_model().inputs
         self.request = request
         self.ports = {port.any_name: port for port in ports if "_cache." in port.any_name}
-        self.caches: dict[str, Tensor] = {}
+        self.caches: dict[str, np.ndarray] = {}
         """Keys and values by name, each (pages, kv_heads, ...)."""
         self.size: int = self.ports["value_cache.0"].partial_shape[2].get_length()
         """Tokens that a page holds."""
+        self.windowed: list[str] = []
+        """Those of layers with windows."""
         self.count = 0
         self.readers: WeakSet[PagedSession] = WeakSet()
 
@@ -40,15 +44,23 @@ class Pages:
     def grow(self, more: int) -> None:
         """Make room for so many pages more, or for twice as many as before."""
         pages = self.count + max(more, self.count, FIRST_PAGES)
+        held = sorted({number for reader in self.readers for row in reader.held_pages() for number in row})
         for name, port in self.ports.items():
             _, *shape = port.partial_shape
-            cache = Tensor(port.element_type, Shape([pages, *(size.get_length() for size in shape)]))
-            cache.data[self.count :] = 0
+            grown = zeros((pages, *(size.get_length() for size in shape)), port.element_type.to_dtype())
             if self.count:
-                cache.data[: self.count] = self.caches[name].data
-            self.caches[name] = cache
-            self.request.set_tensor(name, cache)
+                kept = held if name in self.windowed else slice(0, self.count)
+                grown[kept] = self.caches[name][kept]
+            self.request.set_tensor(name, Tensor(grown, Shape(grown.shape), port.element_type))  # the same memory
+            self.caches[name] = grown
         self.count = pages
+
+    def give_back(self, numbers: Sequence[int]) -> None:
+        """Let the system have the memory of pages of layers with windows."""
+        for name in self.windowed if numbers else ():
+            cache = self.caches[name]
+            for first, last in runs(numbers):
+                give_back(cache[first : last + 1])
 
 
 class PagedSession(CachedSession):
@@ -68,12 +80,17 @@ class PagedSession(CachedSession):
         self.pages = Pages(self.request)
         self.pages.readers.add(self)
         self.page = self.pages.size
+        windowed = {i for i, (window, _) in enumerate(facts.layers or ()) if window}
+        self.pages.windowed = [name for name in self.pages.ports if int(name.rpartition(".")[2]) in windowed]
+        self.sliding = bool(windowed) and not self.border and UNUSED is not None and STRIDE % self.page == 0
+        """Whether layers with windows let go of tokens."""
+        self.holds = Held(max(self.windows, default=0))
         self.rows: list[list[int]] = []
         """The pages of each row."""
         self.owned = 0
         """Tokens up to which each row has pages, and shares none that it may write to."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
-        held = sum(int(cache.byte_size) for cache in self.pages.caches.values())
+        held = sum(cache.nbytes for cache in self.pages.caches.values())
         self.token_bytes = held // (self.pages.count * self.page)
         self.rewind(0)
 
@@ -97,7 +114,18 @@ class PagedSession(CachedSession):
             self.own([needed] * batch)
         logits = self.infer(tokens, last)
         self.cached = total
+        for unneeded in self.holds.advance(total) if self.sliding else ():
+            for row in self.rows:
+                self.pages.give_back(self.cut(row, unneeded))
         return logits
+
+    def cut(self, row: Sequence[int], part: slice) -> Sequence[int]:
+        """The pages of some tokens of a row."""
+        return row[part.start // self.page : -(-part.stop // self.page)]
+
+    def held_pages(self) -> list[Sequence[int]]:
+        """Of each row those that layers with windows hold."""
+        return [[*chain(*(self.cut(row, part) for part in self.holds.parts(self.length)))] for row in self.rows]
 
     def infer(self, tokens: np.ndarray, last: int) -> np.ndarray:
         """The logits (batch, last, vocab) after more tokens of every row."""
@@ -107,7 +135,7 @@ class PagedSession(CachedSession):
             "tokens": tokens.reshape(1, -1),
             "positions": (lengths[:, None] + np.arange(count)).ravel(),
             "wanted": (ends[:, None] + np.arange(-last, 0)).ravel(),
-            "subsequence_begins": begins(ends),
+            "subsequence_begins": bounds(ends),
         }
         for window in self.windows:
             feeds |= zip(seen(window), self.show(lengths, count, window), strict=True)
@@ -124,7 +152,7 @@ class PagedSession(CachedSession):
         past = lengths - unseen * self.page
         pages = np.fromiter(chain(*rows), np.int32)
         longest = np.array(past.max() + count, np.int32)
-        return [past.astype(np.int32), pages, begins(np.cumsum([len(row) for row in rows])), longest]
+        return [past.astype(np.int32), pages, bounds(np.cumsum([len(row) for row in rows])), longest]
 
     def own(self, totals: Sequence[int]) -> None:
         """Give every row pages of its own for what comes after its length, up to so many tokens."""
@@ -145,12 +173,13 @@ class PagedSession(CachedSession):
                 copies[row[begun]] = copied
             row += islice(free, wanted - len(row))
         for cache in self.pages.caches.values() if copies else ():
-            cache.data[list(copies)] = cache.data[list(copies.values())]
+            cache[list(copies)] = cache[list(copies.values())]
         self.owned = min(needed) * self.page
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
         self.owned = 0
+        self.holds.go_back(length)
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
@@ -159,20 +188,33 @@ class PagedSession(CachedSession):
     def export(self, row: int) -> KeyValues | None:
         if self.border:
             return None
-        pages = self.rows[row][: -(-self.lengths[row] // self.page)]
-        return {name: cache.data[pages] for name, cache in self.pages.caches.items()}
+        pages, begin = self.rows[row][: -(-self.lengths[row] // self.page)], self.starts[row]
+        held = {name: pages[begin // self.page :] for name in self.pages.windowed}
+        found = {name: cache[held.get(name, pages)] for name, cache in self.pages.caches.items()}
+        return found | begins(begin)
+
+    @property
+    def starts(self) -> list[int]:
+        """Of each row the first token from which on layers with windows hold it."""
+        return [self.holds.begin] * len(self.rows)
+
+    def serves(self, found: KeyValues, length: int) -> bool:
+        return self.holds.serves(found, length)
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.rows = [[]]
         self.own([len(tokens)])
         self.fill(self.rows[0], found)
-        self.cached = len(tokens)
+        self.cached, self.holds.begin = len(tokens), begin_of(found)
 
     def fill(self, pages: Sequence[int], found: KeyValues) -> None:
         """Copy what was exported into pages."""
+        before = begin_of(found) // self.page
         for name, cache in self.pages.caches.items():
-            cache.data[list(pages)] = found[name][: len(pages)]
+            held = pages[before:] if name in self.pages.windowed else pages
+            cache[list(held)] = found[name][: len(held)]
+        self.pages.give_back(pages[:before])
 
     def open_batch(self) -> Batch | None:
         return None if self.border else PagedBatch(self)
@@ -186,15 +228,26 @@ class PagedBatch(PagedSession):
         self.windows = session.windows
         self.context_length, self.border, self.rows, self.owned = session.context_length, 0, [], 0
         self.counts: list[int] = []
+        self.begun: list[int] = []
+        self.sliding, self.holds = session.sliding, session.holds
         self.pages.readers.add(self)
 
     @property
     def lengths(self) -> list[int]:
         return self.counts
 
+    @property
+    def starts(self) -> list[int]:
+        return self.begun
+
+    def held_pages(self) -> list[Sequence[int]]:
+        held = zip(self.rows, self.begun, self.counts, strict=True)
+        return [self.cut(row, slice(begin, count)) for row, begin, count in held]
+
     def join(self, found: KeyValues, length: int) -> None:
         self.rows.append([])
         self.counts.append(0)
+        self.begun.append(begin_of(found))
         needed = [max(length, count) for count in self.counts]
         needed[-1] = length
         self.own(needed)
@@ -207,11 +260,16 @@ class PagedBatch(PagedSession):
             self.own([count + 1 for count in self.counts])
         logits = self.infer(tokens, last)
         self.counts = [count + 1 for count in self.counts]
+        for row, (begin, count) in enumerate(zip(self.begun, self.counts, strict=True)):
+            if self.sliding and (first := first_held(count, self.holds.window)) > begin:
+                self.pages.give_back(self.cut(self.rows[row], slice(begin, first)))
+                self.begun[row] = first
         return logits
 
     def reorder(self, parents: Sequence[int]) -> None:
         self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
         self.counts = [self.counts[parent] for parent in parents]
+        self.begun = [self.begun[parent] for parent in parents]
 
     def export(self, row: int) -> KeyValues:
         found = super().export(row)
@@ -219,6 +277,13 @@ class PagedBatch(PagedSession):
         return found
 
 
-def begins(ends: np.ndarray) -> np.ndarray:
+def bounds(ends: np.ndarray) -> np.ndarray:
     """Where each part of a sequence begins, and where the last one ends."""
     return np.concatenate([[0], ends]).astype(np.int32)
+
+
+def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last of numbers that follow each other."""
+    ordered = sorted(numbers)
+    ends = [place for place, (one, next_one) in enumerate(pairwise(ordered)) if next_one != one + 1]
+    return [(ordered[a], ordered[b]) for a, b in zip([0, *(end + 1 for end in ends)], [*ends, -1], strict=True)]

@@ -150,7 +150,7 @@ def test_pages_of_rounded_numbers_are_as_exact_as_a_whole_cache(
     folder = tmp_path / precision
     folder.mkdir()
     paged, whole = PagedSession(lower(made, folder, precision), "CPU"), StatefulSession(folder, "CPU")
-    assert {cache.element_type.size for cache in paged.pages.caches.values()} == {held}
+    assert {cache.itemsize for cache in paged.pages.caches.values()} == {held}
     text = tokens(1, 60)
     errors = []
     for start in range(0, 60, 12):
