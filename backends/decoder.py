@@ -71,8 +71,8 @@ class ShortConvolution:
 
 
 @dataclass(frozen=True)
-class DeltaNet:
-    """How one layer keeps what it has read in a matrix of each head: gated delta rule, https://arxiv.org/abs/2412.06464."""
+class Matrices:
+    """How one layer keeps what it has read in a matrix of each head, which queries ask and keys and values change."""
 
     key_heads: int
     value_heads: int
@@ -102,6 +102,31 @@ class DeltaNet:
         """Elements of a token's values."""
         return self.value_heads * self.value_size
 
+    @property
+    def rates(self) -> int:
+        """Numbers of a token that say how much is written and kept."""
+        return self.value_heads
+
+
+@dataclass(frozen=True)
+class DeltaNet(Matrices):
+    """Where a value takes the place of what its key found before: gated delta rule, https://arxiv.org/abs/2412.06464."""
+
+    @property
+    def rates(self) -> int:
+        return 2 * self.value_heads
+
+
+@dataclass(frozen=True)
+class Mamba(Matrices):
+    """Where values are added to what fades: Mamba-2, https://arxiv.org/abs/2405.21060.
+
+    Its C, B and x are queries, keys and values; heads of a group share the former two.
+    """
+
+    epsilon: float = 1e-5
+    """Of the norm of what the heads that share keys answer together."""
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -124,7 +149,7 @@ class Attention:
     qk_norm: Literal["head", "heads", "turned"] = "head"
     """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
     latent: Latent | None = None
-    recurrence: ShortConvolution | DeltaNet | None = None
+    recurrence: ShortConvolution | DeltaNet | Mamba | None = None
     """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""
     kv_layer: int | None = None
     """The layer before this one whose keys and values it attends to, having none of its own."""
@@ -319,6 +344,16 @@ class DeltaWeights(NamedTuple):
     decay: Weight  # (value_heads,), logarithms of rates
     decay_bias: Weight  # (value_heads,)
     norm: Weight  # (value_size,)
+
+
+class MambaWeights(NamedTuple):
+    """What a layer of Mamba-2 has beside its matrices."""
+
+    kernel: Weight  # (channels, width)
+    decay: Weight  # (value_heads,), logarithms of rates
+    decay_bias: Weight  # (value_heads,)
+    norm: Weight  # (value_elements,)
+    skip: Weight  # (value_heads,)
 
 
 Weights = Mapping[str, Weight]

@@ -8,9 +8,10 @@ import numpy as np
 from backends.decoder import (
     Activation,
     Decoder,
-    DeltaNet,
     DeltaWeights,
     ExpertMatrices,
+    Mamba,
+    MambaWeights,
     Norms,
     ShortConvolution,
     Weight,
@@ -19,7 +20,7 @@ from backends.decoder import (
 from backends.errors import BackendError
 
 Tensor = TypeVar("Tensor")
-NO_STATES = "layers that keep a state (short convolutions, delta nets) run on ONNX Runtime only"
+NO_STATES = "layers that keep a state (short convolutions, delta nets, Mamba-2) run on ONNX Runtime only"
 
 
 class Ops(Protocol[Tensor]):
@@ -77,6 +78,14 @@ class Ops(Protocol[Tensor]):
         by the silu of its gate.
         """
 
+    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: MambaWeights) -> Tensor:
+        """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
+
+        `steps` (B, T, value_heads) say how much of a value is written, and how much of the state fades. A convolution
+        over the newest tokens, activated by silu, comes first; then some of the value itself is added, opened by the
+        silu of its gate, and normalised, the heads that share keys together.
+        """
+
     def clip(self, x: Tensor, most: float) -> Tensor:
         """Queries, keys and values, none beyond `most` or `-most`."""
 
@@ -119,6 +128,9 @@ class Attending(Generic[Tensor]):
         raise BackendError(NO_STATES)
 
     def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: DeltaWeights) -> Tensor:
+        raise BackendError(NO_STATES)
+
+    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: MambaWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
 
@@ -191,10 +203,14 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
     layer, recurrence = f"{part}layers.{number}.", decoder.layers[number].recurrence
     if isinstance(recurrence, ShortConvolution):
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), number, weights[layer + "convolution"])
-    elif isinstance(recurrence, DeltaNet):
-        own = DeltaWeights(*(weights[layer + name] for name in ("convolution", "decay", "decay_bias", "value_norm")))
-        rates = ops.linear(x, weights[layer + "rates_proj"])
-        mixed = ops.delta_net(ops.linear(x, weights[layer + "qkvz_proj"]), rates, number, own)
+    elif recurrence:
+        names = "convolution", "decay", "decay_bias", "value_norm"
+        rates, qkvz = (ops.linear(x, weights[layer + name]) for name in ("rates_proj", "qkvz_proj"))
+        if isinstance(recurrence, Mamba):
+            beside = MambaWeights(*(weights[layer + name] for name in (*names, "skip")))
+            mixed = ops.mamba(qkvz, rates, number, beside)
+        else:
+            mixed = ops.delta_net(qkvz, rates, number, DeltaWeights(*(weights[layer + name] for name in names)))
     else:
         mixed = attend(decoder, weights, ops, x, part, number)
     return ops.linear(mixed, weights[layer + "o_proj"])

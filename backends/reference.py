@@ -17,6 +17,9 @@ from backends.decoder import (
     DeltaWeights,
     ExpertMatrices,
     Experts,
+    Mamba,
+    MambaWeights,
+    Matrices,
     Norms,
     Quantized,
     Rope,
@@ -173,6 +176,28 @@ class Ops:
         opened: np.ndarray = join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu")
         return opened
 
+    def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: MambaWeights) -> np.ndarray:
+        how = self.decoder.layers[layer].recurrence
+        assert isinstance(how, Mamba)
+        qkv, gates = np.split(x, [how.channels], axis=-1)
+        qkv = self.activate(self.convolve(qkv, layer, weights.kernel), "silu")
+        q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
+        q, k = (heads_of(x, how.key_heads).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
+        v = heads_of(v, how.value_heads)  # (B, H, T, value_size)
+        steps = np.logaddexp(steps + weights.decay_bias.values, np.float32(0)).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
+        left = np.exp(-np.exp(np.asarray(weights.decay.values))[:, None, None] * steps)
+        before, state = self.cache[layer]
+        answers = np.asarray(weights.skip.values)[:, None, None] * v
+        for t in range(v.shape[2]):
+            written = (v * steps)[:, :, t, :, None] * k[:, :, t, None]
+            state = state * left[:, :, t, None] + written  # (B, H, value_size, key_size)
+            answers[:, :, t] += (state @ q[:, :, t, :, None])[..., 0]
+        self.cache[layer] = before, state
+        opened = join_heads(answers) * self.activate(gates, "silu")
+        groups = opened.reshape(*opened.shape[:2], how.key_heads, -1)
+        normed = groups / np.sqrt(np.square(groups).mean(-1, keepdims=True) + np.float32(how.epsilon))
+        return np.asarray(normed.reshape(opened.shape) * weights.norm.values)
+
     def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
         a, (k, v) = self.decoder.layers[layer], self.memory[layer]
         repeats = a.heads // a.kv_heads
@@ -314,9 +339,9 @@ def no_keys(a: Attention, batch: int) -> tuple[np.ndarray, np.ndarray]:
 def no_state(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """What a layer with a state begins with."""
     sizes, channels = (0, 0, 0), hidden_size
-    if isinstance(how := a.recurrence, DeltaNet):
+    if isinstance(how := a.recurrence, Matrices):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
-    assert isinstance(how, DeltaNet | ShortConvolution)
+    assert isinstance(how, Matrices | ShortConvolution)
     return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
 
 

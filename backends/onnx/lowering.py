@@ -16,6 +16,8 @@ from backends.decoder import (
     DeltaNet,
     DeltaWeights,
     ExpertMatrices,
+    Mamba,
+    MambaWeights,
     Norms,
     Weight,
     Weights,
@@ -191,6 +193,11 @@ class Ops:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, DeltaNet)
         return states.delta_net(self.graph, x, rates, layer, how, weights, self.decoder.epsilon)
+
+    def mamba(self, x: str, steps: str, layer: int, weights: MambaWeights) -> str:
+        how = self.decoder.layers[layer].recurrence
+        assert isinstance(how, Mamba)
+        return states.mamba(self.graph, x, steps, layer, how, weights)
 
     def no_keys(self, q: str, a: Attention) -> str:
         """Of as many rows as there are of queries, the keys of no tokens: all that a layer sees is in the cache."""

@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from backends.decoder import NEAR_ZERO, Decoder, DeltaNet, DeltaWeights, ShortConvolution, Weight
+from backends.decoder import (
+    NEAR_ZERO,
+    Decoder,
+    DeltaNet,
+    DeltaWeights,
+    Mamba,
+    MambaWeights,
+    Matrices,
+    ShortConvolution,
+    Weight,
+)
 from backends.onnx.graph import FUSED, Graph
 
 
@@ -12,7 +22,7 @@ def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     for i, a in enumerate(decoder.layers):
         if isinstance(how := a.recurrence, ShortConvolution):
             found[f"state_tokens_{i}"] = how.width - 1, decoder.hidden_size
-        elif isinstance(how, DeltaNet):
+        elif isinstance(how, Matrices):
             found[f"state_tokens_{i}"] = how.width - 1, how.channels
             found[f"state_matrices_{i}"] = how.value_heads, how.key_size, how.value_size
     return found
@@ -42,27 +52,69 @@ def delta_net(
 
     GatedDeltaNet and GatedRMSNorm would take it as it is, and 5 to 15 times as long (ONNX Runtime 1.32).
     """
-
-    def split(x: str, *sizes: int) -> list[str]:
-        names = [f"{x}_{part}" for part in range(len(sizes))]
-        size = graph.constant(f"sizes_{'_'.join(map(str, sizes))}", np.array(sizes))
-        return graph.node_with("Split", [x, size], names, axis=-1)
-
     keys, heads = how.key_heads * how.key_size, how.value_heads
-    qkv, gates = split(x, how.channels, how.value_elements)
-    share, kept = split(rates, heads, heads)
-    qk, v = split(convolve(graph, qkv, layer, weights.kernel, "silu"), 2 * keys, how.value_elements)
-    q, k = split(unit_heads(graph, qk, how.key_size), keys, keys)
-    decay = graph.constant(weights.decay.name, -np.exp(np.asarray(weights.decay.values, np.float32)))
-    bias = graph.constant(weights.decay_bias.name, np.asarray(weights.decay_bias.values))
-    fading = graph.node("Mul", graph.node("Softplus", graph.node("Add", kept, bias)), decay)
-    state = f"state_matrices_{layer}"
-    inputs = [q, repeated(graph, k, how), v, state, fading, graph.node("Sigmoid", share)]
-    rule = dict(update_rule="gated_delta", q_num_heads=how.key_heads, kv_num_heads=heads)
-    answered, _ = graph.node_with("LinearAttention", inputs, [f"answered_{layer}", "new_" + state], FUSED, **rule)
+    qkv, gates = split(graph, x, how.channels, how.value_elements)
+    share, kept = split(graph, rates, heads, heads)
+    qk, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), 2 * keys, how.value_elements)
+    q, k = split(graph, unit_heads(graph, qk, how.key_size), keys, keys)
+    fading = fade(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
+    answered = ask(graph, [q, repeated(graph, k, how), v], layer, how, fading, graph.node("Sigmoid", share))
     norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
-    normed = norm_heads(graph, answered, norm, how.value_size, epsilon)
-    return graph.node("Mul", normed, graph.node("QuickGelu", gates, domain=FUSED, alpha=1.0))
+    return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))
+
+
+def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: MambaWeights) -> str:
+    """Append the state that fades, opened and normalised: (B, T, channels + V) and (B, T, heads) -> (B, T, V)."""
+    keys, size = how.key_heads * how.key_size, how.value_elements
+    qkv, gates = split(graph, x, how.channels, size)
+    q, k, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), keys, keys, size)
+    steps = soft_steps(graph, steps, weights.decay_bias)
+    skipped = by_head(graph, v, how, graph.constant(weights.skip.name, np.asarray(weights.skip.values)[:, None]))
+    written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.constant("last_axis", np.array([-1]))))
+    answered = ask(graph, [q, repeated(graph, k, how), written], layer, how, fade(graph, steps, weights.decay))
+    opened = graph.node("Mul", graph.node("Add", answered, skipped), silu(graph, gates))
+    group = size // how.key_heads
+    ones = graph.constant(f"ones_{group}", np.ones(group, np.float32))
+    normed = norm_heads(graph, opened, ones, group, how.epsilon)
+    return graph.node("Mul", normed, graph.constant(weights.norm.name, np.asarray(weights.norm.values)))
+
+
+def split(graph: Graph, x: str, *sizes: int) -> list[str]:
+    """Append the parts of so many elements each."""
+    names = [f"{x}_{part}" for part in range(len(sizes))]
+    size = graph.constant(f"sizes_{'_'.join(map(str, sizes))}", np.array(sizes))
+    return graph.node_with("Split", [x, size], names, axis=-1)
+
+
+def soft_steps(graph: Graph, x: str, bias: Weight) -> str:
+    """Append what is above 0 of numbers of each head and its bias, and a little where that is below."""
+    return graph.node("Softplus", graph.node("Add", x, graph.constant(bias.name, np.asarray(bias.values))))
+
+
+def fade(graph: Graph, steps: str, decay: Weight) -> str:
+    """Append the logarithms of what is kept of each head's state."""
+    rates = -np.exp(np.asarray(decay.values, np.float32))
+    return graph.node("Mul", steps, graph.constant(decay.name, rates))
+
+
+def ask(graph: Graph, qkv: list[str], layer: int, how: Matrices, fading: str, share: str = "") -> str:
+    """Append what a layer's state answers to queries, and keep what keys and values make of it."""
+    state, rule = f"state_matrices_{layer}", "gated_delta" if share else "gated"
+    named = dict(update_rule=rule, q_num_heads=how.key_heads, kv_num_heads=how.value_heads)
+    named |= {} if share else {"scale": 1.0}
+    outputs = [f"answered_{layer}", "new_" + state]
+    return graph.node_with("LinearAttention", [*qkv, state, fading, share], outputs, FUSED, **named)[0]
+
+
+def by_head(graph: Graph, x: str, how: Matrices, factor: str) -> str:
+    """Append the elements of each head times its factor, (..., heads, 1)."""
+    heads = graph.node("Reshape", x, graph.constant(f"heads_of_{how.value_size}", np.array([0, 0, -1, how.value_size])))
+    return graph.node("Reshape", graph.node("Mul", heads, factor), graph.constant("joined_heads", np.array([0, 0, -1])))
+
+
+def silu(graph: Graph, x: str) -> str:
+    """Append the product of a number with its sigmoid."""
+    return graph.node("QuickGelu", x, domain=FUSED, alpha=1.0)
 
 
 def unit_heads(graph: Graph, x: str, size: int) -> str:
@@ -78,7 +130,7 @@ def norm_heads(graph: Graph, x: str, scale: str, size: int, epsilon: float) -> s
     return graph.node("Reshape", normed, graph.constant("joined_heads", np.array([0, 0, -1])))
 
 
-def repeated(graph: Graph, k: str, how: DeltaNet) -> str:
+def repeated(graph: Graph, k: str, how: Matrices) -> str:
     """Append the copies of keys for the heads of values that share them."""
     if how.key_heads == how.value_heads:
         return k

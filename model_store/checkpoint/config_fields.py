@@ -111,9 +111,9 @@ SIZES = {
     "head_dim global_head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
-    "linear_num_key_heads linear_num_value_heads": 1 << 13,
-    "linear_key_head_dim linear_value_head_dim": 1 << 12,
-    "conv_L_cache linear_conv_kernel_dim": 1 << 8,
+    "linear_num_key_heads linear_num_value_heads mamba_n_groups mamba_n_heads": 1 << 13,
+    "linear_key_head_dim linear_value_head_dim mamba_d_state": 1 << 12,
+    "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand": 1 << 8,
     "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
     "kv_lora_rank q_lora_rank": 1 << 16,
     "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet, Lazy, ShortConvolution, Weight
+from backends.decoder import Attention, Decoder, DeltaNet, Lazy, Mamba, Matrices, ShortConvolution, Weight
 from model_store.checkpoint.checkpoint import Checkpoint, Config
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
@@ -43,6 +43,7 @@ OF_MIXING: Mapping[type, tuple[str, ...]] = {
     NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
     ShortConvolution: ("in_proj", "convolution"),
     DeltaNet: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm"),
+    Mamba: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm", "skip"),
 }
 """Weights that only layers have which attend, or which have this in the place of attention."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
@@ -280,15 +281,16 @@ class Canonical(Lazy):
         size, how = self.decoder.hidden_size, a.recurrence
         if isinstance(how, ShortConvolution):
             return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
-        if not isinstance(how, DeltaNet):
+        if not isinstance(how, Matrices):
             return {}
         return {
             "qkvz_proj": (how.channels + how.value_elements, size),
-            "rates_proj": (2 * how.value_heads, size),
+            "rates_proj": (how.rates, size),
             "convolution": (how.channels, how.width),
             "decay": (how.value_heads,),
             "decay_bias": (how.value_heads,),
-            "value_norm": (how.value_size,),
+            "value_norm": (how.value_elements if isinstance(how, Mamba) else how.value_size,),
+            "skip": (how.value_heads,),
             "o_proj": (size, how.value_elements),
         }
 

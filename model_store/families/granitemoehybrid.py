@@ -1,31 +1,92 @@
-"""Granite 4 without experts and without Mamba, such as Granite 4.0 Micro: Granite under the type of those with both."""
+"""Granite 4, with experts and without: Granite, most of whose layers may keep a state that fades (Mamba-2)."""
 
+import math
 from dataclasses import replace
 
-from backends.decoder import Decoder
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Mamba
 from model_store.checkpoint.checkpoint import Config
-from model_store.errors import UnsupportedCheckpoint
-from model_store.families import granite, llama
+from model_store.checkpoint.weights import flattened
+from model_store.errors import UnsupportedCheckpoint, cut
+from model_store.families import given, granite, granitemoeshared, kinds_of
 from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
 
+STATE = "layers.{0}.mamba"
+NO_LIMITS = [0.0, math.inf], [0.0, {"__float__": "Infinity"}]
+"""How config.json says that steps are what they are: JSON has no name for the infinite."""
+
+
+def parts_of(values: np.ndarray, attention: Attention) -> list[np.ndarray]:
+    """Gates, values, keys, queries and steps, whichever of the last are there."""
+    how = attention.recurrence
+    assert isinstance(how, Mamba)  # no other layer has these
+    keys = how.key_heads * how.key_size
+    return np.split(values, np.cumsum([how.value_elements, how.value_elements, keys, keys]))
+
+
+def queries_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From z, x, B, C and the steps to C, B, x, z."""
+    return np.concatenate(parts_of(values, attention)[3::-1])
+
+
+def steps_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return parts_of(values, attention)[4]
+
+
+def channels_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From x, B, C to C, B, x."""
+    how = attention.recurrence
+    assert isinstance(how, Mamba)
+    keys = how.key_heads * how.key_size
+    return np.concatenate(np.split(values, [how.value_elements, how.value_elements + keys])[::-1])
+
+
 LAYER = {
-    **llama.LAYER,
-    "gate_up_proj": "layers.{}.shared_mlp.input_linear",
-    "down_proj": "layers.{}.shared_mlp.output_linear",
+    **granitemoeshared.LAYER,
+    "o_proj": f"layers.{{0}}.self_attn.o_proj={STATE}.out_proj",
+    "qkvz_proj": (f"{STATE}.in_proj", queries_first),
+    "rates_proj": (f"{STATE}.in_proj", steps_alone),
+    "convolution": (f"{STATE}.conv1d", flattened, channels_first),
+    "decay": f"{STATE}.A_log",
+    "decay_bias": f"{STATE}.dt_bias",
+    "skip": f"{STATE}.D",
+    "value_norm": f"{STATE}.norm",
 }
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; what it does not say of layers and experts is mixed."""
-    if config.get("num_local_experts", 8):
-        raise UnsupportedCheckpoint("granitemoehybrid with experts (num_local_experts in config.json) is not supported")
-    same, kinds = granite.decoder(config), config.get("layer_types") or config.get("layers_block_type") or ["mamba"]
-    if not set(kinds) <= {"attention", "full_attention"} or len(kinds) != len(same.layers):
-        raise UnsupportedCheckpoint(
-            "granitemoehybrid with layers that keep a recurrent state (layer_types in config.json) is not supported"
-        )
+    """Read config.json; all layers keep states unless `layer_types` says which attend."""
+    config = given(config)
+    same = granitemoeshared.decoder(config) if config.get("num_local_experts", 8) else granite.decoder(config)
+    kinds = config.get("layer_types") or config.get("layers_block_type") or ["mamba"] * len(same.layers)
+    named = {"attention": "full_attention", "mamba": "linear_attention"}
+    default = ["linear_attention"] * len(same.layers)
+    kinds = kinds_of({"layer_types": [named.get(kind, kind) for kind in kinds]}, default, "linear_attention")
     turns = config.get("position_embedding_type") == "rope"
-    layers = (replace(attention, rope=attention.rope if turns else None) for attention in same.layers)
+    state = state_of(config, same.hidden_size) if "linear_attention" in kinds else None
+    layers = (
+        replace(attention, rope=None, recurrence=state)
+        if kind == "linear_attention"
+        else replace(attention, rope=attention.rope if turns else None)
+        for attention, kind in zip(same.layers, kinds, strict=True)
+    )
     return replace(same, layers=tuple(layers))
+
+
+def state_of(config: Config, hidden_size: int) -> Mamba:
+    """What layers keep that do not attend."""
+    limits = config.get("time_step_limit", NO_LIMITS[0])
+    if limits not in NO_LIMITS:
+        raise UnsupportedCheckpoint(f"time_step_limit (config.json) is {cut(limits)}: limits are not supported")
+    heads, size = config.get("mamba_n_heads", 128), config.get("mamba_expand", 2) * hidden_size
+    return Mamba(
+        key_heads=config.get("mamba_n_groups", 1),
+        value_heads=heads,
+        key_size=config.get("mamba_d_state", 256),
+        value_size=size // heads,
+        width=config.get("mamba_d_conv", 4),
+        epsilon=config.get("rms_norm_eps", 1e-6),
+    )

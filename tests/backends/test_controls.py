@@ -23,6 +23,7 @@ from model_store.families import (
     gemma4_text,
     gpt_bigcode,
     gpt_oss,
+    granitemoehybrid,
     minicpm3,
     qwen3_next,
 )
@@ -36,6 +37,7 @@ from support.changed_models import (
     factor,
     first_queries,
     first_rows,
+    first_steps,
     keep_the_last_two,
     kernel_backwards,
     last_rows,
@@ -50,6 +52,8 @@ from support.changed_models import (
     queries_alone,
     read,
     rotary,
+    state_as_read,
+    state_epsilon,
     truncated,
     turned,
     turning_faster,
@@ -93,8 +97,9 @@ EPSILONS = {
 
 SHARING = (
     "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
-    "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
+    "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
+MAMBAS = [case for case in RECURRENT if case.startswith("granite")]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
@@ -298,6 +303,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "gpt_oss": ("qkv_proj", "o_proj", "router", "experts.*.gate_up_proj", "experts.*.down_proj"),
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
             "lfm2-biases": ("in_proj", "convolution", "o_proj"),
+            "granitemoehybrid-mamba": ("convolution",),
+            "granitemoehybrid-experts": ("qkvz_proj", "rates_proj", "o_proj"),
         }.items()
         for role in roles
     },
@@ -319,6 +326,20 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "gates of attention": without("layers.*.attention_gate"),
             "normalised queries": without("layers.*.q_norm"),
             "part that turns": rotary(500.0),
+        }.items()
+    },
+    **{
+        f"{what} of {case}": (case, change)
+        for case in MAMBAS
+        for what, change in {
+            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
+            "steps": weights(others, "layers.*.rates_proj"),
+            "convolution": weights(others, "layers.*.convolution"),
+            "decay": weights(others, "layers.*.decay"),
+            "bias of the steps": weights(others, "layers.*.decay_bias"),
+            "values as they are": weights(others, "layers.*.skip"),
+            "norm of the answers": weights(ones, "layers.*.value_norm"),
+            "epsilon of the state": state_epsilon(1e-6),
         }.items()
     },
     "norm of what queries are made of": (
@@ -365,6 +386,9 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     gpt_oss.gates_first: {"gpt_oss": ("experts.gate_up_proj", None), "gpt_oss-mxfp4": ("experts.gate_up_proj", None)},
     qwen3_next.parts_first: {"qwen3_next": ("qkvz_proj", None)},
     qwen3_next.rates_first: {"qwen3_next": ("rates_proj", None)},
+    granitemoehybrid.queries_first: {case: ("qkvz_proj", state_as_read) for case in MAMBAS},
+    granitemoehybrid.steps_alone: {case: ("rates_proj", first_steps) for case in MAMBAS},
+    granitemoehybrid.channels_first: {case: ("convolution", None) for case in MAMBAS},
     falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
     gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},

@@ -16,7 +16,7 @@ from support.arrays import near
 from support.golden_logits import open_golden
 
 CONTEXT = 1200
-CASES = ("lfm2", "qwen3_5_text")
+CASES = ("lfm2", "qwen3_5_text", "granitemoehybrid-mamba")
 
 
 @pytest.fixture(params=CASES)

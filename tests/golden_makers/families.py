@@ -60,6 +60,7 @@ GEMMA4 |= dict(
 )
 DELTA: dict[str, object] = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8)
 DELTA |= dict(linear_value_head_dim=12)
+MAMBA: dict[str, object] = dict(mamba_n_heads=8, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=1, mamba_d_conv=3)
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
 SHARPER: dict[str, object] = dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
@@ -173,6 +174,13 @@ CASES: dict[str, dict[str, object]] = {
     "granitemoehybrid": dict(LLAMA, embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.3)
     | dict(attention_multiplier=0.1, layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0)
     | dict(shared_intermediate_size=96, position_embedding_type="rope", tie_word_embeddings=True),
+    "granitemoehybrid-mamba": dict(LLAMA, **MAMBA, num_hidden_layers=3, embedding_multiplier=6.0, logits_scaling=2.0)
+    | dict(residual_multiplier=0.3, attention_multiplier=0.1, layer_types=["mamba", "attention", "mamba"])
+    | dict(num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=96, tie_word_embeddings=True),
+    "granitemoehybrid-experts": dict(LLAMA, **MAMBA, layer_types=["linear_attention", "full_attention"])
+    | dict(embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.3, attention_multiplier=0.1)
+    | dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=48, shared_intermediate_size=80)
+    | dict(mamba_n_groups=2, mamba_proj_bias=True, mamba_conv_bias=False, position_embedding_type="rope"),
     "granite_swa": dict(LLAMA, num_hidden_layers=5, sliding_window=6, layer_rope_theta=[500.0, 0, 90.0, 500.0, 0])
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
     "granitemoe_swa": dict(LLAMA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=80)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Rope, Weight
+from backends.decoder import Attention, Decoder, Mamba, Rope, Weight
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
@@ -77,6 +77,29 @@ def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
 def kernel_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
     """The newest token in the place of the oldest."""
     return values.reshape(len(values), -1)[:, ::-1] if values.ndim > 1 else values
+
+
+def state_as_read(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Gates, values, keys and queries in the order in which they are published."""
+    how = attention.recurrence
+    assert isinstance(how, Mamba)
+    return values[: how.channels + how.value_elements]
+
+
+def first_steps(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """The first gates in the place of the steps."""
+    assert isinstance(attention.recurrence, Mamba)
+    return values[: attention.recurrence.value_heads]
+
+
+def state_epsilon(value: float) -> Change:
+    """Another epsilon in the norm of what states answer."""
+
+    def change(each: Attention) -> dict[str, Any]:
+        how = each.recurrence
+        return {"recurrence": replace(how, epsilon=value)} if isinstance(how, Mamba) else {}
+
+    return attention(change)
 
 
 def first_queries(values: np.ndarray, attention: Attention) -> np.ndarray:

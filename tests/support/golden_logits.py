@@ -19,7 +19,7 @@ from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-RECURRENT = tuple(case for case in CASES if case.startswith(("lfm2", "qwen3_5", "qwen3_next")))
+RECURRENT = tuple(case for case in CASES if case.startswith(("lfm2", "qwen3_5", "qwen3_next", "granitemoehybrid-")))
 """Those whose layers keep states."""
 REFUSED = {
     "onnx": ("gemma4_text-experts",),
