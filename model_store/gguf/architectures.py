@@ -284,6 +284,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "granite": Architecture("granite", halve_rotary, keys=FACTORS),
     "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_granite),
+    "granitehybrid": Architecture(
+        "granitemoehybrid",
+        halve_rotary,
+        layer=states.MAMBA,
+        keys={**EXPERTS, **FACTORS, **states.MAMBA_SIZES, "rope.scaling.finetuned": "turns"},
+        adjust=states.adjust_mamba,
+        without_keys="linear_attention",
+    ),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
     "lfm2": Architecture(
         "lfm2",

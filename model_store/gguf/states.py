@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from backends.decoder import Attention, DeltaNet
+from model_store.checkpoint.weights import Source
+from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
 
 SIZES = {
     "ssm.conv_kernel": "linear_conv_kernel_dim",
@@ -23,6 +25,35 @@ def adjust(config: dict[str, Any]) -> None:  # Any: config.json's
     if missing:
         raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing)})")
     config["linear_value_head_dim"] = config.pop("inner_size") // config["linear_num_value_heads"]
+
+
+MAMBA_SIZES = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.state_size": "mamba_d_state",
+    "ssm.group_count": "mamba_n_groups",
+    "ssm.time_step_rank": "mamba_n_heads",
+    "ssm.inner_size": "inner_size",
+}
+"""The same of Mamba-2, in Granite's files."""
+
+
+def adjust_mamba(config: dict[str, Any]) -> None:  # Any: config.json's
+    """The sizes of states and experts; nothing turns in these."""
+    if config.pop("turns", True):
+        raise ValueError("its heads turn (rope.scaling.finetuned), as Bamba's do and Granite's do not")
+    missing = [key for key, field in MAMBA_SIZES.items() if config.get(field, 0) < 1]
+    if missing or config["inner_size"] % config["hidden_size"]:
+        raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing) or 'ssm.inner_size'})")
+    config["mamba_expand"] = config.pop("inner_size") // config["hidden_size"]
+    config["num_local_experts"] = config.pop("num_experts", 0)
+    size = config.get("moe_intermediate_size", 0)
+    config["intermediate_size"] = size
+    config["shared_intermediate_size"] = config.get("shared_expert_intermediate_size") or size
+
+
+def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A column, or a row for each group, as a vector."""
+    return values.reshape(-1)
 
 
 def by_key(values: np.ndarray, how: DeltaNet, size: int) -> np.ndarray:
@@ -56,6 +87,19 @@ def logarithms(values: np.ndarray, attention: Attention) -> np.ndarray:
     if not (values < 0).all():
         raise ValueError("rates of a decay that are not below 0")
     return np.log(-np.asarray(values, np.float32))
+
+
+MAMBA: dict[str, Source] = {
+    "o_proj": "blk.{0}.attn_output=blk.{0}.ssm_out",
+    "qkvz_proj": ("blk.{}.ssm_in", queries_first),
+    "rates_proj": ("blk.{}.ssm_in", steps_alone),
+    "convolution": ("blk.{}.ssm_conv1d", channels_first),
+    "decay": ("blk.{}.ssm_a", flat, logarithms),
+    "decay_bias": "blk.{}.ssm_dt.bias",
+    "skip": ("blk.{}.ssm_d", flat),
+    "value_norm": ("blk.{}.ssm_norm", flat),
+}
+"""Weights of Granite 4's H, most of whose layers are Mamba-2's."""
 
 
 def delta_of(attention: Attention) -> DeltaNet:

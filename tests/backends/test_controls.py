@@ -304,7 +304,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "opt-post_norm": ("attention_sum_norm", "ffn_sum_norm"),
             "lfm2-biases": ("in_proj", "convolution", "o_proj"),
             "granitemoehybrid-mamba": ("convolution",),
-            "granitemoehybrid-experts": ("qkvz_proj", "rates_proj", "o_proj"),
+            "granitemoehybrid-biases": ("qkvz_proj", "rates_proj", "o_proj"),
         }.items()
         for role in roles
     },

@@ -16,7 +16,7 @@ from support.arrays import near
 from support.golden_logits import open_golden
 
 CONTEXT = 1200
-CASES = ("lfm2", "qwen3_5_text", "granitemoehybrid-mamba")
+CASES = ("lfm2", "qwen3_5_text")
 
 
 @pytest.fixture(params=CASES)

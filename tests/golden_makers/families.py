@@ -180,7 +180,10 @@ CASES: dict[str, dict[str, object]] = {
     "granitemoehybrid-experts": dict(LLAMA, **MAMBA, layer_types=["linear_attention", "full_attention"])
     | dict(embedding_multiplier=6.0, logits_scaling=2.0, residual_multiplier=0.3, attention_multiplier=0.1)
     | dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=48, shared_intermediate_size=80)
-    | dict(mamba_n_groups=2, mamba_proj_bias=True, mamba_conv_bias=False, position_embedding_type="rope"),
+    | dict(mamba_n_groups=2),
+    "granitemoehybrid-biases": dict(LLAMA, **MAMBA, layer_types=["mamba", "attention"], num_local_experts=0)
+    | dict(num_experts_per_tok=0, shared_intermediate_size=96, position_embedding_type="rope", attention_bias=True)
+    | dict(mamba_proj_bias=True, mamba_conv_bias=False, attention_multiplier=0.1, residual_multiplier=0.3),
     "granite_swa": dict(LLAMA, num_hidden_layers=5, sliding_window=6, layer_rope_theta=[500.0, 0, 90.0, 500.0, 0])
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
     "granitemoe_swa": dict(LLAMA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=80)

@@ -49,6 +49,8 @@ NOT_IN_GGUF = {
     "gemma4_text-experts",
     "gpt2-layer_scale",
     "gpt_oss",
+    "granitemoehybrid",
+    "granitemoehybrid-biases",
     "gpt_bigcode-multi_head",
     "minicpm3",
     "phimoe-longrope",

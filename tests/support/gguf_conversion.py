@@ -9,6 +9,7 @@ import numpy as np
 from model_store.checkpoint.checkpoint import Checkpoint
 from support import gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
+from support.gguf_states import with_states
 
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
@@ -22,7 +23,7 @@ ARCHITECTURES = {
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
     "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl", "qwen3_vl": "qwen3vl",
     "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "qwen3_5": "qwen35", "qwen3_5_text": "qwen35",
-    "qwen3_5_moe_text": "qwen35moe",
+    "qwen3_5_moe_text": "qwen35moe", "granitemoehybrid": "granitehybrid",
     "llama": "llama", "nemotron": "nemotron", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3",
     "seed_oss": "seed_oss", "stablelm": "stablelm", "starcoder2": "starcoder2",
 }  # fmt: skip
@@ -65,6 +66,9 @@ NAMES = {
     **{f"linear_attn.{one}": f"ssm_{called}" for one, called in (
         ("in_proj_a", "alpha"), ("in_proj_b", "beta"), ("A_log", "a"), ("dt_proj", "dt"), ("conv1d", "conv1d"),
         ("norm", "norm"), ("out_proj", "out"))},
+    **{f"mamba.{one}": f"ssm_{called}" for one, called in (
+        ("in_proj", "in"), ("A_log", "a"), ("D", "d"), ("dt_proj", "dt"), ("conv1d", "conv1d"), ("norm", "norm"),
+        ("out_proj", "out"))},
     "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
@@ -83,7 +87,19 @@ RENAMED = {
     "qwen3_5_moe_text": BEHIND,
     "glm4": {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
 }
-NEIGHBOURS = "arcee", "granite", "llama", "ministral3", "olmo", "granitemoe", "granitemoeshared", "mixtral"
+PLAIN = ".ssm_a.weight", ".ssm_d.weight"
+"""What has no `.weight` at the end of its name."""
+NEIGHBOURS = (
+    "arcee",
+    "granite",
+    "llama",
+    "ministral3",
+    "olmo",
+    "granitemoe",
+    "granitemoeshared",
+    "mixtral",
+    "granitemoehybrid",
+)
 """Types whose queries and keys the converter puts in another order."""
 GEMMA = {
     "post_attention_layernorm": "post_attention_norm",
@@ -242,6 +258,16 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
             "full_attention_interval": config["layer_types"].index("full_attention") + 1,
             "rope.dimension_count": int(head_dim * scaling.get("partial_rotary_factor", 0.25)),
             "rope.dimension_sections": [2, 3, 3, 0],
+        }  # fmt: skip
+    if config["model_type"] == "granitemoehybrid":
+        keys |= {
+            "attention.head_count_kv": [
+                config["num_key_value_heads"] * (kind != "linear_attention") for kind in config["layer_types"]
+            ],
+            "ssm.conv_kernel": config["mamba_d_conv"], "ssm.state_size": config["mamba_d_state"],
+            "ssm.group_count": config["mamba_n_groups"], "ssm.time_step_rank": config["mamba_n_heads"],
+            "ssm.inner_size": config["mamba_expand"] * config["hidden_size"], "rope.scaling.finetuned": False,
+            "expert_shared_feed_forward_length": config["shared_intermediate_size"],
         }  # fmt: skip
     if config["model_type"] == "minicpm3":
         keys |= {
@@ -416,35 +442,8 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         found |= apart(named, values, config) if latents else {named: values}
     if found.get("output.weight") is not None and config.get("tie_word_embeddings"):
         del found["output.weight"]
-    return {name.replace("ssm_a.weight", "ssm_a"): values for name, values in found.items()} | factors_of(config)
-
-
-def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors with those of layers that keep a state as the converter has them: heads of one key are apart."""
-    found = {name: values[:, 0] if ".conv" in name and values.ndim == 3 else values for name, values in tensors.items()}
-    if not config["model_type"].startswith("qwen3_5"):
-        return found
-    keys, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
-    first = 2 * keys * config["linear_key_head_dim"]
-
-    def in_turn(values: np.ndarray) -> np.ndarray:
-        return values.reshape(keys, heads // keys, -1, *values.shape[1:]).swapaxes(0, 1).reshape(values.shape)
-
-    for name, values in list(found.items()):
-        match name.removeprefix("model.").partition("linear_attn.")[2].removesuffix(".weight"):
-            case "in_proj_qkv" | "conv1d":
-                found[name] = np.concatenate([values[:first], in_turn(values[first:])])
-            case "in_proj_z" | "in_proj_a" | "in_proj_b":
-                found[name] = in_turn(values)
-            case "A_log":
-                found[f"{name}.weight"] = in_turn(-np.exp(found.pop(name)))
-            case "dt_bias":
-                found[name.replace("dt_bias", "dt_proj.bias")] = in_turn(found.pop(name))
-            case "out_proj":
-                found[name] = in_turn(values.T).T
-            case "" if name.endswith("norm.weight"):
-                found[name] = values + 1
-    return found
+    plain = {name: name.removesuffix(".weight") if name.endswith(PLAIN) else name for name in found}
+    return {plain[name]: values for name, values in found.items()} | factors_of(config)
 
 
 def factors_of(config: dict[str, Any]) -> dict[str, np.ndarray]:
