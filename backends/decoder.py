@@ -71,7 +71,7 @@ class ShortConvolution:
 
 
 @dataclass(frozen=True)
-class Matrices:
+class MatrixState:
     """How one layer keeps what it has read in a matrix of each head, which queries ask and keys and values change."""
 
     key_heads: int
@@ -109,7 +109,7 @@ class Matrices:
 
 
 @dataclass(frozen=True)
-class DeltaNet(Matrices):
+class DeltaNet(MatrixState):
     """Where a value takes the place of what its key found before: gated delta rule, https://arxiv.org/abs/2412.06464."""
 
     @property
@@ -118,7 +118,7 @@ class DeltaNet(Matrices):
 
 
 @dataclass(frozen=True)
-class Mamba(Matrices):
+class Mamba(MatrixState):
     """Where values are added to what fades: Mamba-2, https://arxiv.org/abs/2405.21060.
 
     Its C, B and x are queries, keys and values; heads of a group share the former two.
@@ -337,23 +337,14 @@ Norms = tuple[Weight, ...]
 """Of the queries of a layer, of its keys and of its values, or of the first of these only."""
 
 
-class DeltaWeights(NamedTuple):
-    """What a layer of the delta rule has beside its matrices."""
+class StateWeights(NamedTuple):
+    """What a layer that keeps matrices has beside its own; the norm is that of Mamba-2, or of each head."""
 
     kernel: Weight  # (channels, width)
     decay: Weight  # (value_heads,), logarithms of rates
     decay_bias: Weight  # (value_heads,)
-    norm: Weight  # (value_size,)
-
-
-class MambaWeights(NamedTuple):
-    """What a layer of Mamba-2 has beside its matrices."""
-
-    kernel: Weight  # (channels, width)
-    decay: Weight  # (value_heads,), logarithms of rates
-    decay_bias: Weight  # (value_heads,)
-    norm: Weight  # (value_elements,)
-    skip: Weight  # (value_heads,)
+    norm: Weight  # (value_elements,) or (value_size,)
+    skip: Weight | None  # (value_heads,), of Mamba-2 alone
 
 
 Weights = Mapping[str, Weight]

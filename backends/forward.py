@@ -8,12 +8,11 @@ import numpy as np
 from backends.decoder import (
     Activation,
     Decoder,
-    DeltaWeights,
     ExpertMatrices,
     Mamba,
-    MambaWeights,
     Norms,
     ShortConvolution,
+    StateWeights,
     Weight,
     Weights,
 )
@@ -70,7 +69,7 @@ class Ops(Protocol[Tensor]):
         (H, width), is summed over the newest tokens, goes into the state, and is multiplied by the second gate.
         """
 
-    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: DeltaWeights) -> Tensor:
+    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
         """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
 
         `rates` (B, T, 2 value_heads) say how much of a value is written, and how much of the state is kept. A
@@ -78,7 +77,7 @@ class Ops(Protocol[Tensor]):
         by the silu of its gate.
         """
 
-    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: MambaWeights) -> Tensor:
+    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: StateWeights) -> Tensor:
         """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
 
         `steps` (B, T, value_heads) say how much of a value is written, and how much of the state fades. A convolution
@@ -127,10 +126,10 @@ class Attending(Generic[Tensor]):
     def short_convolution(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: DeltaWeights) -> Tensor:
+    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: MambaWeights) -> Tensor:
+    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
 
@@ -205,12 +204,11 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), number, weights[layer + "convolution"])
     elif recurrence:
         names = "convolution", "decay", "decay_bias", "value_norm"
+        kernel, decay, bias, norm = (weights[layer + name] for name in names)
+        beside = StateWeights(kernel, decay, bias, norm, weights.get(layer + "skip"))
         rates, qkvz = (ops.linear(x, weights[layer + name]) for name in ("rates_proj", "qkvz_proj"))
-        if isinstance(recurrence, Mamba):
-            beside = MambaWeights(*(weights[layer + name] for name in (*names, "skip")))
-            mixed = ops.mamba(qkvz, rates, number, beside)
-        else:
-            mixed = ops.delta_net(qkvz, rates, number, DeltaWeights(*(weights[layer + name] for name in names)))
+        compute = ops.mamba if isinstance(recurrence, Mamba) else ops.delta_net
+        mixed = compute(qkvz, rates, number, beside)
     else:
         mixed = attend(decoder, weights, ops, x, part, number)
     return ops.linear(mixed, weights[layer + "o_proj"])

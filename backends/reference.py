@@ -14,16 +14,15 @@ from backends.decoder import (
     Clamped,
     Decoder,
     DeltaNet,
-    DeltaWeights,
     ExpertMatrices,
     Experts,
     Mamba,
-    MambaWeights,
-    Matrices,
+    MatrixState,
     Norms,
     Quantized,
     Rope,
     ShortConvolution,
+    StateWeights,
     Weight,
     Weights,
 )
@@ -152,15 +151,19 @@ class Ops:
         total = np.asarray(sum(seen[:, i : i + count] * weights[:, i] for i in range(width)))
         return total if kernel.bias is None else total + kernel.bias
 
-    def delta_net(self, x: np.ndarray, rates: np.ndarray, layer: int, weights: DeltaWeights) -> np.ndarray:
+    def state_heads(self, x: np.ndarray, layer: int, how: MatrixState, kernel: Weight) -> list[np.ndarray]:
+        """Queries, keys and values of each head, (B, value_heads, T, size), after their convolution; and the gates."""
+        qkv, gates = np.split(x, [how.channels], axis=-1)
+        qkv = self.activate(self.convolve(qkv, layer, kernel), "silu")
+        q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
+        q, k = (heads_of(x, how.key_heads).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
+        return [q, k, heads_of(v, how.value_heads), gates]
+
+    def delta_net(self, x: np.ndarray, rates: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, DeltaNet)
-        qkv, gates = np.split(x, [how.channels], axis=-1)
-        qkv = self.activate(self.convolve(qkv, layer, weights.kernel), "silu")
-        q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
-        repeats = how.value_heads // how.key_heads
-        q, k = (unit(heads_of(x, how.key_heads)).repeat(repeats, 1) for x in (q, k))  # (B, H, T, key_size)
-        v, share, kept = heads_of(v, how.value_heads), *np.split(rates, 2, axis=-1)
+        q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
+        q, k, share, kept = unit(q), unit(k), *np.split(rates, 2, axis=-1)
         written = sigmoid(share).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         rates_of_heads = np.exp(np.asarray(weights.decay.values))
         fading = -rates_of_heads * np.logaddexp(kept + weights.decay_bias.values, np.float32(0))
@@ -176,14 +179,11 @@ class Ops:
         opened: np.ndarray = join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu")
         return opened
 
-    def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: MambaWeights) -> np.ndarray:
+    def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, Mamba)
-        qkv, gates = np.split(x, [how.channels], axis=-1)
-        qkv = self.activate(self.convolve(qkv, layer, weights.kernel), "silu")
-        q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
-        q, k = (heads_of(x, how.key_heads).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
-        v = heads_of(v, how.value_heads)  # (B, H, T, value_size)
+        assert weights.skip
+        q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
         steps = np.logaddexp(steps + weights.decay_bias.values, np.float32(0)).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         left = np.exp(-np.exp(np.asarray(weights.decay.values))[:, None, None] * steps)
         before, state = self.cache[layer]
@@ -339,9 +339,9 @@ def no_keys(a: Attention, batch: int) -> tuple[np.ndarray, np.ndarray]:
 def no_state(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
     """What a layer with a state begins with."""
     sizes, channels = (0, 0, 0), hidden_size
-    if isinstance(how := a.recurrence, Matrices):
+    if isinstance(how := a.recurrence, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
-    assert isinstance(how, Matrices | ShortConvolution)
+    assert isinstance(how, MatrixState | ShortConvolution)
     return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
 
 

@@ -30,12 +30,12 @@ def first_held(length: int, window: int) -> int:
     return max(hidden(length, window) - RECENT, 0)
 
 
-def begins(begin: int) -> dict[str, np.ndarray]:
+def export_begin(begin: int) -> dict[str, np.ndarray]:
     """From which token on layers with windows hold what is exported, where that is not the first."""
     return {BEGIN: np.array(begin)} if begin else {}
 
 
-def begin_of(found: KeyValues) -> int:
+def read_begin(found: KeyValues) -> int:
     """The same, of what was exported."""
     return int(found.get(BEGIN, 0))
 
@@ -85,7 +85,7 @@ class Held:
 
     def serves(self, found: KeyValues, length: int) -> bool:
         """Whether what was exported is enough for a text of so many tokens."""
-        return hidden(length, self.window) >= begin_of(found)
+        return hidden(length, self.window) >= read_begin(found)
 
     def go_back(self, length: int) -> None:
         """Only `length` tokens are left, which `nearest` gave."""

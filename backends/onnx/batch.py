@@ -11,7 +11,7 @@ from backends import KeyValues, Top, check_batch, check_parents
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go
 from backends.onnx.step import RaggedStep
 from backends.recurrent import AFTER, States
-from backends.sliding import Held, begin_of, begins, first_held
+from backends.sliding import Held, export_begin, first_held, read_begin
 
 
 class Shared(Protocol):
@@ -79,7 +79,7 @@ class RowsBatch:
         self.reserve(place + 1, length + 1)
         self.lengths.append(length)
         self.places.append(place)
-        self.begins.append(begin_of(found))
+        self.begins.append(read_begin(found))
         self.fill(place, found)
 
     def part(self, row: int, name: str) -> slice:
@@ -153,7 +153,7 @@ class RowsBatch:
     def export(self, row: int) -> KeyValues:
         place = self.places[row]
         found = {name: values[place, :, self.part(row, name)] for name, values in self.buffers.items()}
-        return found | exported(self.states, place, self.lengths[row]) | begins(self.begins[row])
+        return found | exported(self.states, place, self.lengths[row]) | export_begin(self.begins[row])
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.

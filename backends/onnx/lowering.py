@@ -14,11 +14,10 @@ from backends.decoder import (
     Attention,
     Decoder,
     DeltaNet,
-    DeltaWeights,
     ExpertMatrices,
     Mamba,
-    MambaWeights,
     Norms,
+    StateWeights,
     Weight,
     Weights,
 )
@@ -189,12 +188,12 @@ class Ops:
     def short_convolution(self, x: str, layer: int, kernel: Weight) -> str:
         return states.short_convolution(self.graph, x, layer, kernel)
 
-    def delta_net(self, x: str, rates: str, layer: int, weights: DeltaWeights) -> str:
+    def delta_net(self, x: str, rates: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, DeltaNet)
         return states.delta_net(self.graph, x, rates, layer, how, weights, self.decoder.epsilon)
 
-    def mamba(self, x: str, steps: str, layer: int, weights: MambaWeights) -> str:
+    def mamba(self, x: str, steps: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, Mamba)
         return states.mamba(self.graph, x, steps, layer, how, weights)

@@ -21,7 +21,7 @@ from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go, make_room, ou
 from backends.onnx.step import Step
 from backends.processor import Neighbours, cores, overflows
 from backends.recurrent import States
-from backends.sliding import Held, begin_of, begins
+from backends.sliding import Held, export_begin, read_begin
 
 ALONE = {"session.intra_op.spin_duration_us": "200"}
 """Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
@@ -297,7 +297,7 @@ class Session(CachedSession):
             return None
         found = {name: values[row, :, self.parts(name)[-1]] for name, values in self.cache.items()}
         if self.held == "past_":
-            return found | exported(self.own_states, row, self.cached) | begins(self.holds.begin)
+            return found | exported(self.own_states, row, self.cached) | export_begin(self.holds.begin)
         return {name.replace("bytes_", "past_"): self.scales.restore(name, x[None])[0] for name, x in found.items()}
 
     def serves(self, found: KeyValues, length: int) -> bool:
@@ -306,7 +306,7 @@ class Session(CachedSession):
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.reserve(1, len(tokens))
-        self.cached, self.top, self.holds.begin = len(tokens), None, begin_of(found)
+        self.cached, self.top, self.holds.begin = len(tokens), None, read_begin(found)
         for name, values in self.cache.items():
             part = self.parts(name)[-1]
             values[0, :, part] = found[name][:, : part.stop - part.start]

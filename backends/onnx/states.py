@@ -6,11 +6,10 @@ from backends.decoder import (
     NEAR_ZERO,
     Decoder,
     DeltaNet,
-    DeltaWeights,
     Mamba,
-    MambaWeights,
-    Matrices,
+    MatrixState,
     ShortConvolution,
+    StateWeights,
     Weight,
 )
 from backends.onnx.graph import FUSED, Graph
@@ -22,7 +21,7 @@ def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     for i, a in enumerate(decoder.layers):
         if isinstance(how := a.recurrence, ShortConvolution):
             found[f"state_tokens_{i}"] = how.width - 1, decoder.hidden_size
-        elif isinstance(how, Matrices):
+        elif isinstance(how, MatrixState):
             found[f"state_tokens_{i}"] = how.width - 1, how.channels
             found[f"state_matrices_{i}"] = how.value_heads, how.key_size, how.value_size
     return found
@@ -46,7 +45,7 @@ def convolve(graph: Graph, x: str, layer: int, kernel: Weight, activation: str) 
 
 
 def delta_net(
-    graph: Graph, x: str, rates: str, layer: int, how: DeltaNet, weights: DeltaWeights, epsilon: float
+    graph: Graph, x: str, rates: str, layer: int, how: DeltaNet, weights: StateWeights, epsilon: float
 ) -> str:
     """Append the gated delta rule, normalised and opened: (B, T, channels + V) and (B, T, 2 heads) -> (B, T, V).
 
@@ -63,8 +62,9 @@ def delta_net(
     return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))
 
 
-def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: MambaWeights) -> str:
+def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: StateWeights) -> str:
     """Append the state that fades, opened and normalised: (B, T, channels + V) and (B, T, heads) -> (B, T, V)."""
+    assert weights.skip
     keys, size = how.key_heads * how.key_size, how.value_elements
     qkv, gates = split(graph, x, how.channels, size)
     q, k, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), keys, keys, size)
@@ -97,7 +97,7 @@ def fade(graph: Graph, steps: str, decay: Weight) -> str:
     return graph.node("Mul", steps, graph.constant(decay.name, rates))
 
 
-def ask(graph: Graph, qkv: list[str], layer: int, how: Matrices, fading: str, share: str = "") -> str:
+def ask(graph: Graph, qkv: list[str], layer: int, how: MatrixState, fading: str, share: str = "") -> str:
     """Append what a layer's state answers to queries, and keep what keys and values make of it."""
     state, rule = f"state_matrices_{layer}", "gated_delta" if share else "gated"
     named = dict(update_rule=rule, q_num_heads=how.key_heads, kv_num_heads=how.value_heads)
@@ -106,7 +106,7 @@ def ask(graph: Graph, qkv: list[str], layer: int, how: Matrices, fading: str, sh
     return graph.node_with("LinearAttention", [*qkv, state, fading, share], outputs, FUSED, **named)[0]
 
 
-def by_head(graph: Graph, x: str, how: Matrices, factor: str) -> str:
+def by_head(graph: Graph, x: str, how: MatrixState, factor: str) -> str:
     """Append the elements of each head times its factor, (..., heads, 1)."""
     heads = graph.node("Reshape", x, graph.constant(f"heads_of_{how.value_size}", np.array([0, 0, -1, how.value_size])))
     return graph.node("Reshape", graph.node("Mul", heads, factor), graph.constant("joined_heads", np.array([0, 0, -1])))
@@ -130,7 +130,7 @@ def norm_heads(graph: Graph, x: str, scale: str, size: int, epsilon: float) -> s
     return graph.node("Reshape", normed, graph.constant("joined_heads", np.array([0, 0, -1])))
 
 
-def repeated(graph: Graph, k: str, how: Matrices) -> str:
+def repeated(graph: Graph, k: str, how: MatrixState) -> str:
     """Append the copies of keys for the heads of values that share them."""
     if how.key_heads == how.value_heads:
         return k

@@ -8,7 +8,7 @@ from openvino import opset15 as op
 
 from backends.decoder import Attention, Decoder, Rope, Weight, Weights
 from backends.forward import forward
-from backends.openvino.lowering import Matrices, Ops, integers, named, parameter, vector
+from backends.openvino.lowering import MatrixState, Ops, integers, named, parameter, vector
 from backends.openvino.runtime import UNSEEN
 from backends.openvino.weights_file import Node
 from backends.quantize import PRECISIONS, Rounded
@@ -71,7 +71,7 @@ class PublicOps(Ops):
 class CacheOps(PublicOps):
     """The same with caches that are inputs and outputs, for who keeps them elsewhere, and as many logits as wanted."""
 
-    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: Matrices):
+    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: MatrixState):
         super().__init__(decoder, inputs, matrices)
         self.pasts: list[Node] = []
         self.presents: list[Node] = []
@@ -95,7 +95,7 @@ def export(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> 
     (B, T), and `beam_idx` (B,), the row that each row continues. Output: `logits` (B, T, vocab).
     """
     public = make_inputs() | {"beam_idx": parameter("beam_idx", np.int32, -1)}
-    matrices = Matrices(folder, NAME)
+    matrices = MatrixState(folder, NAME)
     ops = PublicOps(decoder, {ours: public[name] for ours, name in OURS.items()}, matrices)
     logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), ops)
     model = openvino.Model([op.result(named(logits, "logits"))], ops.assigned, list(public.values()), "decoder")
@@ -105,7 +105,7 @@ def export(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> 
 def export_with_caches(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
     """Write model.xml and model.bin to `folder`, whose inputs and outputs are those of backends.onnx.stock."""
     public = make_inputs() | {"last": parameter("last", np.int64, 1)}
-    matrices = Matrices(folder)
+    matrices = MatrixState(folder)
     inputs = {ours: public[name] for ours, name in OURS.items() if name in public}
     ops = CacheOps(decoder, inputs | {"last": public["last"]}, matrices)
     logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), ops)

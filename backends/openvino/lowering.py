@@ -32,7 +32,7 @@ SINKING = NodeFactory("opset13")
 """What makes attention with sinks, which the functions of the package do not."""
 
 
-class Matrices:
+class MatrixState:
     """The matrices of all parts of a model, each stored once."""
 
     def __init__(self, folder: Path, name: str = "model"):
@@ -48,7 +48,7 @@ class Matrices:
 class Ops(Attending[Node]):
     """Operations return nodes."""
 
-    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: Matrices):
+    def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: MatrixState):
         self.decoder, self.inputs, self.matrices = decoder, inputs, matrices
         self.tokens, self.positions = inputs["tokens"], inputs["positions"]
         self.assigned: list[Node] = []
@@ -324,7 +324,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     }
     if decoder.border:
         inputs["long"] = parameter("long", np.int64, 1)
-    matrices = Matrices(folder)
+    matrices = MatrixState(folder)
     ops = Ops(decoder, inputs, matrices)
     outputs = [op.result(named(forward(decoder, weights, ops), "logits"))]
     if decoder.encoder:
@@ -340,7 +340,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     matrices.file.finish(model)
 
 
-def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: Matrices) -> list[Node]:
+def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: MatrixState) -> list[Node]:
     """What each layer of the decoder attends to, as outputs of the model."""
     count = op.gather(op.shape_of(prompt), integers(1), op.constant(np.int64(0)))
     positions = op.range(op.constant(np.int64(0)), op.squeeze(count), op.constant(np.int64(1)), "i64")

@@ -15,7 +15,7 @@ from backends.buffers import UNUSED, give_back, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
 from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
-from backends.sliding import STRIDE, Held, begin_of, begins, first_held
+from backends.sliding import STRIDE, Held, export_begin, first_held, read_begin
 
 FIRST_PAGES = 8
 """Pages of a new cache; it doubles when they are used up."""
@@ -191,7 +191,7 @@ class PagedSession(CachedSession):
         pages, begin = self.rows[row][: -(-self.lengths[row] // self.page)], self.starts[row]
         held = {name: pages[begin // self.page :] for name in self.pages.windowed}
         found = {name: cache[held.get(name, pages)] for name, cache in self.pages.caches.items()}
-        return found | begins(begin)
+        return found | export_begin(begin)
 
     @property
     def starts(self) -> list[int]:
@@ -206,11 +206,11 @@ class PagedSession(CachedSession):
         self.rows = [[]]
         self.own([len(tokens)])
         self.fill(self.rows[0], found)
-        self.cached, self.holds.begin = len(tokens), begin_of(found)
+        self.cached, self.holds.begin = len(tokens), read_begin(found)
 
     def fill(self, pages: Sequence[int], found: KeyValues) -> None:
         """Copy what was exported into pages."""
-        before = begin_of(found) // self.page
+        before = read_begin(found) // self.page
         for name, cache in self.pages.caches.items():
             held = pages[before:] if name in self.pages.windowed else pages
             cache[list(held)] = found[name][: len(held)]
@@ -247,7 +247,7 @@ class PagedBatch(PagedSession):
     def join(self, found: KeyValues, length: int) -> None:
         self.rows.append([])
         self.counts.append(0)
-        self.begun.append(begin_of(found))
+        self.begun.append(read_begin(found))
         needed = [max(length, count) for count in self.counts]
         needed[-1] = length
         self.own(needed)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet, Lazy, Mamba, Matrices, ShortConvolution, Weight
+from backends.decoder import Attention, Decoder, DeltaNet, Lazy, Mamba, MatrixState, ShortConvolution, Weight
 from model_store.checkpoint.checkpoint import Checkpoint, Config
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
@@ -281,7 +281,7 @@ class Canonical(Lazy):
         size, how = self.decoder.hidden_size, a.recurrence
         if isinstance(how, ShortConvolution):
             return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
-        if not isinstance(how, Matrices):
+        if not isinstance(how, MatrixState):
             return {}
         return {
             "qkvz_proj": (how.channels + how.value_elements, size),

@@ -18,7 +18,7 @@ NO_LIMITS = [0.0, math.inf], [0.0, {"__float__": "Infinity"}]
 
 
 def parts_of(values: np.ndarray, attention: Attention) -> list[np.ndarray]:
-    """Gates, values, keys, queries and steps, whichever of the last are there."""
+    """Gates, values, keys, queries and steps, which one matrix gives."""
     how = attention.recurrence
     assert isinstance(how, Mamba)  # no other layer has these
     keys = how.key_heads * how.key_size

@@ -12,6 +12,7 @@ from backends.decoder import Decoder, Weights
 from backends.recurrent import MOST, RecurrentSession
 from backends.reference import Session as ReferenceSession
 from backends.rereading import PART
+from support.any_order import read_and_take_back
 from support.arrays import near
 from support.golden_logits import open_golden
 
@@ -40,25 +41,7 @@ def last_logits(model: tuple[Decoder, Weights], rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_order_of_reading_and_taking_back(model: tuple[Decoder, Weights], session: Session, seed: int) -> None:
-    chance = np.random.default_rng(seed)
-    vocabulary, rows = model[0].vocab_size, np.zeros((1, 0), np.int64)
-    for _ in range(24):
-        kind = chance.choice(["read", "step", "draft", "back", "branch"], p=[0.15, 0.35, 0.2, 0.2, 0.1])
-        if kind == "back" and rows.shape[1]:
-            rows = rows[:, : chance.integers(0, rows.shape[1] + 1)]
-            session.rewind(rows.shape[1])
-        elif kind == "branch" and rows.shape[1]:
-            parents = chance.integers(0, len(rows), chance.integers(1, 4)).tolist()
-            session.reorder(parents)
-            rows = rows[parents]
-        else:
-            count = {"read": int(chance.integers(20, 90)), "draft": 4}.get(str(kind), 1)
-            if not rows.shape[1]:
-                rows = rows[:1]
-            more = chance.integers(0, vocabulary, (len(rows), count))
-            rows = np.concatenate([rows, more], axis=1)
-            assert session.forward(more) == near(last_logits(model, rows), abs=2e-4)
-        assert (session.length, session.batch) == (rows.shape[1], len(rows) if rows.shape[1] else 0)
+    read_and_take_back(session, lambda rows: last_logits(model, rows), model[0].vocab_size, seed, parts=(20, 90))
 
 
 def test_a_long_text_keeps_few_states_and_goes_back_to_the_nearest(

@@ -18,6 +18,7 @@ from backends.onnx import session as onnx
 from backends.reference import Session as ReferenceSession
 from backends.sliding import BEGIN, Held, SlidingSession, hidden
 from chatapp.generation.prompt_cache import PromptCache
+from support.any_order import read_and_take_back
 from support.arrays import near
 from support.golden_logits import open_golden
 
@@ -104,28 +105,7 @@ def test_what_is_held_lets_a_text_go_on_from_each_of_its_places() -> None:
 def test_any_order_of_reading_and_taking_back(
     model: tuple[Decoder, Weights], session: SlidingSession, expected: Says, seed: int
 ) -> None:
-    chance = np.random.default_rng(seed)
-    vocabulary, rows = model[0].vocab_size, np.zeros((1, 0), np.int64)
-    for _ in range(24):
-        kind = chance.choice(["read", "step", "draft", "back", "branch"], p=[0.3, 0.25, 0.15, 0.2, 0.1])
-        if kind == "back" and rows.shape[1]:
-            rows = rows[:, : chance.integers(0, rows.shape[1] + 1)]
-            session.rewind(rows.shape[1])
-        elif kind == "branch" and rows.shape[1]:
-            parents = chance.integers(0, len(rows), chance.integers(1, 4)).tolist()
-            session.reorder(parents)
-            rows = rows[parents]
-        else:
-            count = {"read": int(chance.integers(50, 160)), "draft": 4}.get(str(kind), 1)
-            if not rows.shape[1]:
-                rows = rows[:1]
-            count = min(count, CONTEXT - rows.shape[1])
-            if not count:
-                continue
-            more = chance.integers(0, vocabulary, (len(rows), count))
-            rows = np.concatenate([rows, more], axis=1)
-            assert session.forward(more) == near(expected(rows), abs=2e-4)
-        assert (session.length, session.batch) == (rows.shape[1], len(rows) if rows.shape[1] else 0)
+    read_and_take_back(session, expected, model[0].vocab_size, seed, parts=(50, 160))
 
 
 def test_a_text_goes_back_to_the_nearest_place(
@@ -181,9 +161,7 @@ def test_a_prompt_that_differs_early_is_read_from_the_nearest_place(session: Sli
     assert places == [0, 500, 700, 384, 0]
 
 
-def test_nothing_held_less_says_what_the_reference_says(
-    model: tuple[Decoder, Weights], session: SlidingSession
-) -> None:
+def test_what_is_held_gives_what_the_reference_gives(model: tuple[Decoder, Weights], session: SlidingSession) -> None:
     tokens = np.random.default_rng(0).integers(0, model[0].vocab_size, (1, 200))
     for start in range(0, 200, 50):
         session.forward(tokens[:, start : start + 50])
