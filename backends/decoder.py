@@ -155,6 +155,8 @@ class Attention:
     """The layer before this one whose keys and values it attends to, having none of its own."""
     k_eq_v: bool = False
     """Whether values are what keys are before their norm: there is one matrix for both, until it is read."""
+    feeds: bool = True
+    """Whether a feed-forward follows."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)

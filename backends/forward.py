@@ -160,14 +160,9 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
 
     The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
     """
-    x = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
-    inputs = embed_for_layers(decoder, weights, ops, x) if decoder.per_layer_size else None
-    if decoder.embedding_scale != 1:
-        x = ops.scale(x, decoder.embedding_scale)
-    if "project_in" in weights:
-        x = ops.linear(x, weights["project_in"])
-    if "embedding_norm" in weights:
-        x = ops.norm(x, weights["embedding_norm"])
+    looked_up = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
+    inputs = embed_for_layers(decoder, weights, ops, looked_up) if decoder.per_layer_size else None
+    x = enter(decoder, weights, ops, looked_up)
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
 
     for i in range(len(decoder.layers)):
@@ -185,6 +180,8 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         if layer + "cross_q_proj" in weights:
             x, branch = attend_to_prompt(weights, ops, x, branch, layer, i)
         x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
+        if not decoder.layers[i].feeds:
+            continue
         normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
         branch = feed_forward(decoder, weights, ops, normed, x, layer)
         branch = norm_if(weights, ops, branch, layer + "post_ffn_norm")
@@ -195,6 +192,15 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         if layer + "scalar" in weights:
             x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
     return x, branch
+
+
+def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
+    """Make the residual of the tokens' embedding: (B, T, width) -> (B, T, hidden)."""
+    if decoder.embedding_scale != 1:
+        x = ops.scale(x, decoder.embedding_scale)
+    if "project_in" in weights:
+        x = ops.linear(x, weights["project_in"])
+    return norm_if(weights, ops, x, "embedding_norm")
 
 
 def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, number: int) -> Tensor:

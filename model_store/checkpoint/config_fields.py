@@ -70,7 +70,8 @@ NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
     "activation activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
-    "architectures attention_layers layer_types mlp_layer_types": TEXTS,
+    "hybrid_override_pattern mamba_hidden_act mlp_hidden_act": TEXT,
+    "architectures attention_layers layer_types layers_block_type mlp_layer_types": TEXTS,
     "attention_types": PATTERN,
     "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
     "alibi_bias_max softmax_scale": MULTIPLIER,
@@ -108,12 +109,12 @@ SIZES = {
     "full_attention_interval no_rope_layer_interval": 1 << 12,
     "attention_heads num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "num_global_key_value_heads": 1 << 13,
-    "head_dim global_head_dim d_kv": 1 << 12,
+    "head_dim attention_head_dim global_head_dim d_kv": 1 << 12,
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
-    "linear_num_key_heads linear_num_value_heads mamba_n_groups mamba_n_heads": 1 << 13,
-    "linear_key_head_dim linear_value_head_dim mamba_d_state": 1 << 12,
-    "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand": 1 << 8,
+    "linear_num_key_heads linear_num_value_heads mamba_n_groups mamba_n_heads mamba_num_heads n_groups": 1 << 13,
+    "linear_key_head_dim linear_value_head_dim mamba_d_state mamba_head_dim ssm_state_size": 1 << 12,
+    "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand conv_kernel": 1 << 8,
     "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
     "kv_lora_rank q_lora_rank": 1 << 16,
     "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,

@@ -19,7 +19,7 @@ TYPES = {
         "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm3*", "nemotron_h", "olmo_hybrid",
+        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm3*", "olmo_hybrid",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),
@@ -71,9 +71,9 @@ FIELDS = {
 """What a field of config.json asks for when it is set, in the families that do run."""
 ANSWERED = {
     ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
-    ("hunyuan_v1_dense", "use_qk_norm"), ("persimmon", "qk_layernorm"),
+    ("hunyuan_v1_dense", "use_qk_norm"), ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"),
 }  # fmt: skip
-"""The types that have what a field asks for."""
+"""The types that have what a field asks for, or in whose config.json another one asks for it."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 KEPT = "gpt_oss", "mxfp4"

@@ -48,6 +48,8 @@ OF_MIXING: Mapping[type, tuple[str, ...]] = {
 """Weights that only layers have which attend, or which have this in the place of attention."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
+OF_FEEDING = "ffn_norm", *OF_ALL
+"""Weights that layers lack which no feed-forward follows."""
 OF_KEYS = "k_norm", "v_norm"
 """Weights that layers lack that attend to another one's keys and values."""
 OF_INPUTS = "per_layer_", "post_per_layer_"
@@ -72,7 +74,10 @@ class Family(Protocol):
     """
     LAYER: Mapping[str, Source]
     """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has,
-    and `experts.` what each expert has, whose number takes the place of `{1}`."""
+    and `experts.` what each expert has, whose number takes the place of `{1}`.
+
+    Where what mixes tokens and the feed-forward behind it are blocks with numbers of their own, these are `{2}`, `{3}`.
+    """
     UNUSED: tuple[str, ...]
     """Patterns of tensors that carry no weights, such as stored masks.
 
@@ -128,6 +133,8 @@ class Canonical(Lazy):
         """The rows of the table for a weight of a layer: none if the layer has none, one for each expert if they do."""
         experts, a = self.decoder.experts, self.layers[number]
         if not self.has(name) or (a.kv_layer is not None and name in OF_KEYS):
+            return {}
+        if not a.feeds and name in OF_FEEDING:
             return {}
         recurrence = a.recurrence if layer.startswith("layers.") else None
         if name not in OF_MIXING[type(recurrence)] and name in chain.from_iterable(OF_MIXING.values()):
@@ -318,7 +325,8 @@ class Canonical(Lazy):
         if callable(source):
             return []
         written = source if isinstance(source, str) else str(source[0])
-        return [name.replace("=", kind + "=") + kind for name in written.format(layer).split()]
+        block = sum(1 + a.feeds for a in self.layers[:layer])
+        return [name.replace("=", kind + "=") + kind for name in written.format(layer, "", block, block + 1).split()]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
         """The tensors of `source` with their copies, all or none of them."""

@@ -76,11 +76,16 @@ def decoder(config: Config) -> Decoder:
     return replace(same, layers=tuple(layers))
 
 
-def state_of(config: Config, hidden_size: int) -> Mamba:
-    """What layers keep that do not attend."""
+def refuse_limits(config: Config) -> None:
+    """Raise UnsupportedCheckpoint where steps of states are limited."""
     limits = config.get("time_step_limit", NO_LIMITS[0])
     if limits not in NO_LIMITS:
         raise UnsupportedCheckpoint(f"time_step_limit (config.json) is {cut(limits)}: limits are not supported")
+
+
+def state_of(config: Config, hidden_size: int) -> Mamba:
+    """What layers keep that do not attend."""
+    refuse_limits(config)
     heads, size = config.get("mamba_n_heads", 128), config.get("mamba_expand", 2) * hidden_size
     return Mamba(
         key_heads=config.get("mamba_n_groups", 1),

@@ -320,6 +320,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
     "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjust_mpt),
     "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
+    "nemotron_h": Architecture(
+        "nemotron_h",
+        layer=states.BLOCKS,
+        keys=states.BLOCK_SIZES,
+        each={"feed_forward_length": "lengths"},
+        adjust=states.adjust_blocks,
+        without_keys="linear_attention",
+        partial="partial_rotary_factor",
+    ),
     "olmo": Architecture("olmo", halve_rotary, keys=CLIP),
     "olmo2": Architecture(
         "olmo2",

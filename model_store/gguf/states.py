@@ -102,6 +102,47 @@ MAMBA: dict[str, Source] = {
 """Weights of Granite 4's H, most of whose layers are Mamba-2's."""
 
 
+BLOCK_SIZES = {
+    "ssm.conv_kernel": "conv_kernel",
+    "ssm.state_size": "ssm_state_size",
+    "ssm.group_count": "n_groups",
+    "ssm.time_step_rank": "mamba_num_heads",
+    "ssm.inner_size": "inner_size",
+}
+"""The same in Nemotron's files."""
+
+
+def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
+    """What each block is, and the sizes of states."""
+    missing = [key for key, field in BLOCK_SIZES.items() if config.get(field, 0) < 1]
+    lengths, kinds = config.pop("lengths", []), config.pop("layer_types", [])
+    if missing or not len(lengths) == len(kinds) == config["num_hidden_layers"]:
+        says = ", ".join(missing) or "feed_forward_length and attention.head_count_kv of each"
+        raise ValueError(f"it does not tell what its blocks are ({says})")
+    config["layers_block_type"] = ["mlp" if one else kind for one, kind in zip(lengths, kinds, strict=True)]
+    config["mamba_head_dim"] = config.pop("inner_size") // config["mamba_num_heads"]
+    config["layer_norm_epsilon"] = config["rms_norm_eps"]
+
+
+def numbered(source: Source, place: str) -> Source:
+    """The source of a weight of a block that has a number of its own."""
+    assert not callable(source)
+    written, *transforms = [source] if isinstance(source, str) else source
+    name = str(written).replace("{}", place).replace("{0}", place)
+    return (name, *transforms) if transforms else name
+
+
+BLOCKS: dict[str, Source] = {
+    "attention_norm": "blk.{2}.attn_norm",
+    "qkv_proj": "blk.{2}.attn_q blk.{2}.attn_k blk.{2}.attn_v",
+    **{name: numbered(source, "{2}") for name, source in MAMBA.items()},
+    "ffn_norm": "blk.{3}.attn_norm",
+    "up_proj": "blk.{3}.ffn_up",
+    "down_proj": "blk.{3}.ffn_down",
+}
+"""Weights of Nemotron-H, whose feed-forwards are blocks of their own."""
+
+
 def delta_of(attention: Attention) -> DeltaNet:
     how = attention.recurrence
     assert isinstance(how, DeltaNet)  # no other layer has such weights

@@ -82,7 +82,7 @@ EPSILONS = {
         "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
         "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2", "mixtral", "olmoe", "phimoe",
         "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
-        "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
+        "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
     ),
     1e-6: (
         "gemma", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
@@ -99,7 +99,7 @@ SHARING = (
     "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
     "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
-MAMBAS = [case for case in RECURRENT if case.startswith("granite")]
+MAMBAS = [case for case in RECURRENT if case.startswith(("granite", "nemotron_h"))]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
@@ -305,6 +305,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "lfm2-biases": ("in_proj", "convolution", "o_proj"),
             "granitemoehybrid-mamba": ("convolution",),
             "granitemoehybrid-biases": ("qkvz_proj", "rates_proj", "o_proj"),
+            "nemotron_h-biases": ("qkvz_proj", "rates_proj", "o_proj", "up_proj", "down_proj"),
         }.items()
         for role in roles
     },
@@ -341,6 +342,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "norm of the answers": weights(ones, "layers.*.value_norm"),
             "epsilon of the state": state_epsilon(1e-6),
         }.items()
+    },
+    **{
+        f"feed-forwards behind some layers of {case}": (case, attention(lambda each: {"feeds": False}))
+        for case in ("nemotron_h", "nemotron_h-biases")
     },
     "norm of what queries are made of": (
         "minicpm3",

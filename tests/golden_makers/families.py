@@ -61,6 +61,8 @@ GEMMA4 |= dict(
 DELTA: dict[str, object] = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8)
 DELTA |= dict(linear_value_head_dim=12)
 MAMBA: dict[str, object] = dict(mamba_n_heads=8, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=1, mamba_d_conv=3)
+BLOCKS: dict[str, object] = dict(LLAMA, head_dim=16, mlp_hidden_act="relu2", time_step_min=1e-9, conv_kernel=3)
+BLOCKS |= dict(mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=12, layer_norm_epsilon=EPSILON)
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
 SHARPER: dict[str, object] = dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
@@ -279,6 +281,10 @@ CASES: dict[str, dict[str, object]] = {
         | dict(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.1, max_position_embeddings=64)
     ),
     "arcee": dict(LLAMA, mlp_bias=True),
+    "nemotron_h": dict(BLOCKS, n_groups=2)
+    | dict(layers_block_type=["mamba", "mlp", "mamba", "attention", "mlp", "mamba"]),
+    "nemotron_h-biases": dict(BLOCKS, n_groups=1, layers_block_type=["mamba", "mlp", "mamba", "attention", "mlp"])
+    | dict(use_conv_bias=False, use_bias=True, mlp_bias=True, attention_bias=True),
     "nemotron": dict(LLAMA, head_dim=16, norm_eps=EPSILON, hidden_act="relu2"),
     "ministral": dict(LLAMA, sliding_window=6, layer_types=["sliding_attention", "full_attention"], head_dim=16),
     "vaultgemma": dict(LLAMA, head_dim=16, query_pre_attn_scalar=24, sliding_window=6)

@@ -53,6 +53,7 @@ NOT_IN_GGUF = {
     "granitemoehybrid-biases",
     "gpt_bigcode-multi_head",
     "minicpm3",
+    "nemotron_h-biases",
     "phimoe-longrope",
     "qwen2-window",
     "qwen2_moe",

@@ -127,6 +127,17 @@ def test_the_head_has_another_name_in_some_versions(tmp_path: Path, case: str, o
     assert_same(canonical(folder), canonical(GOLDEN / case))
 
 
+def test_nemotron_spells_its_blocks_as_letters_and_its_heads_otherwise(tmp_path: Path) -> None:
+    folder = respelled("nemotron_h", tmp_path, lambda found: found)
+    configure(folder, layers_block_type=None, hybrid_override_pattern="M-M*-M", num_hidden_layers=6)
+    configure(folder, head_dim=None, attention_head_dim=16)
+    assert open_checkpoint(folder)[2] == open_checkpoint(GOLDEN / "nemotron_h")[2]
+    assert_same(canonical(folder), canonical(GOLDEN / "nemotron_h"))
+    configure(folder, hybrid_override_pattern="M-M*E")
+    with pytest.raises(UnsupportedCheckpoint, match="experts without gates"):
+        open_checkpoint(folder)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, ml_dtypes.bfloat16])
 def test_every_type_of_numbers_gives_the_same_weights(tmp_path: Path, dtype: type) -> None:
     folder = respelled("qwen3", tmp_path, lambda found: {name: value.astype(dtype) for name, value in found.items()})

@@ -9,7 +9,7 @@ import numpy as np
 from model_store.checkpoint.checkpoint import Checkpoint
 from support import gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
-from support.gguf_states import with_states
+from support.gguf_states import blocks_of, with_states
 
 ARCHITECTURES = {
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
@@ -23,7 +23,7 @@ ARCHITECTURES = {
     "apertus": "apertus", "hunyuan_v1_dense": "hunyuan-dense", "ministral3": "mistral3", "mpt": "mpt", "olmo": "olmo",
     "olmo2": "olmo2", "olmo3": "olmo2", "qwen2_vl": "qwen2vl", "qwen3_vl": "qwen3vl",
     "lfm2": "lfm2", "lfm2_moe": "lfm2moe", "qwen3_5": "qwen35", "qwen3_5_text": "qwen35",
-    "qwen3_5_moe_text": "qwen35moe", "granitemoehybrid": "granitehybrid",
+    "qwen3_5_moe_text": "qwen35moe", "granitemoehybrid": "granitehybrid", "nemotron_h": "nemotron_h",
     "llama": "llama", "nemotron": "nemotron", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3",
     "seed_oss": "seed_oss", "stablelm": "stablelm", "starcoder2": "starcoder2",
 }  # fmt: skip
@@ -99,6 +99,7 @@ NEIGHBOURS = (
     "granitemoeshared",
     "mixtral",
     "granitemoehybrid",
+    "nemotron_h",
 )
 """Types whose queries and keys the converter puts in another order."""
 GEMMA = {
@@ -203,7 +204,7 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
     keys: dict[str, object] = {
         "context_length": config.get("max_position_embeddings") or config.get("n_positions") or 2048,
         "embedding_length": size,
-        "block_count": (config.get("num_hidden_layers") or config.get("n_layers") or config["n_layer"])
+        "block_count": (config.get("num_hidden_layers") or config.get("n_layers") or config.get("n_layer") or 0)
         + (config.get("num_nextn_predict_layers") or 0),
         "feed_forward_length": config.get("intermediate_size") or 4 * size,
         "expert_count": count_experts(config),
@@ -269,6 +270,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
             "ssm.inner_size": config["mamba_expand"] * config["hidden_size"], "rope.scaling.finetuned": False,
             "expert_shared_feed_forward_length": config["shared_intermediate_size"],
         }  # fmt: skip
+    if config["model_type"] == "nemotron_h":
+        keys |= blocks_of(config)
     if config["model_type"] == "minicpm3":
         keys |= {
             "attention.kv_lora_rank": config["kv_lora_rank"], "attention.q_lora_rank": config["q_lora_rank"],
@@ -430,7 +433,7 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         if kind in NEIGHBOURS and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        one_less = kind.startswith(("gemma", "nemotron")) and kind != "gemma4_text"
+        one_less = kind.startswith(("gemma", "nemotron")) and kind not in ("gemma4_text", "nemotron_h")
         if one_less and target.endswith("norm") and end == "weight":
             values = values + 1
         scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)

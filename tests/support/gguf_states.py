@@ -9,7 +9,9 @@ def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[
     """Tensors with those of layers that keep a state as the converter has them: heads of one key are apart."""
     found = {name: values[:, 0] if ".conv" in name and values.ndim == 3 else values for name, values in tensors.items()}
     if config["model_type"] == "granitemoehybrid":
-        return with_mamba(config, found)
+        return with_mamba(config, config["mamba_n_groups"], found)
+    if config["model_type"] == "nemotron_h":
+        return with_mamba(config, config["n_groups"], {by_kind(config, name): one for name, one in found.items()})
     if not config["model_type"].startswith("qwen3_5"):
         return found
     keys, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
@@ -35,7 +37,37 @@ def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[
     return found
 
 
-def with_mamba(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def blocks_of(config: dict[str, Any]) -> dict[str, object]:
+    """The keys that follow from what each of Nemotron's blocks is."""
+    kinds, heads, size = config["layers_block_type"], config["num_key_value_heads"], config["intermediate_size"]
+    return {
+        "block_count": len(kinds), "rope.dimension_count": config["hidden_size"] // config["num_attention_heads"],
+        "attention.head_count_kv": [heads * (kind == "full_attention") for kind in kinds],
+        "feed_forward_length": [size * (kind == "mlp") for kind in kinds],
+        "ssm.conv_kernel": config["conv_kernel"], "ssm.state_size": config["ssm_state_size"],
+        "ssm.group_count": config["n_groups"], "ssm.time_step_rank": config["mamba_num_heads"],
+        "ssm.inner_size": config["mamba_num_heads"] * config["mamba_head_dim"],
+        "expert_count": None, "expert_used_count": None, "expert_feed_forward_length": None,
+    }  # fmt: skip
+
+
+KINDS = {"linear_attention": "mamba", "full_attention": "self_attn", "mlp": "mlp"}
+NEMOTRON = {"embeddings": "embed_tokens", "norm_f": "norm"}
+
+
+def by_kind(config: dict[str, Any], name: str) -> str:
+    """The name of one of Nemotron's tensors as others call it, whose layers are not alike."""
+    match name.removeprefix("backbone.").split(".", 3):
+        case ["layers", number, "mixer", rest]:
+            return f"model.layers.{number}.{KINDS[config['layers_block_type'][int(number)]]}.{rest}"
+        case ["layers", number, "norm", rest]:
+            return f"model.layers.{number}.input_layernorm.{rest}"
+        case [first, *rest]:
+            return ".".join([first if first == "lm_head" else f"model.{NEMOTRON[first]}", *rest])
+    raise ValueError(name)
+
+
+def with_mamba(config: dict[str, Any], groups: int, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same of Mamba-2: numbers of heads in columns, rates and not their logarithms, norms by groups."""
     found: dict[str, np.ndarray] = {}
     for name, values in tensors.items():
@@ -47,10 +79,10 @@ def with_mamba(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
             case "dt_bias":
                 found[name.replace("dt_bias", "dt_proj.bias")] = values
             case "norm":
-                found[name] = values.reshape(config["mamba_n_groups"], -1)
+                found[name] = values.reshape(groups, -1)
             case _:
                 found[name] = values
-    if config["num_local_experts"]:
+    if config.get("num_local_experts"):
         return found
     parts = {"output_linear": ("down",), "input_linear": ("gate", "up")}
     for name in [name for name in found if "shared_mlp" in name]:

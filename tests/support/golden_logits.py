@@ -19,7 +19,8 @@ from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-RECURRENT = tuple(case for case in CASES if case.startswith(("lfm2", "qwen3_5", "qwen3_next", "granitemoehybrid-")))
+STATES = "lfm2", "qwen3_5", "qwen3_next", "granitemoehybrid-", "nemotron_h"
+RECURRENT = tuple(case for case in CASES if case.startswith(STATES))
 """Those whose layers keep states."""
 REFUSED = {
     "onnx": ("gemma4_text-experts",),
