@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import chain, product
+from itertools import accumulate, chain, product
 from types import NoneType
 from typing import Protocol
 
@@ -108,6 +108,7 @@ class Canonical(Lazy):
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
         self.tensors, self.decoder, self.layers = {**checkpoint.tensors}, decoder, decoder.layers
+        self.blocks = dict(enumerate(accumulate((1 + a.feeds for a in self.layers), initial=0)))
         text = checkpoint.config.get("text_config") or {}
         self.tied = {**text, **checkpoint.config}.get("tie_word_embeddings", family.TIED)
         self.prefixes = ("", family.PREFIX) if isinstance(family.PREFIX, str) else ("", *family.PREFIX)
@@ -325,7 +326,7 @@ class Canonical(Lazy):
         if callable(source):
             return []
         written = source if isinstance(source, str) else str(source[0])
-        block = sum(1 + a.feeds for a in self.layers[:layer])
+        block = self.blocks.get(layer, 0)
         return [name.replace("=", kind + "=") + kind for name in written.format(layer, "", block, block + 1).split()]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from backends.decoder import Attention, Decoder, Mamba
 from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.config_fields import LIMITS
 from model_store.checkpoint.weights import flattened
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation, given
@@ -77,6 +78,8 @@ def blocks_of(config: Config) -> list[str]:
     listed = config.get("layers_block_type") or config.get("layer_types") or [BLOCKS.get(one, one) for one in pattern]
     if not listed:
         raise UnsupportedCheckpoint("config.json has no layers_block_type, which says what each block is")
+    if len(listed) > (most := LIMITS["num_hidden_layers"]):
+        raise UnsupportedCheckpoint(f"config.json has {len(listed):,} blocks, and no model has more than {most:,}")
     blocks = [EARLIER.get(kind, kind) for kind in listed]
     if "moe" in blocks:
         raise UnsupportedCheckpoint("blocks that mix experts without gates (moe) are not supported")

@@ -128,6 +128,9 @@ FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
     "unknown letters": ("nemotron_h", dict(layers_block_type=None, hybrid_override_pattern="M*X"), "kind 'X'"),
     "no blocks": ("nemotron_h", dict(layers_block_type=None), "no layers_block_type"),
     "more blocks": ("nemotron_h", dict(num_hidden_layers=7), "its blocks are 6, and num_hidden_layers is 7"),
+    "letters without end": (
+        "nemotron_h", dict(layers_block_type=None, hybrid_override_pattern="M" * 10**6), "has 1,000,000 blocks, and no"
+    ),
     "feed-forward first": ("nemotron_h", dict(layers_block_type=["mlp", "attention"]), "follows no layer that mixes"),
     "two in a row": ("nemotron_h", dict(layers_block_type=["attention", "mlp", "mlp"]), "follows no layer that mixes"),
     "activation of a state": ("nemotron_h", dict(mamba_hidden_act="relu"), "mamba_hidden_act .* 'relu'; only silu"),
