@@ -1,5 +1,6 @@
 """How GGUF files have the weights of layers that keep a state."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,47 +9,55 @@ from backends.decoder import Attention, DeltaNet
 from model_store.checkpoint.weights import Source
 from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
 
-SIZES = {
-    "ssm.conv_kernel": "linear_conv_kernel_dim",
-    "ssm.state_size": "linear_key_head_dim",
-    "ssm.group_count": "linear_num_key_heads",
-    "ssm.time_step_rank": "linear_num_value_heads",
-    "ssm.inner_size": "inner_size",
-    "full_attention_interval": "full_attention_interval",
-}
-"""Keys of delta nets, and the fields of config.json that they are, but for the size of all values."""
+KEYS = "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank"
+"""Tokens of a convolution, elements of a key, heads of keys, and of values."""
+
+
+def sizes(*fields: str) -> dict[str, str]:
+    """The keys that tell the sizes of states, and the fields of config.json that these are, but for all values'."""
+    return {**dict(zip(KEYS, fields, strict=True)), "ssm.inner_size": "inner_size"}
+
+
+DELTA = sizes("linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_heads", "linear_num_value_heads")
+MAMBA_SIZES = sizes("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads")
+BLOCK_SIZES = sizes("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads")
+"""In Nemotron's files."""
+SIZES = {**DELTA, "full_attention_interval": "full_attention_interval"}
+
+
+def take_values(config: dict[str, Any], known: Mapping[str, str]) -> int:  # Any: config.json's
+    """Take the elements of all values of a token out of the fields; ValueError where a size is not told."""
+    if missing := [key for key, field in known.items() if config.get(field, 0) < 1]:
+        raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing)})")
+    return int(config.pop("inner_size"))
 
 
 def adjust(config: dict[str, Any]) -> None:  # Any: config.json's
     """The size of each value."""
-    missing = [key for key, field in SIZES.items() if key.startswith("ssm.") and config.get(field, 0) < 1]
-    if missing:
-        raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing)})")
-    config["linear_value_head_dim"] = config.pop("inner_size") // config["linear_num_value_heads"]
-
-
-MAMBA_SIZES = {
-    "ssm.conv_kernel": "mamba_d_conv",
-    "ssm.state_size": "mamba_d_state",
-    "ssm.group_count": "mamba_n_groups",
-    "ssm.time_step_rank": "mamba_n_heads",
-    "ssm.inner_size": "inner_size",
-}
-"""The same of Mamba-2, in Granite's files."""
+    config["linear_value_head_dim"] = take_values(config, DELTA) // config["linear_num_value_heads"]
 
 
 def adjust_mamba(config: dict[str, Any]) -> None:  # Any: config.json's
     """The sizes of states and experts; nothing turns in these."""
     if config.pop("turns", True):
         raise ValueError("its heads turn (rope.scaling.finetuned), as Bamba's do and Granite's do not")
-    missing = [key for key, field in MAMBA_SIZES.items() if config.get(field, 0) < 1]
-    if missing or config["inner_size"] % config["hidden_size"]:
-        raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing) or 'ssm.inner_size'})")
-    config["mamba_expand"] = config.pop("inner_size") // config["hidden_size"]
+    config["mamba_expand"], rest = divmod(take_values(config, MAMBA_SIZES), config["hidden_size"])
+    if rest:
+        raise ValueError("ssm.inner_size is no multiple of embedding_length")
     config["num_local_experts"] = config.pop("num_experts", 0)
     size = config.get("moe_intermediate_size", 0)
     config["intermediate_size"] = size
     config["shared_intermediate_size"] = config.get("shared_expert_intermediate_size") or size
+
+
+def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
+    """What each block is, and the sizes of states."""
+    lengths, kinds = config.pop("lengths", []), config.pop("layer_types", [])
+    if not len(lengths) == len(kinds) == config["num_hidden_layers"]:
+        raise ValueError("it does not tell what each block is (feed_forward_length, attention.head_count_kv)")
+    config["layers_block_type"] = ["mlp" if one else kind for one, kind in zip(lengths, kinds, strict=True)]
+    config["mamba_head_dim"] = take_values(config, BLOCK_SIZES) // config["mamba_num_heads"]
+    config["layer_norm_epsilon"] = config["rms_norm_eps"]
 
 
 def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
@@ -100,28 +109,6 @@ MAMBA: dict[str, Source] = {
     "value_norm": ("blk.{}.ssm_norm", flat),
 }
 """Weights of Granite 4's H, most of whose layers are Mamba-2's."""
-
-
-BLOCK_SIZES = {
-    "ssm.conv_kernel": "conv_kernel",
-    "ssm.state_size": "ssm_state_size",
-    "ssm.group_count": "n_groups",
-    "ssm.time_step_rank": "mamba_num_heads",
-    "ssm.inner_size": "inner_size",
-}
-"""The same in Nemotron's files."""
-
-
-def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
-    """What each block is, and the sizes of states."""
-    missing = [key for key, field in BLOCK_SIZES.items() if config.get(field, 0) < 1]
-    lengths, kinds = config.pop("lengths", []), config.pop("layer_types", [])
-    if missing or not len(lengths) == len(kinds) == config["num_hidden_layers"]:
-        says = ", ".join(missing) or "feed_forward_length and attention.head_count_kv of each"
-        raise ValueError(f"it does not tell what its blocks are ({says})")
-    config["layers_block_type"] = ["mlp" if one else kind for one, kind in zip(lengths, kinds, strict=True)]
-    config["mamba_head_dim"] = config.pop("inner_size") // config["mamba_num_heads"]
-    config["layer_norm_epsilon"] = config["rms_norm_eps"]
 
 
 def numbered(source: Source, place: str) -> Source:

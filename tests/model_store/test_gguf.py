@@ -5,7 +5,6 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import tokenizers
 
 import backends
 from backends import Session, quantize
-from backends.decoder import DeltaNet, Quantized
+from backends.decoder import Quantized
 from backends.reference import Session as ReferenceSession
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import Store, UnsupportedCheckpoint
@@ -25,7 +24,6 @@ from model_store.gguf import gemma4, open_gguf
 from model_store.gguf.adjustments import adjust_deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.gguf.reader import Header
-from model_store.gguf.states import columns_by_key
 from model_store.gguf.vocabulary import COMPOSED, WORDS, tokenizer_files
 from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
@@ -216,27 +214,6 @@ def test_an_encoder_and_its_decoder_answer_as_the_publishers_files_do(case: str,
     assert found[0] == near(found[1], abs=1e-6)
     if case == "t5":  # whose distances are the usual ones
         assert found[0][:, -24:] == near(arrays["logits"][:, -24:], abs=TOLERANCE)
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-def test_columns_of_heads_change_places_as_integers_as_they_do_as_numbers(bits: int) -> None:
-    layer = open_checkpoint(GOLDEN / "qwen3_5_text")[2].layers[0]
-    assert isinstance(layer.recurrence, DeltaNet)
-    layer = replace(layer, recurrence=replace(layer.recurrence, value_size=64))
-    matrix = np.random.default_rng(0).normal(size=(6, 4 * 64)).astype(np.float32)
-    held = quantize.rounded(matrix, quantize.precision(f"int{bits}-32"))
-    moved = replace(held, values=columns_by_key(held.values, layer), scales=columns_by_key(held.scales, layer))
-    assert np.array_equal(quantize.dequantize(moved), columns_by_key(quantize.dequantize(held), layer))
-
-
-@pytest.mark.parametrize("key", ["ssm.inner_size", "ssm.time_step_rank"])
-def test_a_file_that_does_not_tell_the_sizes_of_its_states_is_refused(key: str, tmp_path: Path) -> None:
-    path, lacked = tmp_path / "model.gguf", f"qwen35.{key}"
-    path.write_bytes(
-        converted(GOLDEN / "qwen3_5_text").replace(lacked.encode(), lacked.replace("qwen35", "others").encode())
-    )
-    with pytest.raises(UnsupportedCheckpoint, match="does not tell the sizes of its states"):
-        open_gguf(path)
 
 
 @pytest.mark.parametrize("case", ["mixtral", "gpt_oss-mxfp4"])
