@@ -14,6 +14,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.drivers.web_driver import WebDriver
 from textual.geometry import Size
+from textual.message import Message
 from textual.widgets import Static
 
 from chatapp.conversation.attachments import mention
@@ -48,14 +49,21 @@ class WindowDriver(WebDriver):
             columns, rows = payload["width"], payload["height"]
             assert isinstance(columns, int) and isinstance(rows, int)
             self._size, size = (columns, rows), Size(columns, rows)
-            # In the way of the first size, which it would overtake otherwise.
-            asyncio.run_coroutine_threadsafe(self._app._post_message(events.Resize(size, size)), self._app._loop)
+            self.send_message(events.Resize(size, size))  # as the first size, which it would overtake otherwise
             # A size that is as before by now has moved what the page shows all the same.
             self._app.call_later(partial(self._app.refresh, layout=True))
         elif packet_type in ("close", "drop", "repaint", "scheme"):
             self._app.call_later(self._app.hear, packet_type, payload)  # type: ignore[attr-defined]  # a WindowApp
         else:
             super().on_meta(packet_type, payload)
+
+    def send_message(self, message: Message) -> None:
+        """Let the app have a message from the thread that reads, unless it has ended."""
+        posted = self._app._post_message(message)
+        try:
+            asyncio.run_coroutine_threadsafe(posted, self._loop)
+        except RuntimeError:  # its loop is closed
+            posted.close()
 
     def run_input_thread(self) -> None:
         """Read until the window is gone, whose end is the app's: with all that it saves then."""

@@ -5,12 +5,22 @@ import json
 import sys
 from pathlib import Path
 
+from textual import events
+from textual.app import App
 from websockets.asyncio.client import ClientConnection
 
+from chatapp.desktop.screen import WindowDriver
 from support.typist import until
 from support.windows import OpenWindow, drawn, told, window
 
 SCRIPTED = (sys.executable, "-m", "support.window_screen", "0.01")
+
+
+def test_what_the_page_says_when_the_app_has_ended_is_left_without_a_word() -> None:
+    driver, loop = object.__new__(WindowDriver), asyncio.new_event_loop()
+    loop.close()
+    driver._app, driver._loop = App[None](), loop
+    driver.send_message(events.AppBlur())
 
 
 async def say(client: ClientConnection, **message: object) -> None:
