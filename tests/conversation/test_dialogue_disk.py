@@ -147,5 +147,5 @@ def test_after_a_kill_the_partial_answer_is_there_and_the_conversation_goes_on(p
     assert partial.text.startswith(seen) and not partial.finished
     assert history.search("word") and history.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     dialogue = Dialogue(history, history.get(1), kind="chat", setup=Setup(), warn=print)
-    heard(dialogue.ask(chatty(), "go on"))
+    heard(dialogue.ask(chatty(context_length=1_000_000), "go on"))
     assert texts(dialogue) == ["hello", partial.text, "go on", "Good day to you"]

@@ -1,9 +1,11 @@
-"""A server of tools written with the protocol's own package: over standard input and output, or on a port."""
+"""A server of tools written with the protocol's own package: over standard input and output, or on a socket."""
 
 import os
+import socket
 import sys
 import time
 
+import uvicorn
 from mcp.server.mcpserver import MCPServer
 
 
@@ -44,6 +46,7 @@ if __name__ == "__main__":
     for tool in (add, variables, fail, flood, hang, die):
         app.add_tool(tool)
     if len(sys.argv) > 1:
-        app.run("streamable-http", port=int(sys.argv[1]))
+        listening = socket.socket(fileno=int(sys.argv[1]))
+        uvicorn.Server(uvicorn.Config(app.streamable_http_app(), log_level="error")).run([listening])
     else:
         app.run("stdio")

@@ -22,12 +22,6 @@ pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).parents[2] / "support" / "tool_server.py")
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 @pytest.fixture(scope="module", params=["stdio", "http"])
 def toolset(request: pytest.FixtureRequest) -> Iterator[Toolset]:
     connections, told = Connections(), list[str]()
@@ -35,25 +29,19 @@ def toolset(request: pytest.FixtureRequest) -> Iterator[Toolset]:
         server = ToolServer("demo", (sys.executable, SCRIPT), seconds=20)
         yield Toolset(lambda: {"demo": server}, told.append, connections=connections)
     else:
-        port = free_port()
-        server = ToolServer("demo", url=f"http://127.0.0.1:{port}/mcp", seconds=20)
-        with subprocess.Popen([sys.executable, SCRIPT, str(port)], stderr=subprocess.DEVNULL) as process:
+        with socket.create_server(("127.0.0.1", 0)) as listening:  # or a port that was free would be somebody's by now
+            handle, port = listening.fileno(), listening.getsockname()[1]
+            server = ToolServer("demo", url=f"http://127.0.0.1:{port}/mcp", seconds=20)
+            command = [sys.executable, SCRIPT, str(handle)]
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL, pass_fds=[handle])
+        with process:
             try:
-                wait_for(port)
                 yield Toolset(lambda: {"demo": server}, told.append, connections=connections)
                 connections.close()
             finally:
                 process.kill()
     connections.close()
     assert not told
-
-
-def wait_for(port: int) -> None:
-    for _ in range(300):
-        with socket.socket() as asking:
-            if asking.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
 
 
 def call(toolset: Toolset, name: str, **arguments: object) -> Result:
