@@ -153,7 +153,7 @@ async def test_an_answer_that_must_be_something_says_whether_it_is() -> None:
         await driver.type("/set parameter choice none\n")
         await driver.type("why?\n")
         await driver.until(lambda: len(driver.said) == 6 and not driver.pane.reply)
-        assert driver.picture.count("valid") == 2
+        await driver.until(lambda: driver.picture.count("valid") == 2)
 
 
 async def test_a_message_stopped_before_its_answer_returns_to_the_prompt() -> None:

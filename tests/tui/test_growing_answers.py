@@ -128,7 +128,7 @@ async def test_a_reader_who_scrolls_up_finds_all_of_it_and_so_does_the_end(tmp_p
         assert isinstance(page, ChatPage)
         body = page.query_one(Formatted)
         await driver.until(lambda: body.above.is_attached and body.above.display, "something to be left out")
-        assert not any(line.startswith("Number 0.") for line in driver.picture.splitlines())
+        await driver.until(lambda: not any(line.startswith("Number 0.") for line in driver.picture.splitlines()))
         page.scroll_home(animate=False)
         await driver.until(lambda: "Number 0." in driver.picture, "the beginning")
         assert not body.above.display

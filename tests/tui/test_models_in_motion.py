@@ -131,7 +131,7 @@ async def test_another_search_takes_the_place_of_what_was_found_but_not_of_what_
         assert [row.name for row in app.models.hub] == ["org--one3"]
         (tmp_path / "go").touch()
         await app.until(lambda: len(app.models.hub) == 6)
-        assert app.models.hub[0].name == "org--one3" and "On the Hub, 'two' · 6" in app.picture
+        await app.until(lambda: app.models.hub[0].name == "org--one3" and "On the Hub, 'two' · 6" in app.picture)
 
 
 async def test_a_search_that_reaches_nobody_says_so_over_the_catalogue(tmp_path: Path) -> None:

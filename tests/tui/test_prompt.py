@@ -158,7 +158,7 @@ async def test_an_earlier_prompt_is_suggested_and_right_takes_it() -> None:
     async with page(Prompt(past=earlier)) as driver:
         await driver.type("exp")
         await driver.until(lambda: driver.prompt.suggestion == "lain this")
-        assert "explain this" in driver.picture
+        await driver.until(lambda: "explain this" in driver.picture)
         await driver.press("left")
         await driver.until(lambda: not driver.prompt.suggestion)
         await driver.press("right", "right")

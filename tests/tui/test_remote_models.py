@@ -22,14 +22,14 @@ async def test_an_answer_of_a_server_comes_with_figures_and_with_where_text_goes
         start.opens = lambda name: lambda report, warn: opened
         async with started(start) as driver:
             await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
-            assert "Text goes to desk.example, unencrypted." in driver.picture
+            await driver.until(lambda: "Text goes to desk.example, unencrypted." in driver.picture)
             await driver.type("Say it.\n")
             await driver.answered()
             assert "text goes to desk.example, unencrypted · vllm" in driver.picture and "4,096" in driver.picture
             server.answers["/v1/chat/completions"] = [broken]
             await driver.type("Again.\n")
             await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
-            assert "without its end mark" in " ".join(driver.picture.split())
+            await driver.until(lambda: "without its end mark" in " ".join(driver.picture.split()))
         assert [text for _, text in driver.said] == ["Say it.", TEXT, "Again.", TEXT]
 
 

@@ -84,7 +84,7 @@ async def test_what_a_conversation_has_to_tell_waits_until_it_is_looked_at(tmp_p
         await driver.until(lambda: any("context is full" in toast for toast in driver.toasts))
         await driver.type("b")
         await driver.until(lambda: full.heading.used > 60)
-        assert "60 / 60" in driver.picture
+        await driver.until(lambda: "60 / 60" in driver.picture)
 
 
 async def test_the_same_toast_stands_there_once_beside_what_one_types_and_not_for_long() -> None:

@@ -140,7 +140,7 @@ async def test_figures_appear_with_the_first_token() -> None:
         await driver.press("ctrl+j")
         await driver.wrote(3)
         await driver.until(lambda: driver.pane.status.size.height == 2)
-        assert "118 MB" in driver.picture
+        await driver.until(lambda: "118 MB" in driver.picture)
 
 
 # Colours
