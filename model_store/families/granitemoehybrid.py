@@ -7,7 +7,7 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder, Mamba
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import flattened
+from model_store.checkpoint.weights import Source, flattened
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import given, granite, granitemoeshared, kinds_of
 from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
@@ -42,16 +42,23 @@ def channels_first(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.concatenate(np.split(values, [how.value_elements, how.value_elements + keys])[::-1])
 
 
+def state_weights(state: str) -> dict[str, Source]:
+    """Where the weights of a state are whose names begin with `state`."""
+    return {
+        "qkvz_proj": (f"{state}.in_proj", queries_first),
+        "rates_proj": (f"{state}.in_proj", steps_alone),
+        "convolution": (f"{state}.conv1d", flattened, channels_first),
+        "decay": f"{state}.A_log",
+        "decay_bias": f"{state}.dt_bias",
+        "skip": f"{state}.D",
+        "value_norm": f"{state}.norm",
+    }
+
+
 LAYER = {
     **granitemoeshared.LAYER,
     "o_proj": f"layers.{{0}}.self_attn.o_proj={STATE}.out_proj",
-    "qkvz_proj": (f"{STATE}.in_proj", queries_first),
-    "rates_proj": (f"{STATE}.in_proj", steps_alone),
-    "convolution": (f"{STATE}.conv1d", flattened, channels_first),
-    "decay": f"{STATE}.A_log",
-    "decay_bias": f"{STATE}.dt_bias",
-    "skip": f"{STATE}.D",
-    "value_norm": f"{STATE}.norm",
+    **state_weights(STATE),
 }
 
 __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -1,6 +1,6 @@
 """Nemotron-H and Nemotron Nano without experts: blocks of Mamba-2, few that attend, and feed-forwards without gates.
 
-Steps have no least size, as in NVIDIA's own code and llama.cpp; transformers has `time_step_min`.
+Steps have no least size, as in llama.cpp; transformers has `time_step_min`.
 """
 
 from dataclasses import replace
@@ -8,10 +8,9 @@ from dataclasses import replace
 from backends.decoder import Attention, Decoder, Mamba
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import LIMITS
-from model_store.checkpoint.weights import flattened
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation, given
-from model_store.families.granitemoehybrid import channels_first, queries_first, refuse_limits, steps_alone
+from model_store.families.granitemoehybrid import refuse_limits, state_weights
 
 PREFIX = "backbone.", "model."
 TIED = False
@@ -22,13 +21,7 @@ MODEL = {"embedding": "embeddings", "norm": "norm_f", "lm_head": "lm_head"}
 LAYER = {
     "attention_norm": "layers.{2}.norm",
     "qkv_proj": f"{MIXER}.q_proj {MIXER}.k_proj {MIXER}.v_proj",
-    "qkvz_proj": (f"{MIXER}.in_proj", queries_first),
-    "rates_proj": (f"{MIXER}.in_proj", steps_alone),
-    "convolution": (f"{MIXER}.conv1d", flattened, channels_first),
-    "decay": f"{MIXER}.A_log",
-    "decay_bias": f"{MIXER}.dt_bias",
-    "skip": f"{MIXER}.D",
-    "value_norm": f"{MIXER}.norm",
+    **state_weights(MIXER),
     "o_proj": f"{MIXER}.o_proj={MIXER}.out_proj",
     "ffn_norm": "layers.{3}.norm",
     "up_proj": "layers.{3}.mixer.up_proj",

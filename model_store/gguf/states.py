@@ -98,31 +98,26 @@ def logarithms(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.log(-np.asarray(values, np.float32))
 
 
-MAMBA: dict[str, Source] = {
-    "o_proj": "blk.{0}.attn_output=blk.{0}.ssm_out",
-    "qkvz_proj": ("blk.{}.ssm_in", queries_first),
-    "rates_proj": ("blk.{}.ssm_in", steps_alone),
-    "convolution": ("blk.{}.ssm_conv1d", channels_first),
-    "decay": ("blk.{}.ssm_a", flat, logarithms),
-    "decay_bias": "blk.{}.ssm_dt.bias",
-    "skip": ("blk.{}.ssm_d", flat),
-    "value_norm": ("blk.{}.ssm_norm", flat),
-}
+def mamba(block: str) -> dict[str, Source]:
+    """Where the weights of a state of Mamba-2 are, in a block of this name, and what is made of its answers."""
+    return {
+        "o_proj": f"{block}.attn_output={block}.ssm_out",
+        "qkvz_proj": (f"{block}.ssm_in", queries_first),
+        "rates_proj": (f"{block}.ssm_in", steps_alone),
+        "convolution": (f"{block}.ssm_conv1d", channels_first),
+        "decay": (f"{block}.ssm_a", flat, logarithms),
+        "decay_bias": f"{block}.ssm_dt.bias",
+        "skip": (f"{block}.ssm_d", flat),
+        "value_norm": (f"{block}.ssm_norm", flat),
+    }
+
+
+MAMBA = mamba("blk.{0}")
 """Weights of Granite 4's H, most of whose layers are Mamba-2's."""
-
-
-def numbered(source: Source, place: str) -> Source:
-    """The source of a weight of a block that has a number of its own."""
-    assert not callable(source)
-    written, *transforms = [source] if isinstance(source, str) else source
-    name = str(written).replace("{}", place).replace("{0}", place)
-    return (name, *transforms) if transforms else name
-
-
 BLOCKS: dict[str, Source] = {
     "attention_norm": "blk.{2}.attn_norm",
     "qkv_proj": "blk.{2}.attn_q blk.{2}.attn_k blk.{2}.attn_v",
-    **{name: numbered(source, "{2}") for name, source in MAMBA.items()},
+    **mamba("blk.{2}"),
     "ffn_norm": "blk.{3}.attn_norm",
     "up_proj": "blk.{3}.ffn_up",
     "down_proj": "blk.{3}.ffn_down",
