@@ -134,12 +134,11 @@ class Attention(nn.Module):
             if cache:
                 k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
             cache[:] = [k, v]
-        if self.groups > 1:
-            k, v = k.repeat_interleave(self.groups, 1), v.repeat_interleave(self.groups, 1)
         if self.training and x.device.type == "cpu":
-            y = causal_attention(q, k, v)
+            y = causal_attention(q, *(t.repeat_interleave(self.groups, 1) for t in (k, v)))
         else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2])
+            causal = q.shape[2] == k.shape[2]
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=self.groups > 1)
         return self.o_proj(y.transpose(1, 2).reshape(x.shape))
 
 

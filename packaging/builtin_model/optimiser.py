@@ -44,10 +44,10 @@ class Optimiser:
         self.steps = 0
 
     @torch.no_grad()
-    def step(self, scale: float) -> float:
-        """Updates all weights at `scale` times the full rates and returns the gradient's norm."""
+    def step(self, scale: float) -> None:
+        """Updates all weights at `scale` times the full rates."""
         self.steps += 1
-        norm = float(torch.nn.utils.clip_grad_norm_(self.weights, 1.0))
+        torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
         inertia = 0.85 + 0.10 * min(1.0, self.steps / 300)
         for shape, group in self.matrices.items():
             gradients = torch.stack([lying(w.grad) for w in group if w.grad is not None])
@@ -63,7 +63,6 @@ class Optimiser:
         self.adam.step()
         for weight in self.weights:
             weight.grad = None
-        return norm
 
     def state(self) -> dict[str, Any]:
         """Returns what a later run needs to go on (Any: tensors and AdamW's own state)."""

@@ -63,13 +63,13 @@ ON_PROCESSORS = Recipe(
     warmup=60,
 )
 ON_GPU = Recipe(
-    step_tokens=131_072,
+    step_tokens=65_536,
     micro_tokens=65_536,
     context=1024,
     long_context=1024,
     long_share=0.0,
-    rate=0.01,
-    embedding_rate=0.003,
+    rate=0.007,
+    embedding_rate=0.004,
     weight_decay=0.1,
     warmup=200,
 )
@@ -97,6 +97,8 @@ class Run:
     """Tokens at which the branch left the trunk; 0 in the trunk."""
     end: int = 0
     """Tokens at which the branch ends."""
+    clock: float = 0.0
+    """Seconds over which the clock takes the rates to zero, where a machine is lent for so long; else 0."""
     positions: dict[str, list[int]] = field(default_factory=dict)
     """By context, the part being read and its next row."""
     history: list[dict[str, float]] = field(default_factory=list)
@@ -104,8 +106,10 @@ class Run:
 
 
 def scale(recipe: Recipe, run: Run) -> float:
-    """Gives the factor on the learning rates: warm-up by steps, then flat, in a branch down to zero by tokens."""
+    """Gives the factor on the learning rates: warm-up by steps, then flat, or down to zero by tokens or the clock."""
     warm = min(1.0, (run.steps + 1) / recipe.warmup)
+    if run.clock:
+        return warm * max(0.0, 1 - run.wall_seconds / run.clock)
     return warm * (max(0.0, (run.end - run.tokens) / (run.end - run.cooled_from)) if run.end else 1.0)
 
 
@@ -117,15 +121,19 @@ def context_of(recipe: Recipe, run: Run) -> int:
 class Rows:
     """Reads the samples' parts in order, one context at a time, each part once on the device."""
 
-    def __init__(self, work: Path, device: str, positions: dict[str, list[int]]) -> None:
-        self.work, self.device, self.positions = work, device, positions
+    def __init__(self, work: Path, device: str, positions: dict[str, list[int]], patience: float) -> None:
+        """`patience`: seconds to wait for a part that is still being made."""
+        self.work, self.device, self.positions, self.patience = work, device, positions, patience
         self.loaded: tuple[Path, Tensor] | None = None
 
     def part(self, file: Path) -> Tensor:
         """Loads a part, (n, context + 1), int32."""
         if self.loaded is None or self.loaded[0] != file:
-            if not file.exists():
-                raise FileNotFoundError(file)
+            until = time.monotonic() + self.patience
+            while not file.exists():
+                if time.monotonic() > until:
+                    raise FileNotFoundError(file)
+                time.sleep(0.1)
             self.loaded = file, torch.from_numpy(np.load(file).astype(np.int32)).to(self.device)
         return self.loaded[1]
 
@@ -193,6 +201,42 @@ class Crew:
         return float(now)
 
 
+class Report:
+    """Writes a line for each step, and says now and then how it goes.
+
+    A loss is read when the next step is under way, so that a device never waits for us.
+    """
+
+    def __init__(self, file: Path, tokens: int) -> None:
+        """`tokens`: what the run had read before this call."""
+        self.file, self.first, self.began = file, tokens, time.monotonic()
+        self.pending: list[tuple[dict[str, Any], Tensor]] = []
+        self.smooth, self.next = math.nan, self.began
+
+    def add(self, place: dict[str, Any], loss: Tensor) -> None:
+        """Keeps a step's place and loss, and writes what was kept (Any: numbers, and the positions by context)."""
+        self.close()
+        self.pending = [(place, loss)]
+
+    def close(self) -> None:
+        """Writes what is kept."""
+        for place, loss in self.pending:
+            value = float(loss)
+            self.smooth = value if math.isnan(self.smooth) else self.smooth + 0.03 * (value - self.smooth)
+            with open(self.file, "a", encoding="utf-8") as log:
+                print(json.dumps(place | {"loss": value}), file=log)
+            now = time.monotonic()
+            if now >= self.next:
+                self.next = now + 15
+                rate = (place["tokens"] - self.first) / max(now - self.began, 1e-9)
+                print(
+                    f"step {place['step']} {place['tokens'] / 1e6:.2f}M tokens {rate:.0f}/s"
+                    f" loss {value:.3f} smooth {self.smooth:.3f}",
+                    flush=True,
+                )
+        self.pending = []
+
+
 class Trainer:
     """One call's worth of training."""
 
@@ -207,7 +251,7 @@ class Trainer:
         self.recipe, self.config = RECIPES[self.run.size], SIZES[self.run.size]
         self.model = self.starting_model(state).to(self.device).train()
         """The weights in float32; what computes may be a copy of lower precision."""
-        self.computing = copy.deepcopy(self.model).to(self.precision) if arguments.precision != "fp32" else self.model
+        self.computing = self.rounded() if arguments.precision != "fp32" else self.model
         self.optimiser = Optimiser(
             self.model,
             rate=self.run.rates * self.recipe.rate,
@@ -217,16 +261,27 @@ class Trainer:
         )
         if state:
             self.optimiser.restore(state["optimiser"])
+        if arguments.clock and not self.run.clock:
+            self.run.clock = self.run.wall_seconds + 60 * arguments.clock
         if arguments.cool_down and not self.run.end:
             self.run.cooled_from, self.run.end = self.run.tokens, round(self.run.tokens / (1 - arguments.cool_down))
         self.run.calls += 1
-        self.rows = Rows(self.work, self.device, self.run.positions)
+        self.rows = Rows(self.work, self.device, self.run.positions, 60 * arguments.wait_minutes)
         self.checks = heldout.checks(self.work, Tokenizer.from_file(str(self.work / "tokenizer.json")))
         compiled = arguments.compile
         self.hidden = torch.compile(self.computing.hidden, dynamic=False) if compiled else self.computing.hidden
+        # On a processor the loss is one of our own, which a compiler does not make faster.
+        compiled_loss = compiled and self.device != "cpu"
+        self.loss = torch.compile(self.computing.loss, dynamic=False) if compiled_loss else self.computing.loss
         self.log = self.folder / "steps.jsonl"
         if crew.leads:
             self.forget_later_steps()
+
+    def rounded(self) -> Model:
+        """Copies the weights in the precision that computes; the rotations of positions stay as they are."""
+        copied: Model = copy.deepcopy(self.model).to(self.precision)
+        copied.cos, copied.sin = self.model.cos, self.model.sin
+        return copied
 
     def starting_state(self) -> dict[str, Any] | None:
         """Reads the checkpoint to go on from: this folder's, or for a new branch the trunk's."""
@@ -281,25 +336,25 @@ class Trainer:
         weights = {"config": asdict(self.config), "weights": self.model.state_dict(), "run": asdict(self.run)}
         save(self.folder / "state.pt", {**weights, "optimiser": self.optimiser.state()})
 
-    def step(self) -> float:
-        """Takes one step and returns its mean loss."""
+    def step(self) -> Tensor:
+        """Takes one step and returns its mean loss, which a device may still be computing."""
         context, step_tokens = context_of(self.recipe, self.run), self.recipe.step_tokens
         factor = scale(self.recipe, self.run)
         rows = self.crew.own(self.rows.next(context, step_tokens // context))
         micros = rows.split(self.recipe.micro_tokens // context)
-        total = torch.zeros(())
+        total = torch.zeros((), device=self.device)
         for micro in micros:
             target = heldout.targets(micro)
-            loss = self.computing.loss(self.hidden(micro[:, :-1]), target) / len(micros)
+            loss = self.loss(self.hidden(micro[:, :-1]), target) / len(micros)
             loss.backward()
-            total += loss.detach().float().cpu()
+            total += loss.detach().float()
             self.hand_over_gradients()
         self.crew.mean([total, *(weight.grad for weight in self.model.parameters() if weight.grad is not None)])
         self.optimiser.step(factor)
         self.hand_over_weights()
         self.run.steps += 1
         self.run.tokens += step_tokens
-        return float(total)
+        return total
 
     def hand_over_gradients(self) -> None:
         """Adds the gradients of the copy that computes to those of the weights in float32."""
@@ -319,50 +374,40 @@ class Trainer:
 
     def place(self) -> dict[str, Any]:
         """Says how far the run has come (Any: numbers, and the positions by context)."""
-        return {"step": self.run.steps, "tokens": self.run.tokens, "positions": self.run.positions}
+        return {"step": self.run.steps, "tokens": self.run.tokens, "positions": dict(self.run.positions)}
 
     def finished(self) -> bool:
-        """Whether the branch has cooled down, or the trunk has seen the tokens asked for."""
+        """Whether the rates are down to zero, or the trunk has seen the tokens asked for."""
+        if self.run.clock:
+            return self.run.wall_seconds >= self.run.clock
         return self.run.tokens >= (self.run.end or self.arguments.tokens)
 
     def train(self) -> None:
         """Trains to the end, or until this call's minutes are over; a part that is missing ends the call too."""
         began = now = self.crew.clock()
         wall, processor = self.run.wall_seconds, self.run.processor_seconds - self.crew.processor_seconds()
-        next_report, next_checkpoint = now, now + 60 * self.arguments.checkpoint_minutes
-        smooth, first, missing = math.nan, self.run.tokens, ""
-        with open(self.log, "a", encoding="utf-8") as log:
-            while not self.finished() and now < began + 60 * self.arguments.call_minutes and not missing:
-                try:
-                    loss = self.step()
-                except FileNotFoundError as error:
-                    missing = f"; {error} is missing: make more samples"
-                    continue
-                now = self.crew.clock()
-                self.run.wall_seconds = wall + now - began
-                self.run.processor_seconds = processor + self.crew.processor_seconds()
-                smooth = loss if math.isnan(smooth) else smooth + 0.03 * (loss - smooth)
-                line = {
-                    "step": self.run.steps,
-                    "tokens": self.run.tokens,
-                    "positions": self.run.positions,
-                    "loss": loss,
-                }
-                if self.crew.leads:
-                    print(json.dumps(line), file=log, flush=True)
-                if now >= next_report and self.crew.leads:
-                    next_report = now + 15
-                    rate = (self.run.tokens - first) / (now - began)
-                    print(
-                        f"step {self.run.steps} {self.run.tokens / 1e6:.2f}M tokens {rate:.0f}/s"
-                        f" loss {loss:.3f} smooth {smooth:.3f}",
-                        flush=True,
-                    )
-                if now >= next_checkpoint:
-                    self.checkpoint()
-                    next_checkpoint = self.crew.clock() + 60 * self.arguments.checkpoint_minutes
+        next_checkpoint = now + 60 * self.arguments.checkpoint_minutes
+        report, missing = Report(self.log, self.run.tokens) if self.crew.leads else None, ""
+        while not self.finished() and now < began + 60 * self.arguments.call_minutes and not missing:
+            try:
+                loss = self.step()
+            except FileNotFoundError as error:
+                missing = f"; {error} is missing: make more samples"
+                continue
+            now = self.crew.clock()
+            self.run.wall_seconds = wall + now - began
+            self.run.processor_seconds = processor + self.crew.processor_seconds()
+            if report:
+                report.add(self.place(), loss)
+            if now >= next_checkpoint:
+                if report:
+                    report.close()
+                self.checkpoint()
+                next_checkpoint = self.crew.clock() + 60 * self.arguments.checkpoint_minutes
+        if report:
+            report.close()
         self.checkpoint()
-        if self.crew.leads:
+        if report:
             print("finished" if self.finished() else f"call over, to be continued{missing}", flush=True)
 
 
@@ -378,6 +423,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", choices=["cpu", "cuda"], help="of a new run; cpu unless named")
     parser.add_argument("--precision", choices=PRECISIONS, default="bf16", help="fp32 on a CPU without bfloat16")
     parser.add_argument("--rates", type=float, help="factor on the recipe's rates, of a new run; 1 unless given")
+    parser.add_argument("--clock", type=float, help="minutes over which the rates fall to 0, on a machine that is lent")
+    parser.add_argument("--wait-minutes", type=float, default=0, help="for samples that are still being made")
     parser.add_argument("--tokens", type=float, default=math.inf, help="end of the trunk, all calls together")
     parser.add_argument("--call-minutes", type=float, default=math.inf, help="this call")
     parser.add_argument("--checkpoint-minutes", type=float, default=10)
@@ -388,6 +435,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if bool(parsed.cool_down) != bool(parsed.into):
         parser.error("--cool-down and --into belong together")
+    if parsed.clock and parsed.cool_down:
+        parser.error("--clock takes the rates to 0 by itself: leave --cool-down out")
     if parsed.cool_down and not 0 < parsed.cool_down < 1:
         parser.error("--cool-down is a share between 0 and 1")
     return parsed
