@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from model_store.checkpoint import mxfp4, torch_file
+from model_store.checkpoint import int8, mxfp4, torch_file
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import read_json as read_json
@@ -21,7 +21,7 @@ DTYPES = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
-BYTES = {"U8": np.dtype(np.uint8)}
+BYTES = {"U8": np.dtype(np.uint8), "I8": np.dtype(np.int8)}
 """What only some formats of rounded matrices have."""
 OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
 ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
@@ -57,9 +57,11 @@ class Checkpoint:
         self.files = weight_files(folder)
         for path in self.files:
             found |= tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
-        self.tensors = mxfp4.join(found)
+        self.tensors = int8.join(mxfp4.join(found))
         if any(isinstance(tensor, mxfp4.Mxfp4Tensor) for tensor in self.tensors.values()):
             self.precision, self.precision_reason, self.exact = mxfp4.PRECISION, mxfp4.REASON, mxfp4.EXACT
+        elif any(isinstance(tensor, int8.Int8Tensor) for tensor in self.tensors.values()):
+            self.precision, self.precision_reason, self.exact = int8.PRECISION, int8.REASON, int8.PRECISION
 
 
 def refuse_adapter(folder: Path) -> None:

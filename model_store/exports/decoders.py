@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import backends
 from model_store.exports import ExportError, Finding, Source
+from model_store.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +66,9 @@ def copy_published(source: Source, folder: "Path") -> None:
     for name in PUBLISHED:
         if (source.folder / name).is_file():
             shutil.copyfile(source.folder / name, folder / name)
+    if "quantization_config" in source.config and (folder / "config.json").is_file():  # of weights that stay behind
+        fields = {name: value for name, value in source.config.items() if name != "quantization_config"}
+        write_json(folder / "config.json", fields)
     shutil.copyfile(source.tokenizer, folder / "tokenizer.json")
 
 

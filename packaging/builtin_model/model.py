@@ -236,5 +236,7 @@ def read_model(folder: Path) -> Model:
         )
     )
     weights = load_file(folder / "model.safetensors")
+    for name in [name for name in weights if name + "_scale" in weights]:  # in int8
+        weights[name] = weights[name] * weights.pop(name + "_scale")
     model.load_state_dict({name.removeprefix("model."): weight.float() for name, weight in weights.items()})
     return model.eval()
