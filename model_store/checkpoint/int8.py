@@ -1,4 +1,7 @@
-"""Matrices in eight bits with a scale for each row, as the built-in model is shipped: what `int8` computes with."""
+"""Matrices in eight bits with a scale for each row (compressed-tensors' `int-quantized`): what `int8` computes with.
+
+The built-in model is shipped so; of others, it is known as W8A8.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +29,60 @@ CONFIG: Mapping[str, Any] = {
         }
     },
 }
-"""What config.json says of such matrices, by which transformers reads them with compressed-tensors, as floats."""
+"""What config.json says of the built-in model, by which transformers reads it with compressed-tensors, as floats."""
+
+WEIGHTS: dict[str, Any] = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
+ACTIVATIONS: dict[str, Any] = WEIGHTS | {"strategy": "token", "dynamic": True}
+"""Each token's are rounded as they come, as here."""
+UNUSED: dict[str, Any] = dict.fromkeys(("actorder", "block_structure", "group_size", "scale_dtype", "zp_dtype"))
+MAKING = {"observer", "observer_kwargs"}
+"""How scales were found, which reading does not ask."""
+ELSEWHERE: dict[str, Any] = {"kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}}
+"""Fields for what else may be done to a model, when nothing is."""
+ANY = {
+    "config_groups",
+    "dequantize",
+    "global_compression_ratio",
+    "ignore",
+    "quant_method",
+    "quantization_status",
+    "version",
+}
+"""Fields that change nothing of what is read: tensors tell which of them are rounded."""
+
+
+def fits(quantization: object) -> bool:
+    """Whether a quantization_config says what is read here, and nothing else."""
+    if not isinstance(quantization, dict) or quantization.get("quant_method") != "compressed-tensors":
+        return False
+    groups = quantization.get("config_groups")
+    stated = {name: value for name, value in quantization.items() if name not in ANY}
+    return (
+        ELSEWHERE | stated == ELSEWHERE | {"format": "int-quantized"}
+        and isinstance(groups, dict)
+        and bool(groups)
+        and all(isinstance(group, dict) and fits_group(group) for group in groups.values())
+    )
+
+
+def fits_group(group: Mapping[str, Any]) -> bool:
+    """Whether some of the matrices are rounded as is read here."""
+    asked = {name: value for name, value in group.items() if name not in ("targets", "format")}
+    activations = asked.pop("input_activations", None)
+    return (
+        group.get("format") in (None, "int-quantized")
+        and is_scheme(asked.pop("weights", None), WEIGHTS, {"dynamic": False})
+        and (activations is None or is_scheme(activations, ACTIVATIONS, {}))
+        and not any(asked.values())
+    )
+
+
+def is_scheme(stated: object, wanted: dict[str, Any], usual: dict[str, Any]) -> bool:
+    """Whether a scheme of rounding is the one wanted."""
+    if not isinstance(stated, dict):
+        return False
+    found = UNUSED | usual | {name: value for name, value in stated.items() if name not in MAKING}
+    return found == UNUSED | usual | wanted
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def refuse(config: Config) -> None:
     check_fields(config)
     quantization = config.get("quantization_config")
     method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
-    if method and (kind, method) != KEPT and quantization != int8.CONFIG:
+    if method and (kind, method) != KEPT and not int8.fits(quantization):
         raise UnsupportedCheckpoint(
             f"this checkpoint is rounded already (quantization_config in config.json: {str(method)[:40]}); take the"
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"

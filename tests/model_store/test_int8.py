@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +21,12 @@ from support.checkpoints import MakeCheckpoint
 INT8 = PRECISIONS["int8"]
 
 
-def in_int8(folder: Path) -> dict[str, Quantized]:
-    """Round the matrices of a checkpoint; what they became, by name."""
+def in_int8(folder: Path, but: str = "") -> dict[str, Quantized]:
+    """Round the matrices of a checkpoint, but for one; what they became, by name."""
     path, found = folder / "model.safetensors", dict[str, Quantized]()
     tensors = load_file(path)
     for name, values in list(tensors.items()):
-        if values.ndim == 2:
+        if values.ndim == 2 and name != but:
             found[name] = rounded(values, INT8)
             tensors |= {name: found[name].values, name + int8.SCALE: found[name].scales}
     save_file(tensors, path)
@@ -70,10 +71,91 @@ def test_what_does_not_fit_is_refused(checkpoint: MakeCheckpoint) -> None:
         describe(folder)
 
 
-def test_others_that_are_rounded_are_refused(checkpoint: MakeCheckpoint) -> None:
-    config = json.loads(json.dumps(int8.CONFIG).replace('"channel"', '"group"'))
+W8A8: dict[str, Any] = {
+    "config_groups": {
+        "group_0": {
+            "input_activations": {
+                "actorder": None,
+                "block_structure": None,
+                "dynamic": True,
+                "group_size": None,
+                "num_bits": 8,
+                "observer": None,
+                "observer_kwargs": {},
+                "strategy": "token",
+                "symmetric": True,
+                "type": "int",
+            },
+            "output_activations": None,
+            "targets": ["Linear"],
+            "weights": {
+                "actorder": None,
+                "block_structure": None,
+                "dynamic": False,
+                "group_size": None,
+                "num_bits": 8,
+                "observer": "minmax",
+                "observer_kwargs": {},
+                "strategy": "channel",
+                "symmetric": True,
+                "type": "int",
+            },
+        }
+    },
+    "format": "int-quantized",
+    "global_compression_ratio": 1.5,
+    "ignore": ["lm_head"],
+    "kv_cache_scheme": None,
+    "quant_method": "compressed-tensors",
+    "quantization_status": "compressed",
+}
+"""As compressed-tensors writes it."""
+
+
+def changed(*path: str, value: object) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(json.dumps(W8A8))
+    inner = config
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    return config
+
+
+def test_w8a8_runs_where_some_matrices_are_not_rounded(checkpoint: MakeCheckpoint) -> None:
+    folder = checkpoint(quantization_config=W8A8)
+    in_int8(folder, but="model.embed_tokens.weight")
+    model, _, _ = open_checkpoint(folder)
+    assert describe(folder).precision == "int8"
+    assert not isinstance(model.tensors["model.embed_tokens.weight"], int8.Int8Tensor)
+
+
+GROUP = ("config_groups", "group_0")
+OTHERS = {
+    "another format": changed("format", value="pack-quantized"),
+    "no format": {name: value for name, value in W8A8.items() if name != "format"},
+    "an unknown field": changed("spin", value=True),
+    "a rounded cache": changed("kv_cache_scheme", value={"num_bits": 8}),
+    "sparse": changed("sparsity_config", value={"format": "sparse-24-bitmask"}),
+    "no group": changed("config_groups", value={}),
+    "a group of nothing": changed(*GROUP, value=None),
+    "four bits": changed(*GROUP, "weights", "num_bits", value=4),
+    "floats": changed(*GROUP, "weights", "type", value="float"),
+    "zero points": changed(*GROUP, "weights", "symmetric", value=False),
+    "blocks": changed(*GROUP, "weights", "strategy", value="group"),
+    "of a size": changed(*GROUP, "weights", "group_size", value=128),
+    "out of order": changed(*GROUP, "weights", "actorder", value="group"),
+    "no weights": changed(*GROUP, "weights", value=None),
+    "activations measured before": changed(*GROUP, "input_activations", "dynamic", value=False),
+    "activations of a whole call": changed(*GROUP, "input_activations", "strategy", value="tensor"),
+    "answers": changed(*GROUP, "output_activations", value={"num_bits": 8}),
+    "another format of a group": changed(*GROUP, "format", value="float-quantized"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_others_that_are_rounded_are_refused(checkpoint: MakeCheckpoint, what: str) -> None:
     with pytest.raises(UnsupportedCheckpoint, match="rounded already .*compressed-tensors"):
-        describe(checkpoint(quantization_config=config))
+        describe(checkpoint(quantization_config=OTHERS[what]))
 
 
 def test_an_export_does_not_say_that_its_weights_are_so(checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
