@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from samples import PACKAGE_TOKENS, chosen_files
 
 EXAMPLES = 6
 """Of each kind shown."""
@@ -29,15 +31,18 @@ def span(found: Json) -> str:
     return f"{found['value']:.1f} ({found['low']:.1f} to {found['high']:.1f})"
 
 
-def introduction(work: Path, run: Json, evaluation: Json, parameters: int) -> str:
+def introduction(work: Path, run: Json, evaluation: Json, parameters: int, package_tokens: int) -> str:
     """The part that `chatapp show builtin` prints."""
     size = sum(source["bytes"] for source in read(work / "sources.json")["sources"] if not source["heldout"])
+    files = chosen_files(work, package_tokens, len(np.load(work / "train.npy", mmap_mode="r")))
+    once = sum(end - start for start, end in files)
     before = f", beginning with the weights of the model {run['begun_from']}" if run["begun_from"] else ""
     return f"""# The built-in model
 
 A code completion model of {parameters / 1e6:.1f} million parameters, made by this project from Python code alone.
 It continues code and fills gaps; it does not chat, and knows no other language.
-It was trained on {run["tokens"] / 1e6:.1f} million tokens of {size / 1e6:.0f} MB of source text{before}.
+It read {run["tokens"] / 1e6:,.0f} million tokens, {run["tokens"] / once:.1f} times {once / 1e6:.0f} million \
+of {size / 1e6:.0f} MB of source text{before}.
 Of unseen lines, cut in their middle, it completes {evaluation["alone"]["exact"]["value"]:.0f} % exactly, \
 {evaluation["file"]["exact"]["value"]:.0f} % with the rest of the file, and \
 {evaluation["project"]["exact"]["value"]:.0f} % in a project: look at every line that it offers.
@@ -193,12 +198,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="the exported folder, which gets the card")
+    parser.add_argument("--package-tokens", type=int, default=PACKAGE_TOKENS, help="as given to samples.py")
     arguments = parser.parse_args()
     state = torch.load(arguments.run / "state.pt", map_location="cpu", weights_only=True)
     evaluation, baselines = read(arguments.work / "evaluation.json"), read(arguments.work / "baselines.json")
     parameters = sum(weight.numel() for weight in state["weights"].values())
     parts = [
-        introduction(arguments.work, state["run"], evaluation, parameters),
+        introduction(arguments.work, state["run"], evaluation, parameters, arguments.package_tokens),
         table(evaluation, baselines),
         kinds(evaluation),
         examples(evaluation),

@@ -153,7 +153,7 @@ def main() -> None:
             arguments.texts.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
         if arguments.before:
             before = json.loads(arguments.before.read_text(encoding="utf-8"))
-            print("\n\n".join(describe(one, {"Before:": before[one], "Now:": said[one]}) for one in prompts))
+            print("\n\n---\n\n".join(describe(one, {"Before:": before[one], "Now:": said[one]}) for one in prompts))
         return
     print(f"{'':48} {'circles':>8} {'repeated lines':>15} {'parse':>6}")
     for name, options in settings(engine, arguments.option):

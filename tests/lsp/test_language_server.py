@@ -14,7 +14,7 @@ from chatapp.workspace import Opened
 from support.checkpoints import MakeCheckpoint, Run
 from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
 from support.scripted_engine import ScriptedEngine
-from support.stand_in_home import HALF, LINE, REST, Home, texts
+from support.stand_in_home import CUT, HALF, LINE, REST, Home, texts
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def until(condition: Callable[[], object]) -> None:
 
 def test_ghost_text_is_offered_at_the_cursor(editor: LspEditor) -> None:
     editor.open(HALF)
-    (item,) = editor.ghost(1, 36)
+    (item,) = editor.ghost(1, CUT)
     assert item["insertText"] == REST
-    assert item["range"] == {"start": {"line": 1, "character": 36}, "end": {"line": 1, "character": 36}}
+    assert item["range"] == {"start": {"line": 1, "character": CUT}, "end": {"line": 1, "character": CUT}}
 
 
 def test_edits_are_followed(editor: LspEditor) -> None:
     editor.open(LINE)
     editor.type("    parser.add", 1, 0)
-    editor.type("_argument('--verbose',", 1, 14)
-    assert texts(editor.ghost(1, 36)) == [REST]
+    editor.type(LINE[14:CUT], 1, 14)
+    assert texts(editor.ghost(1, CUT)) == [REST]
 
 
 def test_the_editor_chooses_how_places_are_counted() -> None:
@@ -53,21 +53,21 @@ def test_the_editor_chooses_how_places_are_counted() -> None:
             can = editor.begin(GHOST | {"general": {"positionEncodings": [encoding]}})
             assert can["positionEncoding"] == encoding
             line = LINE.replace("--verbose", "--🙂-verbose")
-            editor.open(line + line[:37])
-            editor.type(",", 1, 36 + width)
-            (item,) = editor.ghost(1, 37 + width)
-            assert item["insertText"] == line[38:-1]
-            assert item["range"]["start"] == {"line": 1, "character": 37 + width}
+            editor.open(line + line[: CUT + 1])
+            editor.type(",", 1, CUT + width)
+            (item,) = editor.ghost(1, CUT + 1 + width)
+            assert item["insertText"] == line[CUT + 2 : -1]
+            assert item["range"]["start"] == {"line": 1, "character": CUT + 1 + width}
 
 
 def test_an_editor_without_ghost_text_gets_a_list_that_it_does_not_filter_away() -> None:
     with editing(Home(ScriptedEngine(text=""))) as editor:
         can = editor.begin(POPUP)
         assert can["completionProvider"] == {"resolveProvider": False}  # Vim's ALE takes an empty one for none
-        editor.open(LINE + LINE[:39])
-        (item,) = editor.popup(1, 39)
-        assert item["textEdit"]["range"]["start"] == {"line": 1, "character": 37}
-        assert item["textEdit"]["range"]["end"] == {"line": 1, "character": 39}
+        editor.open(LINE + LINE[: CUT + 3])
+        (item,) = editor.popup(1, CUT + 3)
+        assert item["textEdit"]["range"]["start"] == {"line": 1, "character": CUT + 1}
+        assert item["textEdit"]["range"]["end"] == {"line": 1, "character": CUT + 3}
         assert item["textEdit"]["newText"] == item["filterText"] == "help='more')"
 
 
@@ -80,7 +80,7 @@ def test_what_is_selected_in_a_list_is_taken_for_typed(editor: LspEditor) -> Non
     editor.open(LINE + "    parser.add_arg")
     selected: dict[str, Any] = {
         "range": {"start": {"line": 1, "character": 11}, "end": {"line": 1, "character": 18}},
-        "text": "add_argument('--verbose',",
+        "text": LINE[11:CUT],
     }
     (item,) = editor.ghost(1, 18, selectedCompletionInfo=selected)
     assert item["insertText"] == selected["text"] + REST
@@ -157,7 +157,7 @@ def test_the_first_answer_comes_while_the_model_is_loading() -> None:
     with editing(Slow(ScriptedEngine())) as editor:
         editor.begin()
         editor.open(HALF)
-        assert texts(editor.ghost(1, 36)) == [REST]
+        assert texts(editor.ghost(1, CUT)) == [REST]
         over.set()
 
 
@@ -184,7 +184,7 @@ def test_a_model_that_cannot_be_opened_is_told_once_and_files_go_on() -> None:
         editor.begin(initializationOptions={"model": "nonsense"})
         assert "nonsense" in editor.until("window/showMessage")["message"]
         editor.open(HALF)
-        assert texts(editor.ghost(1, 36)) == [REST]
+        assert texts(editor.ghost(1, CUT)) == [REST]
 
 
 def test_a_model_that_breaks_is_told_once() -> None:
@@ -217,14 +217,14 @@ def test_a_wrong_setting_is_refused_by_name(given: object, said: str) -> None:
 def test_settings_change_while_one_works(editor: LspEditor) -> None:
     editor.open(HALF)
     editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": False}}})
-    assert editor.ghost(1, 36) == []
+    assert editor.ghost(1, CUT) == []
     editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": True, "fast": True}}})
     assert "'fast'" in editor.until("window/showMessage")["message"]
-    assert editor.ghost(1, 36) == [], "nothing of what is wrong counts"
+    assert editor.ghost(1, CUT) == [], "nothing of what is wrong counts"
     editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"enabled": True}}})
-    assert texts(editor.ghost(1, 36)) == [REST]
+    assert texts(editor.ghost(1, CUT)) == [REST]
     editor.tell("workspace/didChangeConfiguration", {"settings": {"chatapp": {"threshold": 1}}})
-    assert editor.ghost(1, 36) == [], "what was offered before is no longer likely enough"
+    assert editor.ghost(1, CUT) == [], "what was offered before is no longer likely enough"
 
 
 def test_another_model_takes_the_place_of_the_first() -> None:
@@ -235,7 +235,7 @@ def test_another_model_takes_the_place_of_the_first() -> None:
         editor.tell("workspace/didChangeConfiguration", {"settings": {"model": "another"}})
         editor.tell("workspace/didChangeConfiguration", {"settings": {"model": "another"}})
         editor.open(HALF)
-        editor.ghost(1, 36)
+        editor.ghost(1, CUT)
         assert home.opened == ["builtin", "another"]
 
 
@@ -248,10 +248,10 @@ def test_of_a_model_that_was_not_taught_to_fill_gaps_the_log_says_so() -> None:
 
 def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> None:
     editor.open(HALF, uri="untitled:Untitled-1")
-    assert texts(editor.ghost(1, 36, uri="untitled:Untitled-1")) == [REST]
-    assert editor.ghost(1, 36, uri="file:///never/opened.py") == []
+    assert texts(editor.ghost(1, CUT, uri="untitled:Untitled-1")) == [REST]
+    assert editor.ghost(1, CUT, uri="file:///never/opened.py") == []
     editor.tell("textDocument/didClose", {"textDocument": {"uri": "untitled:Untitled-1"}})
-    assert editor.ghost(1, 36, uri="untitled:Untitled-1") == []
+    assert editor.ghost(1, CUT, uri="untitled:Untitled-1") == []
 
 
 def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: LspEditor) -> None:
@@ -260,7 +260,7 @@ def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: 
     with pytest.raises(LspError, match="-32601"):
         editor.ask("textDocument/nonsense", {}).result(20)
     editor.open(HALF)
-    assert texts(editor.ghost(1, 36)) == [REST]
+    assert texts(editor.ghost(1, CUT)) == [REST]
     assert "secret" not in json.dumps(editor.told)
 
 
@@ -283,17 +283,17 @@ def test_what_other_files_of_the_folder_say_is_offered(tmp_path: Path) -> None:
     with editing(Home(ScriptedEngine(text=""))) as editor:
         editor.begin(workspaceFolders=[{"uri": first.as_uri(), "name": "first"}])
         until_read(editor)
-        editor.open(LINE[:36], uri=(first / "new.py").as_uri())
-        assert texts(editor.ghost(0, 36, uri=(first / "new.py").as_uri())) == [REST]
+        editor.open(LINE[:CUT], uri=(first / "new.py").as_uri())
+        assert texts(editor.ghost(0, CUT, uri=(first / "new.py").as_uri())) == [REST]
         outside = (second / "new.py").as_uri()
-        editor.open(LINE[:36], uri=outside)
+        editor.open(LINE[:CUT], uri=outside)
         editor.tell("textDocument/didClose", {"textDocument": {"uri": (first / "new.py").as_uri()}})
-        assert texts(editor.ghost(0, 36, uri=outside)) == []
+        assert texts(editor.ghost(0, CUT, uri=outside)) == []
         seen = len(editor.told)
         event = {"added": [{"uri": second.as_uri(), "name": "second"}], "removed": []}
         editor.tell("workspace/didChangeWorkspaceFolders", {"event": event})
         assert "files of second" in editor.until("window/logMessage", seen)["message"]
-        assert texts(editor.ghost(0, 36, uri=outside)) == [REST]
+        assert texts(editor.ghost(0, CUT, uri=outside)) == [REST]
         editor.tell("workspace/didChangeConfiguration", {"settings": {"folder": False}})
         editor.type(" ", 0, 0, uri=outside)
         assert texts(editor.ghost(0, 37, uri=outside)) == []
@@ -309,8 +309,8 @@ def test_a_file_that_was_saved_is_known_at_once(tmp_path: Path) -> None:
         saved.write_text(LINE)
         editor.tell("textDocument/didSave", {"textDocument": {"uri": saved.as_uri()}})
         editor.tell("textDocument/didClose", {"textDocument": {"uri": saved.as_uri()}})
-        editor.open(LINE[:36], uri=new.as_uri())
-        until(lambda: texts(editor.ghost(0, 36, uri=new.as_uri())) == [REST])
+        editor.open(LINE[:CUT], uri=new.as_uri())
+        until(lambda: texts(editor.ghost(0, CUT, uri=new.as_uri())) == [REST])
 
 
 # What became of offers
@@ -318,8 +318,8 @@ def test_a_file_that_was_saved_is_known_at_once(tmp_path: Path) -> None:
 
 def test_nothing_is_kept_unless_the_user_says_so(editor: LspEditor, home: Path) -> None:
     editor.open(HALF)
-    editor.ghost(1, 36)
-    editor.type(REST, 1, 36)
+    editor.ghost(1, CUT)
+    editor.type(REST, 1, CUT)
     editor.ghost(1, 40)
     assert not (home / "completions.jsonl").exists()
 
@@ -329,12 +329,12 @@ def test_what_was_shown_and_taken_is_kept_without_a_word_of_it(home: Path, way: 
     with editing(Home(ScriptedEngine(text=""), stats=True)) as editor:
         editor.begin()
         editor.open(HALF)
-        (item,) = editor.ghost(1, 36)
+        (item,) = editor.ghost(1, CUT)
         if way == "editor":
             command = item["command"]
             editor.ask("workspace/executeCommand", {k: command[k] for k in ("command", "arguments")}).result(20)
-        editor.type(REST, 1, 36)
-        editor.ghost(1, 36)
+        editor.type(REST, 1, CUT)
+        editor.ghost(1, CUT)
     kept = (home / "completions.jsonl").read_text()
     shown, accepted = map(json.loads, kept.splitlines())
     assert shown["event"] == "shown" and shown["source"] == "file" and shown["milliseconds"] > 0
@@ -350,14 +350,14 @@ def test_an_editor_is_offered_what_the_command_offers(chatapp: Run, checkpoint: 
     file = project / "code.py"
     file.write_text(LINE.replace("help", "default") + HALF + "\nprint('end')\n")
     model = str(checkpoint())
-    done = chatapp("complete", model, str(file), "--at", "3:37", "-n", "5", "--project", str(project), "--json")
+    done = chatapp("complete", model, str(file), "--at", f"3:{CUT + 1}", "-n", "5", "--project", str(project), "--json")
     told = [json.loads(line)["text"] for line in done.stdout.splitlines()]
     with editing(Home()) as editor:
         editor.begin(rootUri=project.as_uri(), initializationOptions={"model": model})
         editor.until_loaded()
         until_read(editor)
         editor.open(file.read_text(), uri=file.as_uri())
-        assert texts(editor.ghost(2, 36, invoked=True, uri=file.as_uri())) == told
+        assert texts(editor.ghost(2, CUT, invoked=True, uri=file.as_uri())) == told
     assert len(told) > 1
 
 
@@ -367,7 +367,7 @@ def test_the_threshold_follows_what_is_taken() -> None:
         assert editor.server
         for _ in range(BLOCK):
             editor.open(HALF)
-            assert texts(editor.ghost(1, 36)) == [REST]
+            assert texts(editor.ghost(1, CUT)) == [REST]
             assert editor.server.completer.threshold >= 0.2
             editor.tell("textDocument/didClose", {"textDocument": {"uri": URI}})
         assert editor.server.completer.threshold == 0.25, "none of so many was taken"

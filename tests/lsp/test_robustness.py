@@ -14,7 +14,7 @@ import pytest
 from support.checkpoints import ROOT, MakeCheckpoint
 from support.lsp_editor import LspEditor, LspError, editing
 from support.scripted_engine import ScriptedEngine
-from support.stand_in_home import HALF, LINE, REST, Home, texts
+from support.stand_in_home import CUT, HALF, LINE, REST, Home, texts
 
 SESSIONS = sorted((Path(__file__).parent / "sessions").glob("*.jsonl"))
 
@@ -61,7 +61,7 @@ def test_two_editors_work_at_once(home: Path) -> None:
             editor.begin()
             editor.open(HALF)
         second.type("x", 0, 0)
-        assert texts(first.ghost(1, 36)) == texts(second.ghost(1, 36)) == [REST]
+        assert texts(first.ghost(1, CUT)) == texts(second.ghost(1, CUT)) == [REST]
     shown = [json.loads(line) for line in (home / "completions.jsonl").read_text().splitlines()]
     assert len(shown) == 2
 
@@ -71,23 +71,23 @@ def test_figures_that_cannot_be_kept_are_told_once_and_offers_go_on(home: Path) 
     with editing(Home(ScriptedEngine(text=""), stats=True)) as editor:
         editor.begin()
         editor.open(HALF)
-        assert texts(editor.ghost(1, 36)) == [REST]
-        editor.type(REST, 1, 36)
+        assert texts(editor.ghost(1, CUT)) == [REST]
+        editor.type(REST, 1, CUT)
         assert "cannot keep" in editor.until("window/showMessage")["message"]
-        editor.ghost(1, 36)
+        editor.ghost(1, CUT)
         assert sum(told["method"] == "window/showMessage" for told in editor.told) == 1
 
 
 def test_a_file_of_50_mb_is_edited_and_completed() -> None:
-    text = (LINE * (50_000_000 // len(LINE))) + LINE[:36]
+    text = (LINE * (50_000_000 // len(LINE))) + LINE[:CUT]
     last = text.count("\n")
     with editing(Home(ScriptedEngine(text=""))) as editor:
         editor.begin()
         editor.open(text)
-        assert texts(editor.ghost(last, 36)) == [REST]
+        assert texts(editor.ghost(last, CUT)) == [REST]
         editor.type("# the first line\n", 0, 0)
-        editor.type(" ", last + 1, 36)
-        assert texts(editor.ghost(last + 1, 37)) == [REST[1:]]
+        editor.type(" ", last + 1, CUT)
+        assert texts(editor.ghost(last + 1, CUT + 1)) == [REST[1:]]
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def test_a_server_that_was_killed_is_started_anew_and_ends_with_its_editor(check
         editor.begin(processId=another.pid, **given)
         editor.until_loaded()
         editor.open(HALF + "  # secret")
-        assert texts(editor.ghost(1, 36)) == []
+        assert texts(editor.ghost(1, CUT)) == []
         with pytest.raises(LspError):
             editor.ask("textDocument/inlineCompletion", {"textDocument": "secret"}).result(20)
         another.kill()

@@ -9,10 +9,11 @@ from chatapp.workspace import Opened, Workspace
 from model_store import Progress
 from support.scripted_engine import ScriptedEngine
 
-LINE = "    parser.add_argument('--verbose', help='more')\n"
-HALF = LINE + LINE[:36]
-"""Its second line goes on as the first did: a match of the file, worth showing unasked."""
 REST = " help='more')"
+LINE = f"    parser.add_argument('-v', '--verbose', action='count', default=0,{REST}\n"
+CUT = LINE.index(REST)
+HALF = LINE + LINE[:CUT]
+"""Its second line goes on as the first did: a match so long that it is worth showing unasked, whatever a model says."""
 
 
 class Home(Workspace):
