@@ -34,7 +34,7 @@ size once more in memory."""
 UNPACKED = {"session.disable_prepacking": "1"}
 """For weights that are larger than the memory: pages of their file, which the system reads and drops as it must."""
 SPARE = 64 << 20
-"""Bytes of buffers that are kept for when there are as many rows again: new memory costs more than the copy into it."""
+"""Bytes of buffers that keep rows for when they are used again: new memory costs more than the copy into it."""
 FEW = 16
 """Tokens of a call whose arrays are kept for the next one of the same shape; longer ones are parts of prompts."""
 LOOK = 0.5
@@ -113,11 +113,13 @@ class Session(CachedSession):
         self.after, self.gain = whole.AFTER, whole.Gain()
         self.single = 0
         """Tokens decoded one after the other."""
-        self.spare: dict[tuple[int, int], dict[str, np.ndarray]] = {}
-        """The buffers that were used before these, by rows and capacity."""
+        self.buffers: dict[str, np.ndarray] = {}
+        """The caches and, behind their rows, some that are not used now."""
         self.holds = Held(max(self.windows))
         self.alike = 0
         """Cached tokens that all rows share."""
+        self.alike_unused = 0
+        """Of these, how many the rows that are not used still have."""
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}
@@ -250,7 +252,7 @@ class Session(CachedSession):
         """Make caches of bytes of those of floats, or the other way; each is left as soon as the other is there."""
         caches, rows, capacity, length = self.cache, self.rows, self.capacity, self.cached
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
-        self.steps, self.spare, made = {}, {}, {}
+        self.steps, self.buffers, made = {}, {}, {}
         for name in list(caches):
             values, to = caches.pop(name), name.replace(before, after)
             made[to] = self.make_room(to, values.shape)
@@ -258,13 +260,15 @@ class Session(CachedSession):
             turned = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
             made[to][:, :, :length] = turned
         self.held, self.cache, self.rows, self.capacity, self.cached = after, made, rows, capacity, length
+        self.buffers = made
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
         self.alike, self.single = min(self.alike, self.cached), 0
+        self.alike_unused = min(self.alike_unused, self.cached)
         self.holds.go_back(self.cached)
         if not self.cached and self.held == "bytes_":
-            self.held, self.cache, self.rows, self.capacity, self.steps = "past_", {}, 0, 0, {}
+            self.held, self.cache, self.buffers, self.rows, self.capacity, self.steps = "past_", {}, {}, 0, 0, {}
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
@@ -272,18 +276,40 @@ class Session(CachedSession):
             return
         if self.memory:
             self.memory, self.steps = {name: values[list(parents)] for name, values in self.memory.items()}, {}
-        if len(parents) != self.rows:
-            self.resize(parents, self.capacity)
+        if self.has_room(len(parents)):
+            self.move(parents)
         else:
-            moved = [row for row, parent in enumerate(parents) if row != parent]
-            sources = [parents[row] for row in moved]
-            for name, values in self.cache.items():
-                for part in self.parts(name):
-                    differing = slice(max(part.start, self.alike), part.stop)
-                    values[moved, :, differing] = values[sources, :, differing]
-            for values in self.own_states.values():
-                values[moved] = values[sources]
+            self.resize(parents, self.capacity)
         self.alike = self.cached if len(set(parents)) == 1 else self.alike
+
+    def has_room(self, rows: int) -> bool:
+        """Whether the buffers have as many rows, and not so many more that they should be left."""
+        there = next((len(values) for values in self.buffers.values()), self.rows)
+        return rows == there or (rows < there and sum(values.nbytes for values in self.buffers.values()) <= SPARE)
+
+    def move(self, parents: Sequence[int]) -> None:
+        """Let rows go on from others within the buffers: what they have in common is there already."""
+        alike = self.cached if self.rows == 1 else self.alike
+        unused = list(range(self.rows, len(parents)))
+        moved = [row for row, parent in enumerate(parents[: self.rows]) if row != parent]
+        for rows, shared in (unused, min(self.alike_unused, alike)), (moved, alike):  # others are read before they move
+            sources = [parents[row] for row in rows]
+            for name, values in self.buffers.items() if rows else ():
+                for part in self.parts(name):
+                    differing = slice(max(part.start, shared), part.stop)
+                    values[rows, :, differing] = values[sources, :, differing]
+        if len(parents) == self.rows:
+            for values in self.own_states.values():
+                values[moved] = values[[parents[row] for row in moved]]
+            return
+        self.own_states = {name: values[list(parents)] for name, values in self.own_states.items()}
+        self.alike_unused = min(self.alike_unused, alike) if len(parents) < self.rows else self.alike_unused
+        self.use(len(parents))
+
+    def use(self, rows: int) -> None:
+        """Use so many rows of the buffers."""
+        self.rows, self.steps = rows, {}  # they hold the caches
+        self.cache = {name: values[:rows] for name, values in self.buffers.items()}
 
     def states(self) -> States:
         return {name: values.copy() for name, values in self.own_states.items()}
@@ -344,7 +370,10 @@ class Session(CachedSession):
     def reserve(self, batch: int, length: int) -> None:
         """Make room for `length` tokens in `batch` rows."""
         length, self.expected = max(length, self.expected), 0
-        if batch != self.rows or length > self.capacity:
+        if not self.cached and length <= self.capacity and batch != self.rows and self.has_room(batch):
+            self.own_states = self.new_states(batch)
+            self.use(batch)
+        elif batch != self.rows or length > self.capacity:
             room = max(FIRST_CAPACITY, 1 << (length - 1).bit_length())
             self.resize(range(batch), min(self.context_length, room))
 
@@ -358,28 +387,26 @@ class Session(CachedSession):
         return make_room(shape, kind, self.windows[layer_of(name)])
 
     def resize(self, parents: Sequence[int], capacity: int) -> None:
-        """Give every buffer new rows and room for `capacity` tokens; small ones that are left may serve again.
+        """Give every buffer new rows and room for `capacity` tokens.
 
-        Large ones are left one by one, so that at most one of them is there twice.
+        They are left one by one, so that at most one of them is there twice.
         """
-        before, length = self.cache, self.cached
-        fresh = self.spare.pop((len(parents), capacity), {}) if self.held == "past_" else {}
-        self.steps = {}  # they hold the buffers
-        if before and self.held == "past_" and sum(values.nbytes for values in before.values()) <= SPARE:
-            self.spare, before = {(self.rows, self.capacity): before}, dict(before)
-        before = before if length else {}
+        before, length = self.cache if self.cached else {}, self.cached
+        self.steps, self.buffers, fresh = {}, {}, {}  # they hold the caches
         parts = {name: self.parts(name) for name in before}
-        states = {
-            name: np.zeros((len(parents), *shape[1:]), np.float32) for name, shape in self.shapes("state_").items()
-        }
+        states = self.new_states(len(parents))
         for name, values in self.own_states.items() if length else ():
             states[name][:] = values[list(parents)]
         self.own_states = states
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
         for name, shape in self.shapes(self.held).items():
-            if name not in fresh:
-                fresh[name] = self.make_room(name, (len(parents), shape[1], capacity, shape[3]))
+            fresh[name] = self.make_room(name, (len(parents), shape[1], capacity, shape[3]))
             for part in parts.get(name, ()):
                 fresh[name][:, :, part] = before[name][list(parents), :, part]
             before.pop(name, None)
         self.cache, self.rows, self.capacity, self.cached = fresh, len(parents), capacity, length
+        self.buffers, self.alike_unused = dict(fresh), length
+
+    def new_states(self, rows: int) -> dict[str, np.ndarray]:
+        """States of so many rows that have read nothing."""
+        return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes("state_").items()}

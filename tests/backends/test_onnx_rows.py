@@ -3,11 +3,14 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 from backends.decoder import Attention
 from backends.onnx import rows
+from backends.onnx import session as onnx_session
+from support.any_order import read_and_take_back
 from support.golden_logits import TOLERANCE, cases_of, golden, open_case, open_golden
 
 GROUPED = [case for case in cases_of("onnx") if any(a.kv_heads < a.heads for a in open_golden(case)[0].layers)]
@@ -59,3 +62,19 @@ def test_where_the_system_does_not_tell_how_many_cores_there_are_each_processor_
     most = os.cpu_count() or 1
     assert rows.parts(Attention(8 * most, most, 64, 0.125)) == 1
     assert rows.parts(Attention(3, 1, 64, 0.125)) == (1 if most == 1 else 3)
+
+
+@pytest.mark.parametrize("spare", [0, 64 << 20])
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_come_and_go_within_the_buffers(
+    seed: int, spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_session, "SPARE", spare)
+    session, reference = (open_case("llama", backend, tmp_path) for backend in ("onnx", "reference"))
+
+    def expected(read: np.ndarray) -> np.ndarray:
+        reference.rewind(0)
+        return reference.forward(read)
+
+    vocab_size = session.vocab_size
+    read_and_take_back(session, expected, vocab_size, seed, parts=(2, 5), branches=0.4, calls=60)

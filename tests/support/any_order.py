@@ -15,14 +15,17 @@ def read_and_take_back(
     seed: int,
     *,
     parts: tuple[int, int],
+    branches: float = 0.1,
+    calls: int = 24,
 ) -> None:
-    """Compare the logits of 24 calls by chance with what is `expected` of such rows, (rows, 1, vocab).
+    """Compare the logits of calls by chance with what is `expected` of such rows, (rows, 1, vocab).
 
-    A long call reads as many tokens as `parts` says, at least and at most.
+    A long call reads as many tokens as `parts` says, at least and at most. Of all calls so many branch.
     """
     chance, rows = np.random.default_rng(seed), np.zeros((1, 0), np.int64)
-    for _ in range(24):
-        kind = chance.choice(["read", "step", "draft", "back", "branch"], p=[0.2, 0.3, 0.2, 0.2, 0.1])
+    shares = np.array([0.2, 0.3, 0.2, 0.2]) / 0.9 * (1 - branches)
+    for _ in range(calls):
+        kind = chance.choice(["read", "step", "draft", "back", "branch"], p=[*shares, branches])
         if kind == "back" and rows.shape[1]:
             rows = rows[:, : chance.integers(0, rows.shape[1] + 1)]
             session.rewind(rows.shape[1])
