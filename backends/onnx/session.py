@@ -116,10 +116,8 @@ class Session(CachedSession):
         self.buffers: dict[str, np.ndarray] = {}
         """The caches and, behind their rows, some that are not used now."""
         self.holds = Held(max(self.windows))
-        self.alike = 0
-        """Cached tokens that all rows share."""
-        self.alike_unused = 0
-        """Of these, how many the rows that are not used still have."""
+        self.alike = self.alike_unused = 0
+        """Cached tokens that all rows share, and how many of these the rows that are not used have, too."""
         self.memory: dict[str, np.ndarray] = {}
         """Keys and values of the prompt that the encoder has read."""
         self.steps: dict[tuple[int, int], Step] = {}

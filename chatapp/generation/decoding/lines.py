@@ -17,6 +17,9 @@ LOGITS = 64 << 20
 UNLIKELY = -12.0
 """The log-probability of a token below which nobody misses the line that it ends."""
 
+FAR = 4.0
+"""By how much a line's log-probability may be less than the likeliest's: no choice depends on those behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -77,6 +80,7 @@ class LineSearch:
     def lines(self) -> list[Line]:
         """The lines found so far, the likeliest first."""
         best = sorted(self.found.items(), key=lambda each: (-each[1][0], each[0]))[: self.count]
+        best = [each for each in best if each[1][0] >= self._least()]
         return [Line(text.decode(errors="replace"), tuple(tokens), every) for text, (every, _, tokens) in best]
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
@@ -122,7 +126,7 @@ class LineSearch:
     def _least(self) -> float:
         """What a line must have to be among those wanted."""
         best = sorted((every for every, _, _ in self.found.values()), reverse=True)
-        return best[self.count - 1] if len(best) >= self.count else -inf
+        return max(best[self.count - 1] if len(best) >= self.count else -inf, best[0] - FAR if best else -inf)
 
 
 def normalise(logits: np.ndarray) -> np.ndarray:
