@@ -162,7 +162,8 @@ def sources(work: Path) -> str:
     return f"""## What it was trained on
 
 Files of Python's standard library and of packages under permissive licences, from the wheels of these versions;
-generated files, vendored code, tables and duplicates left out. The authors keep their copyright.
+generated files, vendored code, tables and duplicates left out. The authors keep their copyright;
+their licences and notices are in `NOTICES.txt`.
 
 | package | version | licence | MB | set aside |
 |---|---|---|---|---|

@@ -2,13 +2,17 @@
 
 import hashlib
 import importlib.util
+import json
 import random
+import re
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from model_store.store import BUILTIN_FOLDER
 from support.checkpoints import ROOT
 
 RECIPE = ROOT / "packaging" / "builtin_model"
@@ -16,8 +20,12 @@ RECIPE = ROOT / "packaging" / "builtin_model"
 
 @pytest.fixture(scope="module")
 def corpus() -> Any:
-    """The script, loaded under a name that hides nothing."""
-    spec = importlib.util.spec_from_file_location("builtin_model_corpus", RECIPE / "corpus.py")
+    return script("corpus")
+
+
+def script(name: str) -> Any:
+    """A script, loaded under a name that hides nothing."""
+    spec = importlib.util.spec_from_file_location(f"builtin_model_{name}", RECIPE / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -98,3 +106,34 @@ def test_the_lists_of_packages_name_each_package_once_with_its_version() -> None
     names = [line.split("==")[0] for line in lines if line and not line.startswith("#")]
     assert all("==" in line for line in lines if line and not line.startswith("#"))
     assert len(set(names)) == len(names)
+
+
+def test_the_notices_of_all_that_was_trained_on_are_collected_each_text_once(
+    corpus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "corpus", corpus)
+    for name in ("one", "two"):
+        make_wheel(tmp_path / "wheels", name, "License: MIT", {f"{name}-1.0.dist-info/licenses/LICENSE": "All  may.\n"})
+    make_wheel(tmp_path / "wheels", "inside", "License: MIT", {"inside/COPYING": "Some may.", "inside/copying.py": ""})
+    make_wheel(tmp_path / "wheels", "silent", "License: MIT\nMaintainer: Ann", {"third_party/LICENSE": "Others may."})
+    make_wheel(tmp_path / "wheels", "unread", "License: MIT", {"unread/LICENSE": "None may."})
+    used = [
+        {"package": name, "version": "1.0", "bytes": 9, "heldout": False} for name in ("one", "two", "inside", "silent")
+    ]
+    unused = {"package": "unread", "version": "1.0", "bytes": 9, "heldout": True}
+    (tmp_path / "sources.json").write_text(json.dumps({"sources": [*used, unused]}))
+    texts = {" ".join(text.split()): owners for text, owners in script("notices").collect(tmp_path).values()}
+    assert texts["All may."] == ["one 1.0", "two 1.0"] and texts["Some may."] == ["inside 1.0"]
+    assert any("Maintainer: Ann" in text and owners == ["silent 1.0"] for text, owners in texts.items())
+    assert not {"Others may.", "None may."} & set(texts)
+
+
+def test_the_notices_of_the_built_in_model_name_every_package_of_its_card() -> None:
+    card, notices = ((BUILTIN_FOLDER / name).read_text("utf-8") for name in ("README.md", "NOTICES.txt"))
+    rows = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| [^|]+ \| [\d.]+ \|  \|$", card, re.MULTILINE)
+    named = set(re.findall(r"^={79}\n(.*)\n-{79}$", notices, re.MULTILINE))
+    owners = {owner for line in named for owner in line.split(", ")}
+    assert len(rows) > 200
+    assert {f"{name} {version}" for name, version in rows} - owners <= {
+        f"python-stdlib {version}" for _, version in rows
+    }

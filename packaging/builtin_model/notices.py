@@ -1,0 +1,91 @@
+"""Collects the licences and notices of all that a model was trained on, each text once.
+
+    python notices.py --work W --out W/model
+
+A model may know parts of its sources by heart, so their notices are shipped with it.
+"""
+
+import argparse
+import email
+import email.message
+import json
+import re
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpus import normalised
+
+FILE = "NOTICES.txt"
+NAMED = r"[^/]*(licen[cs]e|copying|notice|copyright|authors)[^/]*"
+PLACES = re.compile(rf"[^/]+\.dist-info/(.*/)?{NAMED}", re.I), re.compile(rf"[^/]+/{NAMED}(?<!\.py)(?<!\.pyi)", re.I)
+"""Where a wheel has its licences: beside its metadata, or else in the package."""
+FOREIGN = re.compile(r"third.?party|vendor", re.I)
+"""Of what the corpus leaves out."""
+HEADING = """\
+The built-in model was trained on Python files of these packages. It may know parts of them by heart (README.md says
+how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
+"""
+
+
+def notices(wheels: Path) -> Iterator[tuple[str, email.message.Message, list[str]]]:
+    """Yields the normalised name of each wheel's package, its metadata and the texts of its licences."""
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if not FOREIGN.search(name)]
+            stated = archive.read(next(name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)))
+            meta = email.message_from_string(stated.decode("utf-8", "replace"))
+            here = next(filter(None, ([name for name in names if place.fullmatch(name)] for place in PLACES)), [])
+            yield normalised(meta["Name"]), meta, [archive.read(name).decode("utf-8", "replace") for name in here]
+
+
+def stated_terms(meta: email.message.Message) -> str:
+    """Says what a package's metadata tell of its terms, where no file does."""
+    fields = (
+        "Name",
+        "Author",
+        "Author-email",
+        "Maintainer",
+        "License-Expression",
+        "License",
+        "Home-page",
+        "Project-URL",
+    )
+    lines = [f"{field}: {value}" for field in fields for value in (meta.get_all(field) or [])[:2]]
+    licences = [line for line in meta.get_all("Classifier") or [] if line.startswith("License")]
+    return "\n".join(["Its package has no file of its licence; its metadata say:", *lines, *licences])
+
+
+def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
+    """Gives the different texts, by their words: each as it was found first, and whose it is."""
+    sources = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
+    trained = {source["package"]: source for source in sources if source["bytes"] and not source["heldout"]}
+    standard = (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt").read_text(encoding="utf-8")
+    texts: dict[str, tuple[str, list[str]]] = {" ".join(standard.split()): (standard, ["python-stdlib"])}
+    missing = set(trained) - {"python-stdlib"}
+    for name, meta, found in notices(work / "wheels"):
+        if name in trained:
+            missing.discard(name)
+            for text in found or [stated_terms(meta)]:
+                texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
+    if missing:
+        raise SystemExit(f"no wheel of {', '.join(sorted(missing))} in {work / 'wheels'}")
+    return texts
+
+
+def main() -> None:
+    """Parses the command line and writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder with sources.json and the wheels")
+    parser.add_argument("--out", type=Path, required=True, help="the exported folder")
+    arguments = parser.parse_args()
+    parts = [HEADING]
+    for text, owners in collect(arguments.work).values():
+        lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        parts.append(f"{'=' * 79}\n{', '.join(sorted(set(owners)))}\n{'-' * 79}\n{lines}\n")
+    (arguments.out / FILE).write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
