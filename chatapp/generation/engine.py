@@ -10,7 +10,7 @@ import numpy as np
 
 from backends import Placement, Session
 from chatapp.generation.decoding.after_thinking import wait_for
-from chatapp.generation.decoding.constraint import Typed
+from chatapp.generation.decoding.constraint import Typed, TypedFirst
 from chatapp.generation.decoding.drafts import DraftModel, Lookup, check_draft
 from chatapp.generation.decoding.generate import HOLD, Stopwatch, generate
 from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
@@ -25,7 +25,7 @@ from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
 from chatapp.generation.prompt_cache import PromptCache
-from chatapp.generation.prompts import Prompts
+from chatapp.generation.prompts import Prompts, take_space
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Infill
@@ -222,18 +222,23 @@ class Engine:
     ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
+        taken: Sequence[int] = ()
         if isinstance(text, str):
             prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
+            if options.indentation and not options.constraint:
+                prompt, taken = take_space(self.tokenizer, prompt)
         else:
             prompt, text = list(text), self.tokenizer.decode(text)
-        context = () if self.session.whole_prompts else prompt
-        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, going_on=True, told=told)
+        context, end = () if self.session.whole_prompts else prompt, self.tokenizer.eos
+        turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, told=told)
         if grammar := self._grammar(options):  # which knows better than the layout of code
             self._keep_to(grammar, turn, (), "")
             return self._stream(turn)
         for row in turn.rows:
             if options.indentation:
-                row.constraint = Indentation(self._breaks, text, context)
+                before = text[: len(text) - len(self.tokenizer.decode(taken))] if taken else text
+                rule = Indentation(self._breaks, before, context)
+                row.constraint = TypedFirst(row.constraint, rule) if isinstance(row.constraint, Typed) else rule
             if options.stop_at_dedent:
                 row.stops = Dedent(options.stop, text)
         return self._stream(turn)

@@ -85,3 +85,17 @@ class Prompts:
             )
         if len(prompt) > self.session.context_length:
             raise PromptTooLong(len(prompt), self.session.context_length)
+
+
+def take_space(tokenizer: Tokenizer, prompt: list[int]) -> tuple[list[int], list[int]]:
+    """A prompt without the white space that it ends with, and its tokens.
+
+    White space belongs to what follows, as an indentation to its line break: apart from it, it stands at the end of a
+    text.
+    """
+    end = len(prompt)
+    while end > 1 and tokenizer.byte_level and (last := prompt[end - 1]) not in tokenizer.control:
+        if tokenizer.content(last).strip():
+            break
+        end -= 1
+    return prompt[:end], prompt[end:]

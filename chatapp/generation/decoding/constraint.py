@@ -60,6 +60,23 @@ class Typed(Lenient):
         return self.text[spelt:]
 
 
+class TypedFirst(Lenient):
+    """A rule for what follows that was typed, which yields to that until it is spelt."""
+
+    def __init__(self, typed: Typed, rule: Constraint):
+        self.typed, self.rule = typed, rule
+
+    def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
+        ruled, agreeing = self.rule.allowed(tokens), self.typed.allowed(tokens)  # a rule reads every token
+        if agreeing is None or ruled is None:
+            return ruled if agreeing is None else agreeing
+        both = np.intersect1d(agreeing, np.flatnonzero(ruled) if ruled.dtype == bool else ruled)
+        return both if both.size else agreeing
+
+    def copy(self) -> "TypedFirst":
+        return TypedFirst(self.typed, self.rule.copy())
+
+
 class Continued:
     """The constraint of a reply that was begun with some tokens."""
 
