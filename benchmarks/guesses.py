@@ -84,15 +84,20 @@ def compare(engine: Engine, prompt: str, rounds: int, tokens: int) -> list[Pair]
     return pairs[1:]
 
 
-def measure_schema(engine: Engine, rounds: int, tokens: int) -> Iterator[float]:
-    """Percent that a schema adds to a token that the model is asked for."""
-    free = Options(temperature=0.8, seed=0, max_tokens=tokens, speculate=False, logprobs=0, logit_bias={})
-    bound = replace(free, json_schema=SCHEMA)
+def measure_schema(engine: Engine, rounds: int, tokens: int) -> Iterator[tuple[float, float]]:
+    """Percent that a schema adds to a token of an answer, and to one that the model is asked for.
+
+    What must follow is not asked for, unless log-probabilities are wanted.
+    """
+    usual = Options(temperature=0.8, seed=0, max_tokens=tokens, speculate=False, logit_bias={})
     for place in range(rounds + 1):
-        one, other = (answer(engine, "people = ", options) for options in (free, bound))
-        costs = [statistics.median(reply.latencies) for reply in (one, other)]
+        whole, asked = list[float](), list[float]()
+        for options in (usual, replace(usual, json_schema=SCHEMA)):
+            reply = answer(engine, "people = ", options)
+            whole.append(sum(reply.latencies[1:]) / len(reply.latencies[1:]))
+            asked.append(statistics.median(answer(engine, "people = ", replace(options, logprobs=0)).latencies))
         if place:
-            yield 100 * (costs[1] / costs[0] - 1)
+            yield 100 * (whole[1] / whole[0] - 1), 100 * (asked[1] / asked[0] - 1)
 
 
 def spread(values: list[float]) -> str:
@@ -126,9 +131,10 @@ def main() -> None:
                 f"{usage.accepted} of {usage.drafted} guesses right{verdict}",
                 flush=True,
             )
-        costs = list(measure_schema(engine, given.rounds, given.tokens))
+        costs, asked = map(list, zip(*measure_schema(engine, given.rounds, given.tokens), strict=True))
         print(
-            f"{given.model} {precision:5} {'a schema':24} adds {spread(costs)} percent a token"
+            f"{given.model} {precision:5} {'a schema':24} adds {spread(costs)} percent to a token of an answer, "
+            f"{spread(asked)} to one that the model is asked for"
             f"{'' if statistics.median(costs) <= COST else f'; misses {COST:.0f}'}",
             flush=True,
         )

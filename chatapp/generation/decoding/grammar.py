@@ -168,8 +168,8 @@ class Grammar:
         self.matcher = LLMatcher(vocabulary.tokens_of_text, grammar, log_level=0, limits=QUIET)
         self.consumed: list[int] = []
         """Tokens of the reply that the matcher has seen."""
-        self.spelt: Sequence[int] = ()
-        """Tokens that must follow them, as far as they were asked for."""
+        self.spelt: Sequence[int] | None = None
+        """Tokens that must follow them; None before they were asked for."""
         possible = self._mask()
         possible[vocabulary.special_token_ids] = False
         self._check()
@@ -188,7 +188,7 @@ class Grammar:
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
         """The tokens that must follow, whatever the model says: as its tokenizer spells the only text there can be."""
         self._move(tokens)
-        if not self.spelt:
+        if self.spelt is None:
             found = self.matcher.compute_ff_tokens()
             self.spelt = found if found and self.matcher.validate_tokens(found) == len(found) else ()
         return self.spelt
@@ -225,12 +225,13 @@ class Grammar:
             shared = next((place for place, (one, other) in pairs if one != other), min(len(known), len(tokens)))
             self.matcher.rollback(len(known) - shared)
             del known[shared:]
-            self.spelt = ()
+            self.spelt = None
         more = list(tokens[len(known) :])
         if not self.matcher.consume_tokens(more):
             raise GenerationError(f"{self.name} does not allow what the answer begins with; begin it anew")
         known += more
-        self.spelt = self.spelt[len(more) :] if list(self.spelt[: len(more)]) == more else ()
+        foreseen = self.spelt or ()
+        self.spelt = (foreseen[len(more) :] or None) if list(foreseen[: len(more)]) == more else None
 
     def _check(self) -> None:
         """Refuse to go on with a matcher that has failed."""
