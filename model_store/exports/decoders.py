@@ -95,10 +95,14 @@ def compare_logits(source: Source, session: "Session", precision: str) -> Findin
 
 
 def share_alike(decoder: "Decoder", precision: str) -> float:
-    """The share of tokens whose logits must agree: where two experts are as good, rounding decides between them.
+    """The share of tokens whose logits must agree.
 
-    With sparsemixer the share of either is near 1, and so is what the next tokens see of it.
+    Many models give the first token of a text channels that are hundreds of times as large as others, beside which
+    the rest of its activations is rounded coarsely. Where two experts are as good, rounding decides between them; with
+    sparsemixer the share of either is near 1, and so is what the next tokens see of it.
     """
-    if precision in ALLOWED or not decoder.experts:
+    if precision in ALLOWED:
         return 1.0
+    if not decoder.experts:
+        return 0.9
     return 0.2 if decoder.experts.scores == "sparsemixer" else 0.5
