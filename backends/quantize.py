@@ -92,7 +92,7 @@ def precision(name: str) -> Precision:
 
 
 EXACT = ("position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj")
-"""MatrixState that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
+"""Matrices that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
 
 
 class Rounded(Lazy):

@@ -173,7 +173,7 @@ def parts_bits(parts: tuple[ExpertMatrices, ...]) -> int:
 
 
 def rounded_stack(graph: Graph, part: ExpertMatrices, block: int) -> list[str]:
-    """MatrixState (count, out, bytes), their scales (count, out, blocks) and zero points, each in a constant."""
+    """Matrices (count, out, bytes), their scales (count, out, blocks) and zero points, each in a constant."""
     rest: list[tuple[np.ndarray, np.ndarray | None]] = []
 
     def numbers() -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""MatrixState as ONNX Runtime multiplies by them and looks rows up in them, whatever their precision."""
+"""Matrices as ONNX Runtime multiplies by them and looks rows up in them, whatever their precision."""
 
 from dataclasses import replace
 

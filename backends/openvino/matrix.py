@@ -1,4 +1,4 @@
-"""MatrixState as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
+"""Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
 
 from collections.abc import Iterator
 from dataclasses import replace

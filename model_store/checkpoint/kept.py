@@ -1,4 +1,4 @@
-"""MatrixState that are rounded already, kept as the integers that they are."""
+"""Matrices that are rounded already, kept as the integers that they are."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ class Kept(Lazy):
 
 
 def joined(parts: list[Quantized]) -> Quantized:
-    """MatrixState one below the other: in nibbles if all of them are, else in int8, with the smallest block of any."""
+    """Matrices one below the other: in nibbles if all of them are, else in int8, with the smallest block of any."""
     if len(parts) == 1:
         return parts[0]
     block = min(part.block for part in parts)

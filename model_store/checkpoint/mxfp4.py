@@ -1,4 +1,4 @@
-"""MatrixState in mxfp4 as gpt-oss has them: blocks of 32 neighbours, each four bits, and a power of two for each block.
+"""Matrices in mxfp4 as gpt-oss has them: blocks of 32 neighbours, each four bits, and a power of two for each block.
 
 OCP Microscaling Formats specification 1.0: elements are E2M1, scales E8M0, where 255 is no number.
 """
@@ -33,7 +33,7 @@ def scales_of(exponents: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Mxfp4Tensor(Tensor):
-    """MatrixState (..., in, out), as the same ones lie that are not rounded, of `blocks` (..., out, in / 32, 16)."""
+    """Matrices (..., in, out), as the same ones lie that are not rounded, of `blocks` (..., out, in / 32, 16)."""
 
     blocks: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)

@@ -20,7 +20,7 @@ SUMMARY = "one file that llama.cpp loads, and what stands on it"
 PRECISIONS = {"f32": 0, "f16": 1, "q8_0": 7}
 """What matrices are rounded to, and the number that the key general.file_type has for it."""
 EXACT = "position_embedding", "router"
-"""MatrixState that are never rounded."""
+"""Matrices that are never rounded."""
 
 
 @dataclass(frozen=True)

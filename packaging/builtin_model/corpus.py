@@ -127,13 +127,17 @@ def listed(file: Path) -> set[str]:
     return {normalised(line.split("==")[0]) for line in lines if line and not line.startswith("#")}
 
 
+def read_metadata(wheel: zipfile.ZipFile) -> email.message.Message:
+    """Reads what a wheel says of its package."""
+    name = next(name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+    return email.message_from_string(wheel.read(name).decode("utf-8", "replace"))
+
+
 def wheel_files(wheels: Iterable[Path]) -> Iterator[tuple[email.message.Message, str, dict[str, Read]]]:
     """Yields metadata, licence and the Python files by path of each wheel under a permissive licence."""
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
-            names = sorted(archive.namelist())
-            stated = archive.read(next(name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)))
-            meta = email.message_from_string(stated.decode("utf-8", "replace"))
+            names, meta = sorted(archive.namelist()), read_metadata(archive)
             permissive, licence = permissive_licence(meta)
             if permissive:
                 yield meta, licence, {n: functools.partial(archive.read, n) for n in names if n.endswith(".py")}

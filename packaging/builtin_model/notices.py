@@ -6,7 +6,6 @@ A model may know parts of its sources by heart, so their notices are shipped wit
 """
 
 import argparse
-import email
 import email.message
 import json
 import re
@@ -15,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpus import normalised
+from corpus import normalised, read_metadata
 
 FILE = "NOTICES.txt"
 NAMED = r"[^/]*(licen[cs]e|copying|notice|copyright|authors)[^/]*"
@@ -33,9 +32,7 @@ def notices(wheels: Path) -> Iterator[tuple[str, email.message.Message, list[str
     """Yields the normalised name of each wheel's package, its metadata and the texts of its licences."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if not FOREIGN.search(name)]
-            stated = archive.read(next(name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)))
-            meta = email.message_from_string(stated.decode("utf-8", "replace"))
+            names, meta = [name for name in archive.namelist() if not FOREIGN.search(name)], read_metadata(archive)
             here = next(filter(None, ([name for name in names if place.fullmatch(name)] for place in PLACES)), [])
             yield normalised(meta["Name"]), meta, [archive.read(name).decode("utf-8", "replace") for name in here]
 

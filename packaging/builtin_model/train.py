@@ -261,7 +261,9 @@ class Trainer:
         )
         if state:
             self.optimiser.restore(state["optimiser"])
-        if arguments.clock and not self.run.clock:
+        if self.run.clock and (arguments.clock or arguments.cool_down):
+            raise SystemExit("the clock takes this run's rates to 0 already: leave --clock and --cool-down out")
+        if arguments.clock:
             self.run.clock = self.run.wall_seconds + 60 * arguments.clock
         if arguments.cool_down and not self.run.end:
             self.run.cooled_from, self.run.end = self.run.tokens, round(self.run.tokens / (1 - arguments.cool_down))
@@ -435,8 +437,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if bool(parsed.cool_down) != bool(parsed.into):
         parser.error("--cool-down and --into belong together")
-    if parsed.clock and parsed.cool_down:
-        parser.error("--clock takes the rates to 0 by itself: leave --cool-down out")
+    if parsed.clock and (parsed.cool_down or parsed.tokens < math.inf):
+        parser.error("--clock takes the rates to 0 and ends the run: leave --cool-down and --tokens out")
     if parsed.cool_down and not 0 < parsed.cool_down < 1:
         parser.error("--cool-down is a share between 0 and 1")
     return parsed

@@ -79,8 +79,9 @@ class LineSearch:
     @property
     def lines(self) -> list[Line]:
         """The lines found so far, the likeliest first."""
-        best = sorted(self.found.items(), key=lambda each: (-each[1][0], each[0]))[: self.count]
-        best = [each for each in best if each[1][0] >= self._least()]
+        least = self._least()
+        wanted = [each for each in self.found.items() if each[1][0] >= least]
+        best = sorted(wanted, key=lambda each: (-each[1][0], each[0]))[: self.count]
         return [Line(text.decode(errors="replace"), tuple(tokens), every) for text, (every, _, tokens) in best]
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
