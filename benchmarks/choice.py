@@ -15,10 +15,11 @@ TIMED = ("chat", "completion")
 
 
 def once(folder: str, backend: str, device: str, precision: str) -> dict[str, float]:
-    """Seconds that each objective's prompt and answer take, loaded and warm."""
+    """Seconds that each objective's prompt and answer take, loaded and warm; of completion in as many rows as timed."""
     import numpy as np
 
     from chatapp.placement.opening import open_engine
+    from chatapp.placement.record import MANY
     from chatapp.placement.selection import WORKLOADS, PlacementOptions
     from chatapp.settings import settings
     from model_store import Store
@@ -31,8 +32,10 @@ def once(folder: str, backend: str, device: str, precision: str) -> dict[str, fl
         session.rewind(0)
         start = time.perf_counter()
         session.forward(tokens[:, :prompt])
+        rows = MANY if name == "completion" else 1
+        session.reorder([0] * rows)
         for place in range(prompt, prompt + answer - 1):
-            session.forward(tokens[:, place : place + 1])
+            session.forward(tokens[:, place : place + 1].repeat(rows, axis=0))
         seconds[name] = time.perf_counter() - start
     return seconds
 

@@ -11,8 +11,11 @@ from chatapp.placement.record import MANY, Measurement
 from model_store import Store, StoredModel
 from model_store.models import MIXTURES
 
-WORKLOADS = {"chat": (256, 128), "completion": (256, 16), "throughput": (256, 128), "battery": (256, 128)}
-"""For each objective, the tokens of the prompt and of the answer that are to be quick, or little work."""
+WORKLOADS = {"chat": (256, 128), "completion": (64, 16), "throughput": (256, 128), "battery": (256, 128)}
+"""For each objective, the tokens of the prompt and of the answer that are to be quick, or little work.
+
+While somebody types code, all but the last tokens of the prompt are cached; of eight requests one is at another place.
+"""
 TIE = 0.03
 """Difference below which two placements count as equally good, and the usual one is taken."""
 LESS_ROUNDED = ("int8-128", "f32")
@@ -141,14 +144,19 @@ def rank(found: list[Measurement], objective: str) -> list[Measurement]:
 
 
 def estimate_cost(one: Measurement, objective: str) -> float:
-    """Seconds that the objective's prompt and answer take; for `throughput`, of many; for `battery`, of a processor."""
+    """Seconds that the objective's prompt and answer take.
+
+    For `throughput`, prompts and answers of many; for `completion`, steps of many rows, as a search for lines takes
+    them; for `battery`, seconds of a processor.
+    """
     prompt, answer = WORKLOADS[objective]
     if objective == "battery":
         return prompt * one.prefill_work + answer * one.step_work
     length, seconds = one.first_token[-1]
     if objective == "throughput":
         return MANY * seconds * prompt / length + answer * one.step_of_many
-    return seconds * prompt / length + answer * one.p50
+    step = one.step_of_many if objective == "completion" else one.p50
+    return seconds * prompt / length + answer * step
 
 
 def explain_failures(found: list[Measurement]) -> str:

@@ -35,9 +35,11 @@ def order(found: list[Measurement], objective: str) -> list[str]:
 
 def test_each_objective_has_its_own_best() -> None:
     assert estimate_cost(ONNX, "chat") == pytest.approx(0.1 + 128 * 0.010)
-    assert estimate_cost(OTHER, "completion") == pytest.approx(0.8 + 16 * 0.006)
+    assert estimate_cost(OTHER, "completion") == pytest.approx(0.8 / 4 + 16 * OTHER.step_of_many)
     assert order([ONNX, replace(OTHER, p50=0.002)], "chat") == ["other", "onnx"]
     assert order([ONNX, replace(OTHER, p50=0.002)], "completion") == ["onnx", "other"]
+    slow_rows = replace(ONNX, step_of_many=0.2)
+    assert order([slow_rows, OTHER], "completion") == ["other", "onnx"] != order([slow_rows, OTHER], "chat")
     assert estimate_cost(ONNX, "throughput") == pytest.approx(8 * 0.1 + 128 * 0.03)
     many = replace(OTHER, p50=0.02, first_token=ONNX.first_token, step_of_many=0.02)
     assert order([ONNX, many], "throughput") == ["other", "onnx"] != order([ONNX, many], "chat")
@@ -58,7 +60,7 @@ def test_what_failed_is_never_chosen() -> None:
 
 
 def test_a_shorter_context_is_reckoned_up_to_the_objective_s_prompt() -> None:
-    assert estimate_cost(replace(ONNX, first_token=((64, 0.02),)), "completion") == pytest.approx(0.08 + 16 * 0.010)
+    assert estimate_cost(replace(ONNX, first_token=((64, 0.02),)), "chat") == pytest.approx(0.08 + 128 * 0.010)
 
 
 def test_as_many_answers_are_timed_as_are_computed_together() -> None:
