@@ -3,8 +3,10 @@
 import ctypes
 import mmap
 import sys
+from contextlib import suppress
 from functools import cache
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -25,11 +27,26 @@ def give_back(part: np.ndarray) -> None:
 
     The system may refuse, and then the memory stays.
     """
-    assert UNUSED is not None  # as where sessions let go of tokens
     start = part.__array_interface__["data"][0]
     first, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, (start + part.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
     if first < end:
-        system().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), UNUSED)
+        release(first, end)
+
+
+def give_back_file(path: Path) -> None:
+    """Let the system have the memory of a file that is mapped to be read, on Linux: who reads on gets it anew."""
+    name = f" {path.resolve()}"
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            span, rights = line.split(maxsplit=2)[:2]
+            if line.endswith(name) and rights.startswith("r--"):
+                release(*(int(end, 16) for end in span.split("-")))
+
+
+def release(first: int, end: int) -> None:
+    """Tell the system that nobody will read what the pages from `first` to `end` hold."""
+    assert UNUSED is not None
+    system().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), UNUSED)
 
 
 @cache

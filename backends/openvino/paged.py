@@ -11,10 +11,10 @@ import numpy as np
 from openvino import InferRequest, Shape, Tensor
 
 from backends import Batch, KeyValues, check_batch, check_call, check_parents
-from backends.buffers import UNUSED, give_back, zeros
+from backends.buffers import UNUSED, give_back, give_back_file, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
-from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
+from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
 from backends.sliding import STRIDE, Held, export_begin, first_held, read_begin
 
 FIRST_PAGES = 8
@@ -90,6 +90,7 @@ class PagedSession(CachedSession):
         self.owned = 0
         """Tokens up to which each row has pages, and shares none that it may write to."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
+        give_back_file(folder / WEIGHTS)  # packed, they are copies
         held = sum(cache.nbytes for cache in self.pages.caches.values())
         self.token_bytes = held // (self.pages.count * self.page)
         self.rewind(0)

@@ -18,6 +18,8 @@ from backends.quantize import PRECISIONS
 
 CACHED = 1 << 29
 """Bytes of weights up to which a compiled model is kept on disk: it holds them again."""
+WEIGHTS = "model.bin"
+"""The file beside a graph."""
 KERNELS = 100
 """Kernels kept by the processor's plugin, and by oneDNN below it, one for each shape.
 
@@ -105,7 +107,7 @@ def compile_model(
         if change:
             model = core.read_model(model)
             change(model)
-        kept = name and (folder / "model.bin").stat().st_size <= CACHED and can_hold(kept_at)
+        kept = name and (folder / WEIGHTS).stat().st_size <= CACHED and can_hold(kept_at)
         compiled = core.compile_model(model, device, config | ({"CACHE_DIR": str(kept_at)} if kept else {}))
         if kept and not compiled.get_property("LOADED_FROM_CACHE"):
             keep_newest(kept_at)

@@ -8,8 +8,9 @@ import openvino
 from openvino import Tensor
 
 from backends import check_call, check_parents
+from backends.buffers import give_back_file
 from backends.cached import CachedSession
-from backends.openvino.runtime import compile_model, infer, placement, properties, read_facts
+from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
 
 HIDDEN = 1 << 30
 """The position of a cached token that nobody sees."""
@@ -44,6 +45,7 @@ class StatefulSession(CachedSession):
         self.slots = np.empty(0, np.int64)
         """The position of every token in the runtime's cache."""
         self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
+        give_back_file(folder / WEIGHTS)  # packed, they are copies
         self.token_bytes = sum(int(each.state.byte_size) for each in self.request.query_state())
         self.rewind(0)
 

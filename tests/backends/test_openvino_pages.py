@@ -1,5 +1,7 @@
 """OpenVINO's caches in pages: what rows share, what they write, and that it gives what a whole cache gives."""
 
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +161,15 @@ def test_pages_of_rounded_numbers_are_as_exact_as_a_whole_cache(
         errors.append([((session.forward(part, 12) - expected) ** 2).mean() for session in (paged, whole)])
     by_pages, by_whole = np.sqrt(np.mean(errors, axis=0))
     assert by_pages < max(1.3 * by_whole, 1e-4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what of a file is in memory")
+def test_weights_that_were_packed_take_memory_once(tmp_path: Path) -> None:
+    session = PagedSession(lower(GOLDEN / "llama", tmp_path), "CPU")
+    maps = Path("/proc/self/smaps").read_text().split(str(tmp_path / "model.bin"))[1:]
+    assert maps and all(re.search(r"^Rss:\s+0 kB$", after, re.MULTILINE) for after in maps)
+    tokens, logits = golden("llama")
+    assert session.forward(tokens[:1, :8]) == near(logits[:1, 7:8], abs=1e-4)
 
 
 def test_after_a_failure_the_session_can_begin_anew(tmp_path: Path) -> None:
