@@ -86,7 +86,10 @@ def check_small(path: Path, entry: zipfile.ZipInfo, most: int) -> None:
 
 
 class Names(dict[object, object]):
-    """What OrderedDict is in a pickle: names of tensors."""
+    """What OrderedDict is in a pickle: names of tensors, of which it has none to begin with."""
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def __setitem__(self, name: object, value: object) -> None:
         check_name(name)
@@ -120,7 +123,11 @@ class Unpickler(InPython):  # type: ignore[misc]
         check_name(name)
         self.stack[-1][name] = value
 
-    dispatch |= {pickle.SETITEMS[0]: load_setitems, pickle.SETITEM[0]: load_setitem}
+    def load_build(self) -> None:
+        """Leave out attributes: an OrderedDict's are metadata, and those of a tensor were checked when it was made."""
+        self.stack.pop()
+
+    dispatch |= {pickle.SETITEMS[0]: load_setitems, pickle.SETITEM[0]: load_setitem, pickle.BUILD[0]: load_build}
 
     def __init__(self, pickled: Any, content: BinaryIO, entries: dict[str, zipfile.ZipInfo], root: str):
         super().__init__(pickled)  # Any: what zipfile opens is readable and no BinaryIO

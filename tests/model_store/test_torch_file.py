@@ -11,8 +11,8 @@ import pytest
 
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Checkpoint
-from model_store.checkpoint.torch_file import STORAGES, tensors
-from support.torch_files import VALUES, Call, Global, tensor, write
+from model_store.checkpoint.torch_file import STORAGES, Names, tensors
+from support.torch_files import VALUES, Built, Call, Global, tensor, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -74,6 +74,25 @@ OUTSIDE: dict[str, Callable[[], object]] = {
 def test_a_tensor_outside_its_file_is_refused(tmp_path: Path, state: Callable[[], object]) -> None:
     with pytest.raises(UnsupportedCheckpoint, match=r"a\.bin"):
         tensors(write(tmp_path / "a.bin", state(), {"0": VALUES}))
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_what_was_checked_does_not_change_afterwards(tmp_path: Path, slots: bool) -> None:
+    outside: dict[str, object] = {"shape": (2, 2), "strides": (-(10**8), 10**8)}
+    shadow: dict[str, object] = {"__setitem__": None}
+    given = [(None, each) if slots else each for each in (outside, shadow)]
+    names = Global("collections", "OrderedDict")
+    state = {"x": Built(tensor("0", VALUES), given[0]), "y": Built(names, given[1]), "z": Call(names)}
+    before = dict(vars(Names))
+    found = tensors(write(tmp_path / "a.bin", state, {"0": VALUES}))
+    assert found["x"].read().tolist() == VALUES.tolist() and list(found) == ["x"]
+    assert dict(vars(Names)) == before
+
+
+def test_names_are_checked_however_they_are_given(tmp_path: Path) -> None:
+    state = Call(Global("collections", "OrderedDict"), [((("x",),), tensor("0", VALUES))])
+    with pytest.raises(UnsupportedCheckpoint, match=r"a\.bin is damaged"):
+        tensors(write(tmp_path / "a.bin", state, {"0": VALUES}))
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ class Call:
         self.function, self.arguments = function, arguments
 
 
+class Built:
+    """Stands for an object that is given attributes when it is there."""
+
+    def __init__(self, made: object, attributes: object):
+        self.made, self.attributes = made, attributes
+
+
 class Storage:
     """Stands for the numbers of a tensor."""
 
@@ -50,7 +57,11 @@ class Pickler(InPython):  # type: ignore[misc]  # mypy knows only the pickler in
         elif isinstance(value, Call):
             self.save(value.function)
             self.save(value.arguments)
-            self.write(b"R")
+            self.write(pickle.REDUCE)
+        elif isinstance(value, Built):
+            self.save(value.made)
+            self.save(value.attributes)
+            self.write(pickle.BUILD)
         else:
             super().save(value, save_persistent_id)
 
