@@ -164,6 +164,7 @@ class FolderIndex:
             room -= len(text)
             if room >= 0:
                 kept.append((path, text))
+                self._full.discard(path)
             else:
                 self._full.add(path)
                 self._forget(path)

@@ -237,17 +237,22 @@ class Bridge:
             case {"type": "zoom", "size": int(size)} if SMALLEST <= size <= LARGEST:
                 self.state.zoom = size
             case {"type": "file", "name": str(name), "text": str(text)}:
-                path = self.face.locate(name) or await asyncio.to_thread(self.store, name, text)
-                self.tell({"type": "drop", "path": str(path)})
+                try:
+                    path = self.face.locate(name) or await asyncio.to_thread(self.store, name, text)
+                except OSError as error:
+                    self.tell({"type": "lost", "text": f"{name} cannot be kept in {self.uploads}: {error.strerror}"})
+                else:
+                    self.tell({"type": "drop", "path": str(path)})
             case _:
                 return False
         return True
 
     def store(self, name: str, text: str) -> Path:
         """Write a dropped file whose place only the browser knows; its path."""
-        last = name.replace("\\", "/").rpartition("/")[2].strip().lstrip(".") or "dropped"
+        last = name.replace("\\", "/").rpartition("/")[2]
+        kept = "".join(one for one in last if one.isprintable() and one not in '"<>:|?*').strip().lstrip(".")
         self.uploads.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self.uploads / "".join(one for one in last if one.isprintable() and one not in '"<>:|?*')[:100]
+        path = self.uploads / (kept[:100] or "dropped")
         path.write_text(text, encoding="utf-8", errors="replace")
         return path
 

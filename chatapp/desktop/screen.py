@@ -19,6 +19,7 @@ from textual.widgets import Static
 
 from chatapp.conversation.attachments import mention
 from chatapp.settings import offline
+from chatapp.text.printable import printable
 from chatapp.tui.app import ChatApp, run
 from chatapp.tui.prompt.prompt import Prompt
 from chatapp.tui.widgets.windows import Window
@@ -52,7 +53,7 @@ class WindowDriver(WebDriver):
             self.send_message(events.Resize(size, size))  # as the first size, which it would overtake otherwise
             # A size that is as before by now has moved what the page shows all the same.
             self._app.call_later(partial(self._app.refresh, layout=True))
-        elif packet_type in ("close", "drop", "repaint", "scheme"):
+        elif packet_type in ("close", "drop", "lost", "repaint", "scheme"):
             self._app.call_later(self._app.hear, packet_type, payload)  # type: ignore[attr-defined]  # a WindowApp
         else:
             super().on_meta(packet_type, payload)
@@ -120,7 +121,7 @@ class WindowApp(ChatApp):
         """Tell something in passing; to somebody who looks elsewhere, by the system's own notification."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
         if not self.app_focus:
-            self.tell("announce", text=message[:300])
+            self.tell("announce", text=printable(message[:300]))
 
     def hear(self, kind: str, payload: dict[str, Any]) -> None:  # Any: parsed JSON
         """Do what the window asks."""
@@ -131,6 +132,8 @@ class WindowApp(ChatApp):
                 box, named = self.chat_screen.pane.box, mention(payload["path"])
                 box.insert_apart(named) if isinstance(box, Prompt) else box.insert(f"{named} ")
                 box.focus()
+            case "lost":
+                self.notify(payload["text"], severity="error")
             case "repaint":
                 assert self._driver
                 self._driver.write(MODES)

@@ -184,8 +184,10 @@ def login(token: str) -> str:
     path = Path(constants.HF_TOKEN_PATH)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        whole = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(token)
+        whole.replace(path)
     except OSError as error:
         raise StoreError(
             f"the token cannot be kept in {path} ({error.strerror}); set HF_HOME to another folder"

@@ -39,7 +39,7 @@ class Wanted:
 def count_arrived(folder: Path, wanted: Wanted) -> int:
     """Count the bytes of a file that have come into a folder, whole or not."""
     for path in (folder / wanted.digest, folder / f"{wanted.digest}.part"):
-        if path.exists():
+        with suppress(OSError):  # it is not there, or whoever pulls it has just moved it
             return min(wanted.size, path.stat().st_size)
     return 0
 

@@ -422,5 +422,6 @@ def plain_text(text: str) -> str:
 
 def plain_url(url: str) -> str:
     """An address without its query, in which storage has a signature, and without a user's password."""
-    before, there, rest = url.partition("?")[0].partition("#")[0].rpartition("@")
-    return f"{before.partition('://')[0]}://{rest}" if there and "://" in before else before + there + rest
+    scheme, mark, rest = url.partition("?")[0].partition("#")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -204,9 +204,13 @@ def test_a_token_opens_gated_models(
     done = chatapp("login", stdin="secret\n")
     assert done.stdout == "logged in as tester\n"
     assert "secret" not in done.stderr
-    assert (tmp_path / "huggingface" / "token").read_text() == "secret"
+    token = tmp_path / "huggingface" / "token"
+    assert token.read_text() == "secret"
+    token.chmod(0o644)
+    assert chatapp("login", stdin="secret\n").returncode == 0 and token.stat().st_mode & 0o777 == 0o600
     assert chatapp("pull", "org/tiny", "--dry-run").returncode == 0
-    (tmp_path / "huggingface" / "token").unlink()
+    assert [path.name for path in token.parent.iterdir()] == ["token"]
+    token.unlink()
     monkeypatch.setenv("HF_TOKEN", "secret")
     assert chatapp("pull", "org/tiny", "--dry-run").returncode == 0
 

@@ -378,6 +378,14 @@ def test_a_folder_of_very_many_files_costs_one_notice(tmp_path: Path, monkeypatc
     assert "no room" in small.notice and len(small.paths) <= 10
     small.scan()
     assert "no room" in small.notice
+    stay = sorted(small.root.rglob("*.py"))[-3:]
+    for path in set(small.root.rglob("*.py")).difference(stay):
+        path.unlink()
+    small.scan()
+    for path in stay:
+        path.write_text("x = 22\n")
+    small.scan()
+    assert "no room" not in small.notice and len(small.paths) == 3
 
 
 def test_it_takes_about_twice_the_text_in_memory(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ async def test_a_dropped_file_is_attached_from_where_it_lies(tmp_path: Path) -> 
         assert not (tmp_path / "dropped").exists()
 
 
-NAMES = {"a.py": "a.py", "../../.bashrc": "bashrc", "C:\\x\\b.txt": "b.txt", "\0/\n": "dropped", 'q"<.c': "q.c"}
+NAMES = {"a.py": "a.py", "../../.bashrc": "bashrc", "C:\\x\\b.txt": "b.txt", "a/\0?.\n": "dropped", 'q"<.c': "q.c"}
 
 
 async def test_a_file_whose_place_nobody_knows_is_written_below_one_folder(tmp_path: Path) -> None:
@@ -93,6 +93,17 @@ async def test_a_file_whose_place_nobody_knows_is_written_below_one_folder(tmp_p
             path = Path(json.loads(message)["path"])
             assert path == tmp_path / "dropped" / becomes
             assert path.read_bytes().decode() == f"{name}\n"
+
+
+async def test_a_file_that_cannot_be_written_is_told_of_and_the_window_stays(tmp_path: Path) -> None:
+    (tmp_path / "dropped").write_text("in the way")
+    async with window(tmp_path) as one, one.enter() as client:
+        await client.send('{"type": "file", "name": "a.py", "text": "x"}')
+        await until(lambda: one.face.announced)
+        lost = json.loads(one.face.announced[0])
+        assert lost == {"type": "lost", "text": f"a.py cannot be kept in {tmp_path / 'dropped'}: File exists"}
+        await client.send('{"type": "blur"}')
+        assert (await told(client, "end"))["text"]
 
 
 async def test_the_page_says_how_the_app_ended(tmp_path: Path) -> None:

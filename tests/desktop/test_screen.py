@@ -42,6 +42,12 @@ async def test_a_conversation_in_a_window(tmp_path: Path) -> None:
         one.face.places["a file.md"] = tmp_path / "a file.md"
         await say(client, type="file", name="a file.md", text="text")
         await drawn(client, "a file.md")
+        (tmp_path / "dropped").write_text("in the way")
+        await say(client, type="blur")
+        await say(client, type="file", name="b\x1b[2J.md", text="text")
+        await until(lambda: one.face.announced)
+        assert "cannot be kept" in one.face.announced[0] and "\x1b" not in one.face.announced[0]
+        await say(client, type="focus")
         await client.send(b"\x15")  # clears the line
         await client.send(b"\x1b[200~hello\x1b[201~")
         await client.send(b"\r")

@@ -11,7 +11,7 @@ import pytest
 from model_store.errors import StoreError
 from model_store.hub import hub
 from model_store.hub.hub import Repository
-from model_store.hub.web import Site, is_private
+from model_store.hub.web import Site, is_private, plain_url
 from support.checkpoints import ROOT
 from support.loopback_hub import LoopbackHub
 from support.pulls import QUICK
@@ -32,6 +32,19 @@ def test_large_files_come_from_another_host_that_does_not_see_the_token(tmp_path
             (False, "bytes=1000000-"),
         ]
         assert all(one.host in loopback.storage_url for one in loopback.asked("/storage/"))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:secret@host.example/a?signature=1", "https://host.example/a"),
+        ("https://evil.example/x/@huggingface.co/y", "https://evil.example/x/@huggingface.co/y"),
+        ("https://a@b@host.example", "https://host.example"),
+        ("host.example/a#b", "host.example/a"),
+    ],
+)
+def test_an_address_is_shown_with_its_host_and_without_secrets(url: str, shown: str) -> None:
+    assert plain_url(url) == shown
 
 
 PRIVATE = [

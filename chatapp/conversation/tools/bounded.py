@@ -17,7 +17,8 @@ class Stream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for piece in self.inner:
-            before, end, after = piece.rpartition(b"\n\n")
+            lines = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # a line may end in any of the three
+            before, end, after = lines.rpartition(b"\n\n")
             size = len(after) if end and not self.whole else size + len(piece)
             try:
                 self.flow.take(size=len(piece), messages=before.count(b"\n\n") + bool(end))

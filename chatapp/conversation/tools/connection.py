@@ -45,6 +45,8 @@ class Connection:
     def __init__(self, server: ToolServer, *, opening: float = OPENING) -> None:
         self.server, self.opening = server, opening
         self.flow = Flow()
+        self._lock = asyncio.Lock()
+        """Held while a session is begun."""
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._stop: asyncio.Event | None = None
@@ -93,21 +95,22 @@ class Connection:
             raise self._fail(error, "gave no result", self.server.seconds) from error
 
     async def _open(self) -> Client:
-        """The session, begun where there is none, or where it has ended."""
-        if self._client and not self.flow.fault:
+        """The session, begun where there is none, or where it has ended; whoever wants it meanwhile waits for it."""
+        async with self._lock:
+            if self._client and not self.flow.fault:
+                return self._client
+            self._leave()
+            self._stop = stop = asyncio.Event()
+            self.flow = Flow(on_fault=stop.set)
+            opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._hold(stop, opened))
+            try:
+                async with asyncio.timeout(self.opening):
+                    self._client = await asyncio.shield(opened)
+            except BaseException:
+                opened.cancel()
+                raise
             return self._client
-        self._leave()
-        self._stop = stop = asyncio.Event()
-        self.flow = Flow(on_fault=stop.set)
-        opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold(stop, opened))
-        try:
-            async with asyncio.timeout(self.opening):
-                self._client = await asyncio.shield(opened)
-        except BaseException:
-            opened.cancel()
-            raise
-        return self._client
 
     async def _hold(self, stop: asyncio.Event, opened: asyncio.Future[Client]) -> None:
         """Keep a session open until it is to end; one task does both, as its package wants."""
@@ -140,14 +143,8 @@ class Connection:
 
     def _leave(self) -> None:
         """Let the session end, behind whatever comes next."""
-        task, stop, client, self._task, self._stop, self._client = (
-            self._task,
-            self._stop,
-            self._client,
-            None,
-            None,
-            None,
-        )
+        task, stop, client = self._task, self._stop, self._client
+        self._task = self._stop = self._client = None
         if task and stop:
             stop.set()
             if not client:  # it is still being opened

@@ -169,6 +169,13 @@ def test_two_servers_with_the_same_tool_are_told_apart(told: list[str]) -> None:
     connections.close()
 
 
+def test_two_conversations_that_begin_at_once_share_a_server() -> None:
+    server = connection.Connection(ToolServer("good", (sys.executable, str(HOSTILE), "good")), opening=10.0)
+    listed = [server.list_tools() for _ in range(2)]
+    assert [[tool.name for tool in tools.result(20)] for tools in listed] == [["weather"], ["weather"]]
+    server.close().result(20)
+
+
 def test_a_server_ends_with_us_also_one_that_would_stay(hostile: Open, told: list[str]) -> None:
     connections = Connections()
     server = ToolServer("bad", (sys.executable, str(HOSTILE), "stays"))
