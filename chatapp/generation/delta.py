@@ -153,6 +153,8 @@ class Delta:
     """Where tokens are guessed, so far."""
     valid: bool | None = None
     """Of an answer that had to be something, with its last delta: whether it is; None of any other."""
+    stop: str | None = None
+    """The stop string that has ended it, with its last delta."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

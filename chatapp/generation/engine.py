@@ -126,10 +126,17 @@ class Engine:
         """How many tokens a text is."""
         return len(self.tokenizer.encode(text))
 
-    def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
+    def count_chat(
+        self,
+        messages: Sequence[Message],
+        begun: Sequence[int] = (),
+        *,
+        think: Think | None = None,
+        tools: Sequence[str] = (),
+    ) -> int:
         """How many tokens the prompt of a conversation is; one of many times the context is not counted to its end."""
         try:
-            return len(self._prompts.of_chat(messages)) + len(begun)
+            return len(self._prompts.of_chat(messages, think, tools)) + len(begun)
         except PromptTooLong as error:
             return error.tokens
 

@@ -106,7 +106,19 @@ class Turn:
             score = row.score if end else None
             valid = self._check(row.index, [*before, (channel, text)], ended=end is not None)
             guesses = self.speculation.guesses if self.speculation else None
-            yield Delta(text, row.index, tokens, end, timings, self.usage, channel, score, valid=valid, guesses=guesses)
+            yield Delta(
+                text,
+                row.index,
+                tokens,
+                end,
+                timings,
+                self.usage,
+                channel,
+                score,
+                guesses=guesses,
+                valid=valid,
+                stop=row.stops.stop,
+            )
 
     def _check(self, index: int, parts: Sequence[tuple[Channel, str]], *, ended: bool) -> bool | None:
         """Whether an answer that has ended with these parts is what it has to be; None before, or where all may be."""

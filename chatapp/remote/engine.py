@@ -113,7 +113,14 @@ class RemoteEngine:
         """How many tokens a text is, about: reckoned here from what the server counted in earlier prompts."""
         return -(-len(text.encode(errors="replace")) // max(1, round(self._bytes_per_token))) if text else 0
 
-    def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
+    def count_chat(
+        self,
+        messages: Sequence[Message],
+        begun: Sequence[int] = (),
+        *,
+        think: Think | None = None,
+        tools: Sequence[str] = (),
+    ) -> int:
         """How many tokens a conversation is, about."""
         return sum(self.count_tokens(one.text) + AROUND for one in messages) + len(begun)
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
 
 from pydantic import Field, ValidationError
 
-from chatapp.generation import Message, ToolCall
+from chatapp.generation import Delta, Message, ToolCall
+from chatapp.generation.text.thinking import Think
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
-from chatapp.server.thinking import Parts
+from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import Function, choose_tools
 
 KINDS = {
@@ -84,6 +86,21 @@ class Choice(Body):
     disable_parallel_tool_use: bool | None = None
 
 
+class OutputConfig(Body):
+    """How the answer is to be."""
+
+    effort: str | None = Field(None, description="How much to think, where `thinking` is enabled.")
+    format: dict[str, Any] | None = None
+
+    def read(self) -> dict[str, Any]:  # Any: as Options has them
+        """The options that keep an answer to a form."""
+        if self.format is None:
+            return {}
+        if self.format.get("type") != "json_schema" or not isinstance(schema := self.format.get("schema"), dict):
+            raise unsupported("output_config.format", "must be a json_schema with its schema")
+        return {"json_schema": json.dumps(schema)}
+
+
 class Counted(SampledBody):
     """A conversation."""
 
@@ -93,6 +110,24 @@ class Counted(SampledBody):
     thinking: Thinking | None = None
     tools: list[Offered] | None = None
     tool_choice: Choice | None = None
+    output_config: OutputConfig | None = None
+    context_management: dict[str, Any] | None = Field(None, description="Edits that leave out nothing.")
+
+    def read(self) -> Conversation:
+        """What is asked for, but for how it is to be answered."""
+        for edit in (self.context_management or {}).get("edits") or ():
+            if not (str(edit.get("type")).startswith("clear_thinking") and edit.get("keep") == "all"):
+                raise unsupported("context_management", "what was said is read as it was sent; send what is to be read")
+        kept, tools = self.output_config.read() if self.output_config else {}, self.read_tools().options
+        if kept and tools:
+            raise unsupported("output_config.format", "goes without tools, which have a form of their own")
+        return Conversation(self.read_messages(), given(think=self.read_thinking()) | kept | tools)
+
+    def read_thinking(self) -> Think | None:
+        """Whether the model is to think, or how much; None: as it does by itself."""
+        kind = self.thinking.type if self.thinking else "adaptive"
+        effort = self.output_config.effort if self.output_config else None
+        return {"enabled": read_effort(effort) or True, "disabled": False}.get(kind)
 
     def read_messages(self) -> list[Message]:
         """The messages, as a chat template takes them."""
@@ -123,11 +158,10 @@ class MessagesAsked(Counted):
     metadata: Any = Field(None, description=IGNORED)
     service_tier: str | None = Field(None, description=IGNORED)
 
-    def read(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options, as chatapp calls them."""
-        think = None if self.thinking is None else self.thinking.type != "disabled"
-        stop = tuple(self.stop_sequences) if self.stop_sequences else None
-        return self.knobs() | given(max_tokens=self.max_tokens, stop=stop, think=think)
+    def read(self) -> Conversation:
+        """What is asked for."""
+        asked, stop = super().read(), tuple(self.stop_sequences) if self.stop_sequences else None
+        return replace(asked, given={**asked.given, **self.knobs(), **given(max_tokens=self.max_tokens, stop=stop)})
 
 
 class CountAsked(Counted):
@@ -183,24 +217,21 @@ def read_results(block: Block, where: str) -> str:
 
 async def answer(call: Call, body: MessagesAsked) -> None:
     """Answer a conversation."""
-    messages = body.read_messages()
-    tools = body.read_tools()
-    async with call.answer(body.model, Conversation(messages, body.read() | tools.options)) as stream:
+    ask, tools = body.read(), body.read_tools()
+    async with call.answer(body.model, ask) as stream:
         if body.stream:
-            count = await call.service.work(lambda: stream.engine.count_chat(messages))
+            count = await call.service.work(lambda: ask.count(stream.engine))
             await call.send_stream(EVENTS, tell(stream, Parts(tools), count))
             return
-        parts, texts, reason = Parts(tools), {"thinking": "", "text": ""}, "stop"
+        parts, texts, delta = Parts(tools), {"thinking": "", "text": ""}, None
         async for delta in stream:
             thought, text = parts.add(delta)
             texts["thinking"] += thought
             texts["text"] += text
-            reason = delta.finish_reason or reason
         content = [make_block(kind, text) for kind, text in texts.items() if text]
         content += [make_call(one, json.loads(one.arguments)) for one in parts.calls.get(0, ())]
-        why = "tool_use" if parts.calls else REASONS[reason]
         head = describe_head(stream, stream.prompt_tokens, stream.completion_tokens)
-        await call.send_json({**head, "content": content, "stop_reason": why, "stop_sequence": None})
+        await call.send_json({**head, "content": content, **describe_end(delta, parts)})
 
 
 def make_block(kind: str, text: str) -> Json:
@@ -213,10 +244,18 @@ def make_call(called: ToolCall, arguments: Json) -> Json:
     return {"type": "tool_use", "id": called.id, "name": called.name, "input": arguments}
 
 
+def describe_end(last: Delta | None, parts: Parts) -> Json:
+    """How an answer ends, by its last delta."""
+    if parts.calls:
+        return {"stop_reason": "tool_use", "stop_sequence": None}
+    stop, reason = (last.stop, last.finish_reason) if last else (None, None)
+    return {"stop_reason": "stop_sequence" if stop else REASONS[reason or "stop"], "stop_sequence": stop}
+
+
 def describe_head(stream: Stream, read: int, written: int) -> dict[str, Any]:
     """What an answer begins with."""
     usage = {
-        "input_tokens": read,
+        "input_tokens": read - stream.cached_tokens,
         "output_tokens": written,
         "cache_read_input_tokens": stream.cached_tokens,
         "cache_creation_input_tokens": 0,
@@ -232,9 +271,8 @@ async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]
         return event({"type": kind, **facts}, kind)
 
     yield say("message_start", message=describe_head(stream, count, 0))
-    index, now, reason = -1, "", "stop"
+    index, now, delta = -1, "", None
     async for delta in stream:
-        reason = delta.finish_reason or reason
         for kind, text in zip(("thinking", "text"), parts.add(delta), strict=True):
             if not text:
                 continue
@@ -253,17 +291,16 @@ async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]
             "content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": called.arguments}
         )
         yield say("content_block_stop", index=index)
-    why = "tool_use" if parts.calls else REASONS[reason]
     usage = describe_head(stream, stream.prompt_tokens, stream.completion_tokens)["usage"]
-    yield say("message_delta", delta={"stop_reason": why, "stop_sequence": None}, usage=usage)
+    yield say("message_delta", delta=describe_end(delta, parts), usage=usage)
     yield say("message_stop")
 
 
 async def count(call: Call, body: CountAsked) -> None:
     """Count the tokens of a conversation."""
-    messages = body.read_messages()
+    ask = body.read()
     async with call.service.use(body.model, call.client) as loaded:
-        tokens = await call.service.work(lambda: loaded.engine.count_chat(messages))
+        tokens = await call.service.work(lambda: ask.count(loaded.engine))
     await call.send_json({"input_tokens": tokens})
 
 

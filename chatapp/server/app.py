@@ -89,7 +89,11 @@ class App:
         method = call.scope["method"]
         if call.scope["http_version"] not in ("1.0", "1.1"):
             raise Refusal(400, "this is no request of HTTP/1.1", code="invalid_http")
-        call.headers = self.guard.check(method, headers, needs_key=not (found.endpoint and found.endpoint.open))
+        call.headers = self.guard.check(
+            method, headers
+        )  # before the key: a page must be able to read that it lacks one
+        if method != "OPTIONS" and not (found.endpoint and found.endpoint.open):
+            self.guard.check_key(headers)
         if method == "OPTIONS" and "origin" in headers:
             await call.send_bytes(b"", "text/plain", 204)
             return 204

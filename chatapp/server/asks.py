@@ -33,7 +33,8 @@ class Conversation:
     given: Given
 
     def count(self, engine: Engine) -> int:
-        return engine.count_chat(self.messages)
+        think, tools = self.given.get("think"), self.given.get("tools", ())
+        return engine.count_chat(self.messages, think=think, tools=tools)
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         usual = replace(engine.defaults, file_start=0, indentation=0, stop_at_dedent=0)
@@ -102,10 +103,10 @@ def limit(options: Options, most: int | None) -> Options:
     return replace(options, max_tokens=most)
 
 
-def check_tokens(engine: Engine, tokens: Sequence[int]) -> Sequence[int]:
-    """The tokens of a prompt; Refusal where one is no token of the model."""
+def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") -> Sequence[int]:
+    """The tokens that an option has; Refusal where one is no token of the model."""
     try:
         engine.text_of(tokens)
     except Exception as error:  # the tokenizer's own
-        raise Refusal(400, "prompt has a number that is no token of this model", param="prompt") from error
+        raise Refusal(400, f"{name} has a number that is no token of this model", param=name) from error
     return tokens

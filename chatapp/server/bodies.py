@@ -66,17 +66,22 @@ def parse(kind: type[Known], raw: bytes) -> Known:
     try:
         body = kind.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        raise refuse(error.errors(include_url=False)[0], set(kind.model_fields)) from None
+        raise refuse(choose(error.errors(include_url=False)), set(kind.model_fields)) from None
     if isinstance(body, SampledBody):
         body.knobs()
     return body
 
 
+def choose(errors: list[ErrorDetails]) -> ErrorDetails:
+    """What to tell of all that is wrong: of the first field, the innermost, which is where a union nearly fitted."""
+    return max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
+
+
 def refuse(error: ErrorDetails, known: set[str]) -> Refusal:
-    """The refusal for the first thing that is wrong with a body."""
-    where = ".".join(
-        str(part) for part in error["loc"] if isinstance(part, int) or part.isidentifier() and part not in TAGS
-    )
+    """The refusal for something that is wrong with a body."""
+    *outer, last = error["loc"] or ("",)
+    names = [*filter(is_name, outer), *([last] if is_name(last) or error["type"] == "extra_forbidden" else [])]
+    where = ".".join(map(str, names))
     if error["type"] == "json_invalid":
         return Refusal(400, f"the body is no JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
     if error["type"] == "extra_forbidden":
@@ -89,6 +94,11 @@ def refuse(error: ErrorDetails, known: set[str]) -> Refusal:
 
 TAGS = {"str", "int", "float", "bool", "dict", "list", "json"}
 """What pydantic puts into the place of an error besides names: the branch of a union."""
+
+
+def is_name(part: int | str) -> bool:
+    """Whether a part of an error's place is a name or a number, and no branch of a union."""
+    return isinstance(part, int) or part.isidentifier() and part not in TAGS and not part[0].isupper()
 
 
 def unknown_option(name: str, known: set[str]) -> Refusal:

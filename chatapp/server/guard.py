@@ -30,14 +30,11 @@ class Guard:
         own = () if settings.is_local else (platform.node().lower(), settings.host.lower())
         return Guard(settings, frozenset({"localhost", *own, *(host.lower() for host in settings.hosts)}))
 
-    def check(self, method: str, headers: Mapping[str, str], *, needs_key: bool) -> Headers:
-        """The headers for the answer to a request that may be; Refusal for others."""
+    def check(self, method: str, headers: Mapping[str, str]) -> Headers:
+        """The headers for the answer to a request that may be, if it has a key; Refusal for others."""
         if "host" not in headers or not self._is_own(headers["host"]):
             raise Refusal(403, "this name is not one of this server's: see --allow-host", code="wrong_host")
-        cors = self._check_origin(method, headers)
-        if needs_key and method != "OPTIONS":
-            self._check_key(headers)
-        return [*SAFE, *cors]
+        return [*SAFE, *self._check_origin(method, headers)]
 
     def _is_own(self, host: str) -> bool:
         """Whether a page that was called by this name is ours: a name that its owner rebinds to this machine is not."""
@@ -76,7 +73,8 @@ class Guard:
                 found.append(("access-control-allow-private-network", "true"))
         return [(name.encode(), value.encode("latin-1")) for name, value in found]
 
-    def _check_key(self, headers: Mapping[str, str]) -> None:
+    def check_key(self, headers: Mapping[str, str]) -> None:
+        """Refuse a request without a key, where one is needed."""
         if self.settings.keys and not any([matches(read_key(headers), key) for key in self.settings.keys]):
             raise Refusal(401, "a key is needed: send it as `Authorization: Bearer KEY`", code="invalid_api_key")
 

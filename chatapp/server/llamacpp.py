@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from chatapp import __version__
 from chatapp.generation import Token
 from chatapp.server import infill
-from chatapp.server.asks import Texts
+from chatapp.server.asks import Texts, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
 from chatapp.server.openai_chat import ChatMessage, read_messages
 from chatapp.server.openai_shapes import describe_timings
@@ -37,6 +37,7 @@ class CompletionAsked(SampledBody):
     stop: str | list[str] | None = None
     seed: int | None = None
     typ_p: float | None = None
+    mirostat: Literal[0, 2] | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
     logit_bias: dict[str, float] | list[list[float | str | bool]] | bool | None = None
@@ -58,7 +59,8 @@ class CompletionAsked(SampledBody):
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
         most = self.n_predict if self.n_predict is not None else self.max_tokens
-        return self.knobs() | given(
+        knobs = {"mirostat_tau": 5.0} | self.knobs() if self.mirostat == 2 else self.knobs()
+        return knobs | given(
             max_tokens=most if most is not None and most >= 0 else None,
             stop=read_stop(self.stop or None),
             seed=self.seed if self.seed is not None and self.seed >= 0 else None,
@@ -66,7 +68,7 @@ class CompletionAsked(SampledBody):
             repetition_penalty=self.repeat_penalty,
             logit_bias=read_pairs(self.logit_bias),
             logprobs=self.n_probs or None,
-            json_schema=json.dumps(self.json_schema) if self.json_schema else None,
+            json_schema=None if self.json_schema is None else json.dumps(self.json_schema),
         )
 
 
@@ -110,11 +112,12 @@ async def complete(call: Call, body: CompletionAsked) -> None:
 
 async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterator[dict[str, Any]]:
     """The events of an answer: each has `content` and `stop`, the last its figures."""
-    began, reasons, length = time.perf_counter(), ["limit"] * count, 0
+    began, reasons, words, length = time.perf_counter(), ["limit"] * count, [""] * count, 0
     async for delta in stream:
         length += len(delta.tokens)
         if delta.finish_reason:
-            reasons[delta.index] = "limit" if delta.finish_reason == "length" else "eos"
+            words[delta.index] = delta.stop or ""
+            reasons[delta.index] = "word" if delta.stop else "limit" if delta.finish_reason == "length" else "eos"
         said: dict[str, Any] = {"index": delta.index, "content": delta.text, "stop": False, "id_slot": 0}
         if body.n_probs and delta.tokens:
             said["completion_probabilities"] = [describe_token(token) for token in delta.tokens]
@@ -126,8 +129,8 @@ async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterat
         "content": "",
         "stop": True,
         "stop_type": reasons[0],
-        "reasons": reasons,
-        "stopping_word": "",
+        "stopping_word": words[0],
+        "reasons": [*zip(reasons, words, strict=True)],
         "model": stream.model,
         "tokens_predicted": length,
         "tokens_evaluated": stream.prompt_tokens,
@@ -145,7 +148,8 @@ async def gather(told: AsyncIterator[dict[str, Any]], count: int) -> list[dict[s
     found = []
     for index in range(count):
         own = [one for one in events if one["index"] == index]
-        whole = {**last, "index": index, "stop_type": last["reasons"][index]}
+        reason, word = last["reasons"][index]
+        whole = {**last, "index": index, "stop_type": reason, "stopping_word": word}
         whole["content"] = "".join(one["content"] for one in own)
         whole["tokens"] = [token for one in own for token in one["tokens"]]
         if probabilities := [one for part in own for one in part.get("completion_probabilities", ())]:
@@ -209,16 +213,15 @@ async def tokenize(call: Call, body: TokenizeAsked) -> None:
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
     """The text of tokens."""
     async with call.service.use(body.model, call.client) as loaded:
-        try:
-            text = loaded.engine.text_of(body.tokens)
-        except Exception as error:  # the tokenizer's own
-            raise Refusal(400, "tokens has a number that is no token of this model", param="tokens") from error
+        text = loaded.engine.text_of(check_tokens(loaded.engine, body.tokens, "tokens"))
     await call.send_json({"content": text})
 
 
 async def apply_template(call: Call, body: TemplateAsked) -> None:
     """A conversation as text."""
     messages = read_messages(body.messages)
+    if body.add_generation_prompt is False:
+        raise unsupported("add_generation_prompt", "the beginning of the answer belongs to it here; leave it out")
     async with call.service.use(body.model, call.client) as loaded:
         prompt = await call.service.work(lambda: loaded.engine.render_chat(messages))
     await call.send_json({"prompt": prompt})

@@ -25,7 +25,11 @@ from chatapp.server.tools import Tool, choose_tools
 
 VERSION = "0.12.0"
 """Of Ollama, whose protocol this is: clients look whether it is new enough."""
-UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+PERIOD = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h|)")
+"""A part of a duration."""
+DURATION = re.compile(rf"-?(?:{PERIOD.pattern.removesuffix('|)')})){{1,6}}|-?\d{{1,9}}(?:\.\d{{1,9}})?")
+"""A number of seconds, or a duration as Go writes it."""
 HOW = "How to run; not looked at."
 
 
@@ -63,6 +67,8 @@ class OllamaOptions(Body):
         """The options, as chatapp calls them."""
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
+        if self.num_predict == 0:
+            raise unsupported("num_predict", "must be 1 or more, or -1 for no limit")
         if self.mirostat not in (None, 0, 2):
             raise unsupported("mirostat", "must be 0 or 2")
         found = given(
@@ -201,7 +207,8 @@ async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
     if stored.chats and not body.raw and not template:
         system = [Message("system", body.system)] if body.system else []
         return Conversation([*system, Message("user", body.prompt)], options)
-    options.pop("think", None)
+    if options.pop("think", None):
+        raise unsupported("think", "this model goes on with a text, and does not think before; leave it out")
     return Texts([f"{body.system}\n\n{body.prompt}" if body.system and not body.raw else body.prompt], options)
 
 
@@ -303,10 +310,10 @@ def read_keep_alive(value: str | float | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, str):
-        found = re.fullmatch(r"(-?\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s|m|h|)", value)
-        if not found:
-            raise Refusal(400, f"keep_alive {value[:20]!r} is no time, such as 5m", param="keep_alive")
-        value = float(found[1]) * UNITS[found[2] or "s"]
+        if not DURATION.fullmatch(value):
+            raise Refusal(400, f"keep_alive {value[:20]!r} is no time, such as 5m or 1h30m0s", param="keep_alive")
+        seconds = sum(float(count) * UNITS[unit or "s"] for count, unit in PERIOD.findall(value))
+        value = -seconds if value.startswith("-") else seconds
     return float("inf") if value < 0 else float(value)
 
 

@@ -13,8 +13,9 @@ from chatapp.server.bodies import Body
 from chatapp.server.drawing import Drawing
 from chatapp.server.loaded import date
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, line
-from chatapp.server.refusals import Refusal
+from chatapp.server.refusals import Refusal, unsupported
 from model_store import StoredModel, StoreError
+from model_store.models import BUILTIN
 from model_store.tokenizers.chat_template import chat_template
 
 REFERENCE = re.compile(r"(?:(?:hf\.co|huggingface\.co)/)?([\w][\w.-]*(?:/[\w][\w.-]*)?)(?::([\w.-]+))?")
@@ -47,6 +48,8 @@ class Pulled(Named):
 
     stream: bool | None = None
     insecure: bool | None = None
+    username: str | None = None
+    password: str | None = None
 
 
 class Copied(Body):
@@ -145,6 +148,8 @@ async def list_open(call: Call, body: None) -> None:
 
 async def pull(call: Call, body: Pulled) -> None:
     """Fetch a model, from the Hub that is configured and from nowhere else."""
+    if body.username or body.password:
+        raise unsupported("username", "the Hub knows no passwords: `chatapp login` keeps a token for it")
     name = read_reference(body.name_given)
     drawing = Drawing(lambda: call.service.models.pull(name))
     try:
@@ -196,6 +201,8 @@ async def delete(call: Call, body: Named) -> None:
     if not body.name_given.strip():
         raise Refusal(400, "model is missing: say which one is to be deleted", param="model")
     name = await call.service.work(lambda: models.resolve(body.name_given))
+    if name == BUILTIN:
+        raise Refusal(400, f"{name} is a part of chatapp, and stays", param="model")
     if name in models.open and models.open[name].users:
         raise Refusal(409, f"{name} answers somebody now; ask again later", param="model")
     models.close(name)

@@ -57,6 +57,9 @@ class ChatMessage(Body):
     refusal: str | None = None
     tool_calls: list[Called] | None = None
     tool_call_id: str | None = None
+    annotations: Any = Field(None, description="Not looked at; clients send back what they got.")
+    audio: None = None
+    function_call: None = None
 
 
 class ResponseFormat(Body):
@@ -115,7 +118,7 @@ def read_chat(body: ChatRequest) -> Conversation:
     if body.top_logprobs is not None and not body.logprobs:
         raise unsupported("top_logprobs", "is for logprobs true")
     options = body.read_common() | given(
-        max_tokens=body.max_completion_tokens or body.max_tokens,
+        max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         think=read_thinking(body),
     )

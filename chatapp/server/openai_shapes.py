@@ -26,6 +26,8 @@ class Part(Body):
 
     type: str
     text: str | None = None
+    annotations: Any = Field(None, description="Not looked at; answers have it.")  # Any: as the next one
+    logprobs: Any = Field(None, description="Not looked at; answers have it.")
     image_url: Any = None  # Any: named in the refusal, and not looked at
     input_audio: Any = None
     file: Any = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,15 @@ class ResponseStore:
         except Refusal as error:
             message = f"{error}: send the whole conversation as `input`"
             raise Refusal(400, message, param="previous_response_id", code="previous_response_not_found") from error
+
+    def find_item(self, name: str, client: str) -> Mapping[str, Any]:
+        """An item of a response of this client; Refusal where there is none."""
+        for one in reversed(self.stored.values()):
+            for item in one.response["output"] if one.client == client else ():
+                if item["id"] == name:
+                    return dict(item)
+        message = f"there is no item {name[:100]!r} here, it may be forgotten: send the whole conversation as `input`"
+        raise Refusal(404, message, param="input", code="not_found")
 
     def remove(self, name: str, client: str) -> None:
         """Remove a response of this client; Refusal where there is none."""

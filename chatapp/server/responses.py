@@ -30,10 +30,10 @@ IGNORED = "Metadata; not looked at."
 class Item(Body):
     """An item of a conversation: a message, or what was thought before."""
 
-    type: Literal["message", "reasoning", "function_call", "function_call_output"] = "message"
+    type: Literal["message", "reasoning", "function_call", "function_call_output", "item_reference"] = "message"
     role: Literal["system", "developer", "user", "assistant"] = "user"
     content: str | list[Part] | None = None
-    id: str | None = Field(None, description=IGNORED)
+    id: str | None = Field(None, description="Of an item_reference: the item of an earlier answer; else not looked at.")
     status: str | None = Field(None, description=IGNORED)
     summary: Any = Field(None, description=IGNORED)
     encrypted_content: Any = Field(None, description=IGNORED)
@@ -67,6 +67,10 @@ class Text(Body):
 
     format: TextFormat | None = None
     verbosity: Literal["medium"] | None = None
+
+    def describe(self) -> Json:
+        """It, as an answer tells it again."""
+        return {"format": {"type": "text"}} | self.model_dump(by_alias=True, exclude_none=True)
 
 
 class FlatTool(Function):
@@ -116,14 +120,17 @@ class ResponseAsked(SampledBody):
         if kept and tools:
             raise unsupported("text.format", "goes without tools, which have a form of their own")
         think = read_effort(self.reasoning.effort if self.reasoning else None)
+        if self.max_output_tokens == 0:
+            raise unsupported("max_output_tokens", "must be 1 or more")
         first = [Message("system", self.instructions)] if self.instructions else []
         knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think)
         return Conversation([*first, *said], knobs | kept | tools)
 
-    def read_input(self, before: Sequence[Message] = ()) -> list[Message]:
+    def read_input(self, before: Sequence[Message], find_item: Callable[[str], Json]) -> list[Message]:
         """What was said before, and what is said now."""
         items = [Item.model_validate({"content": self.input})] if isinstance(self.input, str) else self.input
-        return read_items(items, before)
+        found = [Item.model_validate(find_item(one.id or "")) if one.type == "item_reference" else one for one in items]
+        return read_items(found, before)
 
     def read_tools(self) -> Toolbox:
         """The functions that may be called."""
@@ -170,7 +177,8 @@ def owner(call: Call) -> str:
 async def respond(call: Call, body: ResponseAsked) -> None:
     """Answer a conversation."""
     stored, client, name = call.service.responses, owner(call), body.previous_response_id
-    said = body.read_input(stored.find_previous(name, client).said if name else ())
+    before = stored.find_previous(name, client).said if name else ()
+    said = body.read_input(before, lambda item: stored.find_item(item, client))
 
     def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
@@ -303,6 +311,7 @@ class Growing:
 
 def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
     """A response that has just begun."""
+    choice = body.tool_choice or "auto"
     return {
         "id": f"resp_{uuid4().hex}",
         "object": "response",
@@ -319,8 +328,8 @@ def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
         "previous_response_id": body.previous_response_id,
         "store": body.store is not False,
         "temperature": body.knobs().get("temperature"),
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
+        "text": (body.text or Text()).describe(),
+        "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
         "tools": [one.model_dump() for one in body.tools or ()],
         "top_p": body.knobs().get("top_p"),
         "truncation": "disabled",

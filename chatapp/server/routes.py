@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from chatapp.server.protocol import Endpoint, Protocol
 from chatapp.server.refusals import Refusal
@@ -70,5 +71,15 @@ class Routes:
         for one in wanted:
             if one in there:
                 return Found(*there[one], parts.get(one, {}))
-        protocol = next(iter(there.values()))[0] if there else self.protocols[0]
+        protocol = next(iter(there.values()))[0] if there else self.guess(path)
         return Found(protocol, allowed=tuple(there))
+
+    def guess(self, path: str) -> Protocol:
+        """The protocol whose paths begin most like this one, in which its refusal is understood."""
+        return max(self.protocols, key=lambda protocol: max(count_alike(one.path, path) for one in protocol.endpoints))
+
+
+def count_alike(path: str, other: str) -> int:
+    """How many parts two paths have in common at their beginnings."""
+    pairs = zip(path.split("/"), other.split("/"), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

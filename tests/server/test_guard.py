@@ -103,6 +103,12 @@ def test_with_keys_one_of_them_is_needed(keyed: Served, headers: dict[str, str],
     assert keyed.get("/v1/models", **headers).status_code == status
 
 
+def test_a_page_that_may_ask_can_read_that_it_lacks_a_key() -> None:
+    with serving(Home(ScriptedEngine()), keys=(KEY,), origins=(PAGE,)) as served:
+        answer = served.get("/v1/models", origin=PAGE)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
 def test_a_missing_key_is_told_before_what_there_is(keyed: Served) -> None:
     answer = keyed.get("/nothing/here")
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"

@@ -108,6 +108,8 @@ def test_a_completion_in_events_and_as_a_whole(served: Served, engine: ScriptedE
     assert whole["content"] == "One two three." and whole["stop_type"] == "eos"
     assert len(whole["completion_probabilities"]) == len(whole["tokens"]) == whole["tokens_predicted"] == 4
     assert engine.options[-1].logit_bias == {5: float("-inf"), 6: 1}
+    served.post("/completion", prompt="Say", json_schema={}, mirostat=2)
+    assert (engine.options[-1].json_schema, engine.options[-1].mirostat_tau) == ("{}", 5.0)
     both = served.post("/completion", prompt=["a", "b"]).json()
     assert [one["index"] for one in both] == [0, 1]
 
@@ -142,6 +144,12 @@ def test_clients_find_the_length_of_the_context(served: Served) -> None:
         ("/completion", {"prompt": "x", "ignore_eos": True}, "ignore_eos"),
         ("/completion", {"prompt": ""}, "prompt"),
         ("/completion", {"prompt": "x", "logit_bias": [["a", 1]]}, "logit_bias"),
+        ("/completion", {"prompt": "x", "mirostat": 1}, "mirostat"),
+        (
+            "/apply-template",
+            {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": False},
+            "add_generation_prompt",
+        ),
         ("/infill", {"input_prefx": "x"}, "input_prefx"),
     ],
 )

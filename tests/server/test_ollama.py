@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chatapp.server.ollama import read_keep_alive
 from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
@@ -107,6 +109,24 @@ def test_nothing_to_say_opens_a_model_and_closes_it(served: Served) -> None:
     assert served.get("/api/ps").json()["models"] == []
 
 
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("5m", 300),
+        ("5m0s", 300),
+        ("1h30m0s", 5400),
+        ("1.5h", 5400),
+        ("90", 90),
+        (7, 7),
+        ("0s", 0),
+        ("-1s", inf),
+        (-1, inf),
+    ],
+)
+def test_durations_are_read_as_go_writes_them(told: str | int, seconds: float) -> None:
+    assert read_keep_alive(told) == pytest.approx(seconds)
+
+
 def test_a_model_is_shown_as_clients_look_for_it(served: Served) -> None:
     shown = served.post("/api/show", name="builtin").json()
     assert ".Suffix" in shown["template"] and "insert" in shown["capabilities"]
@@ -125,6 +145,10 @@ def test_a_model_is_shown_as_clients_look_for_it(served: Served) -> None:
         ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "images", 400),
         ("/api/chat", {"messages": HELLO, "model": "nobody"}, "model", 404),
         ("/api/chat", {"messages": HELLO, "keep_alive": "soon"}, "keep_alive", 400),
+        ("/api/chat", {"messages": HELLO, "keep_alive": "5m0"}, "keep_alive", 400),
+        ("/api/chat", {"messages": HELLO, "options": {"num_predict": 0}}, "num_predict", 400),
+        ("/api/pull", {"model": "org/x", "username": "me", "password": "secret"}, "username", 400),
+        ("/api/pull", {"model": "../x", "username": "", "password": ""}, "model", 400),
         ("/api/generate", {"prompt": "x", "context": [1, 2]}, "context", 400),
         ("/api/generate", {"prompt": "x", "template": "{{ .System }}"}, "template", 400),
         ("/api/embed", {"model": "builtin", "input": "x"}, "model", 400),
@@ -152,6 +176,8 @@ def test_models_are_copied_and_deleted(tmp_path: Path, checkpoint: MakeCheckpoin
         for nothing in ({}, {"model": " "}):
             assert served.client.request("DELETE", "/api/delete", json=nothing).status_code == 400
         assert served.post("/api/copy", source="", destination="third").status_code == 400
+        assert served.client.request("DELETE", "/api/delete", json={"model": "builtin"}).status_code == 400
+        assert served.post("/api/generate", model="other", prompt="x", think=True).json()["param"] == "think"
         assert served.client.request("DELETE", "/api/delete", json={"name": "other"}).status_code == 200
         assert served.client.request("DELETE", "/api/delete", json={"name": "other"}).status_code == 404
         assert served.get("/api/ps").json()["models"] == []

@@ -46,6 +46,13 @@ def test_a_conversation_is_answered(served: Served, engine: ScriptedEngine) -> N
     assert [(one.role, one.text) for one in engine.chats[-1]] == [("system", "Be brief."), ("user", "Hello")]
 
 
+def test_an_answer_is_sent_back_as_it_came(served: Served, engine: ScriptedEngine) -> None:
+    nothing = {"refusal": None, "annotations": None, "audio": None, "function_call": None, "tool_calls": None}
+    said = {"role": "assistant", "content": "One two three.", **nothing}
+    assert served.post(CHAT, messages=[*HELLO, said, *HELLO]).status_code == 200
+    assert [one.text for one in engine.chats[-1]] == ["Hello", "One two three.", "Hello"]
+
+
 def test_a_stream_says_the_same_in_parts(served: Served) -> None:
     first, *parts, last, usage = served.chunks(CHAT, messages=HELLO, stream_options={"include_usage": True})
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -183,6 +190,13 @@ def test_log_probabilities_of_a_completion(served: Served) -> None:
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
          "messages.0.content", 400),
         (CHAT, {}, "messages", 400),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_tokens", 400),
+        (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "mood": 1}]}]},
+         "messages.0.content.0.mood", 400),
+        (CHAT, {"messages": HELLO, "tool_choice": {"type": "function", "function": {"nam": "x"}}},
+         "tool_choice.function.name", 400),
+        (CHAT, {"messages": HELLO, "stop": [1]}, "stop.0", 400),
+        (CHAT, {"messages": HELLO, "Mood": 1}, "Mood", 400),
         (CHAT, {"messages": HELLO, "model": "nobody"}, "model", 404),
         (CHAT, {"messages": HELLO, "model": "../../etc/passwd"}, "model", 404),
         (CHAT, {"messages": [{"role": "user", "content": "word " * 2000}]}, "prompt", 422),

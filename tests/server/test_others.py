@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,16 @@ import pytest
 from chatapp.generation import Message
 from chatapp.server.refusals import Refusal
 from chatapp.server.response_store import ResponseStore, StoredResponse
+from chatapp.workspace import Workspace
+from model_store import Store
+from support.checkpoints import MakeCheckpoint
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
 
 HELLO = [{"role": "user", "content": "Hello"}]
 THOUGHT = "<think>\nHm.\n</think>\n\nYes."
+WEATHER = {"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 INFER = "/v2/models/builtin/infer"
 
 
@@ -67,6 +72,57 @@ def test_events_of_messages_have_names(served: Served) -> None:
 
 def test_messages_are_counted(served: Served) -> None:
     assert served.post("/v1/messages/count_tokens", messages=HELLO, system="Be brief.").json() == {"input_tokens": 5}
+    offered = served.post("/v1/messages/count_tokens", messages=HELLO, tools=[WEATHER]).json()["input_tokens"]
+    events = [json.loads(one) for one in served.events("/v1/messages", messages=HELLO, tools=[WEATHER], max_tokens=5)]
+    assert events[0]["message"]["usage"]["input_tokens"] == offered > 5
+
+
+def test_what_was_read_before_is_counted_apart(served: Served, engine: ScriptedEngine) -> None:
+    engine.cached_tokens = 1
+    try:
+        usage = served.post("/v1/messages", messages=HELLO, max_tokens=5).json()["usage"]
+    finally:
+        engine.cached_tokens = 0
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (1, 1)
+
+
+def test_what_claude_code_sends_is_understood(served: Served, engine: ScriptedEngine) -> None:
+    keep = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    ask = {"messages": HELLO, "max_tokens": 5, "context_management": keep, "output_config": {"effort": "high"}}
+    thoughts = {"adaptive": None, "enabled": "high", "disabled": False}
+    for kind, think in thoughts.items():
+        assert served.post("/v1/messages", **ask, thinking={"type": kind}).status_code == 200
+        assert engine.options[-1].think == think
+    schema = {"type": "object"}
+    form = {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+    assert served.post("/v1/messages", **ask | form).status_code == 200
+    assert json.loads(engine.options[-1].json_schema or "") == schema
+    for name, wrong in {
+        "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+        "output_config.format": {"format": {"type": "grammar"}},
+    }.items():
+        answer = served.post("/v1/messages", **ask | {name.partition(".")[0]: wrong})
+        assert answer.status_code == 400 and name in answer.json()["error"]["message"]
+
+
+def test_a_stop_sequence_is_told(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
+    Store(tmp_path / "home" / "models").get(str(checkpoint("tiny", chats=True)))
+    ask = {"model": "tiny", "messages": HELLO, "max_tokens": 20, "temperature": 0}
+    with serving(Workspace(tmp_path / "home")) as served:
+        whole = served.post("/v1/messages", **ask).json()
+        assert (whole["stop_reason"], whole["stop_sequence"]) == ("max_tokens", None)
+        stop = whole["content"][0]["text"][3:6]
+        ask["stop_sequences"] = ["nowhere", stop]
+        answer = served.post("/v1/messages", **ask).json()
+        (ended,) = [
+            one for one in map(json.loads, served.events("/v1/messages", **ask)) if one["type"] == "message_delta"
+        ]
+        for end in answer, ended["delta"]:
+            assert (end["stop_reason"], end["stop_sequence"]) == ("stop_sequence", stop)
+        completion = served.post("/completion", model="tiny", prompt="Hello", temperature=0, n_predict=20).json()
+        word = completion["content"][3:6]
+        cut = served.post("/completion", model="tiny", prompt="Hello", temperature=0, n_predict=20, stop=[word]).json()
+        assert (completion["stop_type"], cut["stop_type"], cut["stopping_word"]) == ("limit", "word", word)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +174,31 @@ def test_a_response_goes_on_from_one_before_without_its_instructions(served: Ser
     said = [("user", "Hello"), ("assistant", "One two three."), ("user", "And?"), ("assistant", "One two three.")]
     assert [(one.role, one.text) for one in engine.chats[-1]] == [*said, ("user", "So?")]
     assert served.get(f"/v1/responses/{second['id']}").json() == second
+
+
+def test_what_a_response_said_is_sent_back_whole_or_by_name(served: Served, engine: ScriptedEngine) -> None:
+    output = served.post("/v1/responses", input="Hello").json()["output"]
+    for said in output, [{"type": "item_reference", "id": one["id"]} for one in output]:
+        history = [{"role": "user", "content": "Hello"}, *said, {"role": "user", "content": "So?"}]
+        assert served.post("/v1/responses", input=history).status_code == 200
+        assert [one.text for one in engine.chats[-1]] == ["Hello", "One two three.", "So?"]
+    unknown = served.post("/v1/responses", input=[{"type": "item_reference", "id": "msg_1"}])
+    assert unknown.status_code == 404 and "send the whole conversation" in unknown.json()["error"]["message"]
+
+
+def test_a_response_tells_its_settings_again(served: Served) -> None:
+    form = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}
+    answer = served.post("/v1/responses", input="Hello", text=form, tool_choice="none").json()
+    assert answer["text"] == form and answer["tool_choice"] == "none"
+    zero = served.post("/v1/responses", input="Hello", max_output_tokens=0)
+    assert (zero.status_code, zero.json()["error"]["param"]) == (400, "max_output_tokens")
+
+
+def test_a_path_that_there_is_not_is_refused_in_the_form_of_its_neighbours(served: Served) -> None:
+    assert isinstance(served.get("/api/nothing").json()["error"], str)
+    assert isinstance(served.get("/v2/repository/index").json()["error"], str)
+    assert served.get("/v1/messages/batches").json()["type"] == "error"
+    assert served.get("/v1/nothing").json()["error"]["code"] == "not_found"
 
 
 def test_a_response_that_is_not_kept_cannot_be_gone_on_from(served: Served) -> None:

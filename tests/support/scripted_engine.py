@@ -117,10 +117,18 @@ class ScriptedEngine:
     def count_tokens(self, text: str) -> int:
         return len(pieces(text))
 
-    def count_chat(self, messages: Sequence[Message], begun: Sequence[int] = ()) -> int:
+    def count_chat(
+        self,
+        messages: Sequence[Message],
+        begun: Sequence[int] = (),
+        *,
+        think: Think | None = None,
+        tools: Sequence[str] = (),
+    ) -> int:
         if not self.takes_system and any(message.role == "system" for message in messages):
             raise GenerationError("the model's chat template refuses this conversation: no system prompts")
-        return sum(self.count_tokens(message.text) for message in messages) + len(begun)
+        offered = sum(map(self.count_tokens, tools))
+        return sum(self.count_tokens(message.text) for message in messages) + len(begun) + offered
 
     def next_token(
         self,

@@ -18,6 +18,8 @@ class StopStrings:
         """Whether each token has to be read at once, because there may be no next one."""
         self.held = ""
         self.found = False
+        self.stop: str | None = None
+        """The stop string that was found."""
 
     def add(self, text: str) -> str:
         """The text that can be shown now; after a stop string was found, what stood before it."""
@@ -28,9 +30,9 @@ class StopStrings:
             self.leading = not begun
             return text[: len(text) - len(begun)] + (self.add(begun) if begun else "")
         self.held += text
-        matches = [(start + len(stop), start) for stop in self.strings if (start := self.held.find(stop)) >= 0]
+        matches = [(start + len(stop), start, stop) for stop in self.strings if (start := self.held.find(stop)) >= 0]
         self.found = bool(matches)
-        shown = min(matches)[1] if self.found else len(self.held) - self._beginning()
+        _, shown, self.stop = min(matches) if matches else (0, len(self.held) - self._beginning(), None)
         ready, self.held = self.held[:shown], "" if self.found else self.held[shown:]
         return ready
 
