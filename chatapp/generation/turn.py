@@ -106,19 +106,8 @@ class Turn:
             score = row.score if end else None
             valid = self._check(row.index, [*before, (channel, text)], ended=end is not None)
             guesses = self.speculation.guesses if self.speculation else None
-            yield Delta(
-                text,
-                row.index,
-                tokens,
-                end,
-                timings,
-                self.usage,
-                channel,
-                score,
-                guesses=guesses,
-                valid=valid,
-                stop=row.stops.stop,
-            )
+            ended = guesses, valid, row.stops.stop
+            yield Delta(text, row.index, tokens, end, timings, self.usage, channel, score, (), None, *ended)
 
     def _check(self, index: int, parts: Sequence[tuple[Channel, str]], *, ended: bool) -> bool | None:
         """Whether an answer that has ended with these parts is what it has to be; None before, or where all may be."""
