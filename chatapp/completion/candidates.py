@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,8 @@ CHARACTERS_PER_TOKEN = 3.5
 """Of code, about."""
 MOST_TOKENS = 2048
 """That the model reads, if its context holds twice as many; those nearest to the place say nearly all there is."""
+CLOSED = re.compile(r"""[])}"'`]+[,;:]?""")
+"""What editors put behind the cursor when a bracket or a quote is opened, and what may stand behind that."""
 STEPS = 8
 """Parts of the text before the place, of which whole ones are left out: what is read then stays while one types."""
 
@@ -64,9 +67,19 @@ def find_candidates(
 
 
 def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
-    """The candidate with what speaks against it at the place."""
-    verdict = gate.judge(place, candidate.text)
-    return replace(candidate, fault=verdict.reason, unknown=verdict.unknown)
+    """The candidate with what speaks against it at the place; without the end that stands there, if that is better."""
+    verdict, text = gate.judge(place, candidate.text), candidate.text
+    if verdict.reason and (shorter := leave_closed(text, place.suffix)) != text:
+        left = gate.judge(place, shorter)
+        verdict, text = (left, shorter) if not left.reason else (verdict, text)
+    return replace(candidate, text=text, fault=verdict.reason, unknown=verdict.unknown)
+
+
+def leave_closed(text: str, behind: str) -> str:
+    """A text without those brackets and quotes of its end which an editor has put behind the place already."""
+    closed = CLOSED.match(behind)
+    ends = [closed[0][:length] for length in range(closed.end(), 0, -1)] if closed else []
+    return next((text.removesuffix(end) for end in ends if text.endswith(end)), text)
 
 
 def ask(

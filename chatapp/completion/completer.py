@@ -111,7 +111,12 @@ class Completer:
             [judge(self._gate, place, each) if chance >= WORTH else each for chance, each in rank(candidates, weights)],
             weights,
         )
-        offers = [self._offer(place, each, probability) for probability, each in ranked if each.text]
+        alike = dict[str, tuple[float, Candidate]]()
+        for probability, each in ranked:  # two may be one without what stands behind the place
+            known, first = alike.get(each.text, (0.0, each))
+            alike[each.text] = known + probability, first
+        offers = [self._offer(place, each, probability) for probability, each in alike.values() if each.text]
+        offers.sort(key=lambda offer: -offer.probability)
         return offers, 1.0 - sum(offer.probability for offer in offers)
 
     def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:

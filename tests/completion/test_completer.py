@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.completion.block import Block
-from chatapp.completion.candidates import see
+from chatapp.completion.candidates import leave_closed, see
 from chatapp.completion.completer import Completer
 from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import OpenFile, Place
@@ -43,6 +43,30 @@ def test_a_short_match_is_shown_only_when_asked_for() -> None:
     assert completer.offers(SHORT) == []
     asked = completer.offers(SHORT, n=3, invoked=True)
     assert [offer.text for offer in asked] == ["first"] and "0.30" in asked[0].withheld
+
+
+def test_what_an_editor_has_closed_already_is_not_offered_again(tokenizer: Tokenizer) -> None:
+    engine, _ = open_engine(tokenizer, "path)\n")
+    for line, left in {"load(": "path", "print(load(": "path)"}.items():  # there it closes the other one
+        offer, *_ = Completer(engine).offers(Place(f"path = 1\n{line}", ")\n", Path("a.py")), invoked=True)
+        assert offer.text == left
+
+
+@pytest.mark.parametrize(
+    ("text", "behind", "left"),
+    [
+        ("path)", ")", "path"),
+        ("path)", "))\n", "path"),
+        ('name")', '")\n', "name"),
+        ("x]:", "]:", "x"),
+        ("path)", ", more)", "path)"),
+        ("path)", "\n)", "path)"),
+        ("path", ")", "path"),
+        (")", ")", ""),
+    ],
+)
+def test_only_brackets_and_quotes_right_behind_the_place_are_left_out(text: str, behind: str, left: str) -> None:
+    assert leave_closed(text, behind) == left
 
 
 def test_the_threshold_decides() -> None:
