@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.suggest import suggest
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
-from chatapp.text.suggest import suggest
 
 ENDING = ".md"
 LIMIT = 1 << 18
