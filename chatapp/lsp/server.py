@@ -120,7 +120,7 @@ class Server(LanguageServer):
 
     def begin(self, params: types.InitializeParams) -> None:
         """The editor says who it is and what it wants."""
-        if params.process_id is not None:
+        if params.process_id is not None and params.process_id > 0:
             end_with(params.process_id)
         text = params.capabilities.text_document
         if not (text and text.inline_completion):  # where there is ghost text, a list would tell the same again

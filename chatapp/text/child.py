@@ -128,6 +128,28 @@ def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes
     return {"start_new_session": True}
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is a process of this number, be it another user's."""
+    if pid <= 0:  # groups of processes, to os.kill
+        return False
+    if sys.platform == "win32":  # where signal 0 would end it
+        import ctypes
+
+        system = ctypes.WinDLL("kernel32", use_last_error=True)
+        if not (handle := system.OpenProcess(0x00100000, False, pid)):  # SYNCHRONIZE
+            return ctypes.get_last_error() == 5  # ERROR_ACCESS_DENIED
+        ended = system.WaitForSingleObject(handle, 0) == 0
+        system.CloseHandle(handle)
+        return not ended
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON
     """The JSON object of a line; empty where it is none, but something a runtime printed."""
     with suppress(ValueError, RecursionError):
