@@ -76,11 +76,7 @@ class Child:
         try:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:
-            if sys.platform == "win32":
-                self.process.kill()
-            else:
-                with suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, signal.SIGKILL)  # with those that it started
+            end_group(self.process)
 
 
 class Watch:
@@ -126,6 +122,15 @@ def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | (0 if window else subprocess.CREATE_NO_WINDOW)}
     return {"start_new_session": True}
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that is in a group of its own, and all that it started; on Windows, the process alone."""
+    with suppress(OSError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def is_running(pid: int) -> bool:
