@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from chatapp.lsp.requests import Requests
 from chatapp.lsp.settings import ServerSettings, SettingError
 from chatapp.lsp.shown import Numbered, Shown
 from chatapp.lsp.streams import end_with
-from chatapp.text.errors import one_line
+from chatapp.text.errors import describe_defect, one_line
 from chatapp.workspace import Workspace
 from model_store import Progress as OnProgress
 
@@ -372,13 +371,11 @@ class Server(LanguageServer):
 
 
 def describe(error: BaseException) -> str:
-    """What kind of error it was and where, without its words, which might be the user's."""
-    if isinstance(error, JsonRpcException) and error.data:  # pygls has made words of another error
+    """Describe a defect, of which pygls may have made another error."""
+    if isinstance(error, JsonRpcException) and error.data:
         *_, last = error.data["traceback"]
         return f"{error.message.split(':')[0]} in {last.strip().splitlines()[0]}"
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{where}"
+    return describe_defect(error)
 
 
 def path_of(uri: str) -> Path | None:
