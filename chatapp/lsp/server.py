@@ -108,7 +108,7 @@ class Server(LanguageServer):
         self.feature(types.SHUTDOWN)(partial(self.prepare_to_exit))
         self.feature(types.EXIT)(partial(self.leave))
         self.feature(types.TEXT_DOCUMENT_DID_SAVE)(partial(self.save_document))
-        self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(partial(self.change_folders))
+        self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(lambda _: self.follow_folders())
         self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(self.change_settings))
         self.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(
             partial(self.inline_completion)
@@ -177,12 +177,8 @@ class Server(LanguageServer):
         self.follow_acceptance()
         self.follow_folders()
 
-    def change_folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
-        """Folders were opened or closed in the editor; pygls has noted which."""
-        self.follow_folders()
-
     def follow_folders(self) -> None:
-        """Have an index of the folders that are open, if it is wanted."""
+        """Have an index of the folders that pygls has noted as open, if it is wanted."""
         workspace = self.protocol.workspace
         uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
         given = [path for uri in uris if (path := path_of(uri))]
