@@ -1,8 +1,6 @@
 """The errors of the store, in words for the user."""
 
 import json
-from collections.abc import Iterable
-from difflib import get_close_matches
 
 from backends.errors import UserError
 
@@ -42,9 +40,3 @@ def cut(name: object) -> str:
     """A name of somebody's file in quotes, and no more than its beginning."""
     text = str(name)
     return repr(name) if len(text) <= 40 else f"{text[:40]!r}..."
-
-
-def suggest(word: object, known: Iterable[str], otherwise: str = "", *, who: str = "you", near: float = 0.6) -> str:
-    """Ask whether the nearest of the known names is meant; `otherwise` where none is `near` enough."""
-    found = get_close_matches(str(word), list(known), 1, near)
-    return f"did {who} mean {found[0]}?" if found else otherwise

@@ -10,7 +10,7 @@ from model_store.errors import StoreError
 
 BUILTIN = "builtin"
 """The name of the model that is shipped with the package."""
-DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])(\..*)?", re.IGNORECASE)
 """Names that mean a device on Windows."""
 RESERVED = ("blobs", "checkpoints")
 """Folders of a store that are no models."""

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
+from backends.suggest import suggest
 from model_store import runtime_caches, variants
 from model_store.checkpoint import links
 from model_store.disk import freed_by, own, writing
-from model_store.errors import ModelNotFound, StoreError, suggest
+from model_store.errors import ModelNotFound, StoreError
 from model_store.files import read_manifest, write_json
 from model_store.local.other_apps import Places
 from model_store.location import IMPORTED, MANIFEST, Location

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from backends.suggest import suggest
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
 from chatapp.text.printable import printable
-from chatapp.text.suggest import suggest
 from chatapp.text.units import table
 
 DETAILS = """\

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 
+from backends.suggest import suggest
 from chatapp import __version__
 from chatapp.cli.arguments import Formatter, Parser, name_stats_format
 from chatapp.settings import offline
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
-from chatapp.text.suggest import suggest
 
 COMMANDS = {
     "run": "answer one prompt, or talk line by line",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backends.suggest import suggest
 from chatapp.commands.commands import SlashError
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
-from chatapp.text.suggest import suggest
 
 
 def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import get_args
 
+from backends.suggest import suggest
 from chatapp.commands import run
 from chatapp.commands.commands import Act, Command, SlashError
-from chatapp.text.suggest import suggest
 
 FENCE = '"""'
 """Begins and ends a text of several lines."""

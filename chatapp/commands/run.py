@@ -213,7 +213,7 @@ def find_text(message: Message, block: int | None = None) -> str:
     blocks = code_blocks(text)
     if block > len(blocks):
         raise InputError(f"there is no block {block}: this answer has {len(blocks)}")
-    return blocks[block - 1].code
+    return blocks[block - 1]
 
 
 def last_message(view: View, role: Role) -> Message:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from backends.suggest import suggest
 from chatapp.commands.commands import Act, Command, SlashError
 from chatapp.text.errors import InputError
-from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:
     from chatapp.commands.run import View

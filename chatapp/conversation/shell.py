@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from threading import Thread
 
 from chatapp.conversation.attachments import block
-from chatapp.text.child import Watch
+from chatapp.text.child import Watch, apart, end_group
 from chatapp.text.errors import InputError
 from chatapp.text.printable import clean_paste
 
@@ -103,18 +101,9 @@ def start(words: list[str]) -> subprocess.Popen[bytes]:
     """Start a command in a group of its own, that can be ended whole, and with no terminal to ask at."""
     none, both = subprocess.DEVNULL, subprocess.STDOUT
     try:
-        return subprocess.Popen(words, stdin=none, stdout=subprocess.PIPE, stderr=both, start_new_session=True)
+        return subprocess.Popen(words, stdin=none, stdout=subprocess.PIPE, stderr=both, **apart())
     except OSError as error:
         raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a command and all that it started."""
-    with suppress(OSError):
-        if os.name == "nt":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def plain(text: str) -> str:

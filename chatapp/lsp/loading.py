@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
-from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from lsprotocol.types import WorkDoneProgressBegin, WorkDoneProgressEnd, WorkDoneProgressReport
 
+from chatapp.text.threads import in_thread
 from model_store import Progress as OnProgress
 
 if TYPE_CHECKING:
@@ -19,21 +18,6 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 PATIENCE = 5.0
 """Seconds that an editor has to agree to a progress bar."""
-
-
-def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
-    """Do something in a thread that keeps no process from ending."""
-    done: Future[Result] = Future()
-    done.set_running_or_notify_cancel()  # nobody can take it back
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # whoever waits is told
-            done.set_exception(error)
-
-    Thread(target=run, name="loading", daemon=True).start()
-    return asyncio.wrap_future(done)
 
 
 async def with_progress(server: LanguageServer, title: str, work: Callable[[OnProgress], Result]) -> Result:

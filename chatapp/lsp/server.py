@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from chatapp.lsp.requests import Requests
 from chatapp.lsp.settings import ServerSettings, SettingError
 from chatapp.lsp.shown import Numbered, Shown
 from chatapp.lsp.streams import end_with
-from chatapp.text.errors import one_line
+from chatapp.text.errors import describe_defect, one_line
 from chatapp.workspace import Workspace
 from model_store import Progress as OnProgress
 
@@ -109,7 +108,7 @@ class Server(LanguageServer):
         self.feature(types.SHUTDOWN)(partial(self.prepare_to_exit))
         self.feature(types.EXIT)(partial(self.leave))
         self.feature(types.TEXT_DOCUMENT_DID_SAVE)(partial(self.save_document))
-        self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(partial(self.change_folders))
+        self.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)(lambda _: self.follow_folders())
         self.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(partial(self.change_settings))
         self.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())(
             partial(self.inline_completion)
@@ -120,7 +119,7 @@ class Server(LanguageServer):
 
     def begin(self, params: types.InitializeParams) -> None:
         """The editor says who it is and what it wants."""
-        if params.process_id is not None:
+        if params.process_id is not None and params.process_id > 0:
             end_with(params.process_id)
         text = params.capabilities.text_document
         if not (text and text.inline_completion):  # where there is ghost text, a list would tell the same again
@@ -178,12 +177,8 @@ class Server(LanguageServer):
         self.follow_acceptance()
         self.follow_folders()
 
-    def change_folders(self, params: types.DidChangeWorkspaceFoldersParams) -> None:
-        """Folders were opened or closed in the editor; pygls has noted which."""
-        self.follow_folders()
-
     def follow_folders(self) -> None:
-        """Have an index of the folders that are open, if it is wanted."""
+        """Have an index of the folders that pygls has noted as open, if it is wanted."""
         workspace = self.protocol.workspace
         uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
         given = [path for uri in uris if (path := path_of(uri))]
@@ -372,13 +367,11 @@ class Server(LanguageServer):
 
 
 def describe(error: BaseException) -> str:
-    """What kind of error it was and where, without its words, which might be the user's."""
-    if isinstance(error, JsonRpcException) and error.data:  # pygls has made words of another error
+    """Describe a defect, of which pygls may have made another error."""
+    if isinstance(error, JsonRpcException) and error.data:
         *_, last = error.data["traceback"]
         return f"{error.message.split(':')[0]} in {last.strip().splitlines()[0]}"
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{where}"
+    return describe_defect(error)
 
 
 def path_of(uri: str) -> Path | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from backends.suggest import suggest
 from chatapp.completion.completer import THRESHOLD
 from chatapp.text.errors import UserError
-from chatapp.text.suggest import suggest
 
 
 class SettingError(UserError):

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import BinaryIO
 
+from chatapp.text.child import is_running
+
 PAUSE = 2.0
 """Seconds between two looks at the editor's process, where the system does not tell by itself."""
 
@@ -47,23 +49,3 @@ def wait_for_end(process: int) -> None:
             return
     while is_running(process):
         time.sleep(PAUSE)
-
-
-def is_running(process: int) -> bool:
-    """Whether there is a process of this number."""
-    if sys.platform == "win32":  # where signal 0 would end it
-        import ctypes
-
-        handle = ctypes.windll.kernel32.OpenProcess(0x00100000, False, process)  # SYNCHRONIZE
-        if not handle:
-            return False
-        ended = ctypes.windll.kernel32.WaitForSingleObject(handle, 0) == 0
-        ctypes.windll.kernel32.CloseHandle(handle)
-        return not ended
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -20,7 +20,7 @@ from model_store.hub.catalog import Entry, catalog
 from model_store.hub.partial import count_arrived
 from model_store.location import CHECKPOINTS, MANIFEST, Location
 from model_store.locks import Owner, working_on
-from model_store.models import LARGE
+from model_store.models import usual_precision
 from model_store.store import read_model
 
 RECOMMENDED = {
@@ -236,7 +236,7 @@ def explain_owner(owner: Owner) -> str:
 def describe_offered(entry: Entry, this: Machine) -> ListedModel:
     """Describe a model of the catalogue that is not here; what it takes is reckoned from its parameters."""
     parameters = entry.parameters * 1_000_000
-    precision = "int4" if parameters >= LARGE else "int8"
+    precision = usual_precision(parameters)
     size = int(parameters * PUBLISHED_BITS.get(entry.family, 16) / 8)
     memory = fit.memory_needed(fit.lowered_size(parameters, precision), entry.cache * 1_000_000)
     disk = size + this.backends * fit.lowered_size(parameters, precision)

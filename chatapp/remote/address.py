@@ -1,8 +1,6 @@
 """What a server is called: an address, or a name that its user gave it; a model of it is MODEL@SERVER."""
 
-import ipaddress
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -40,7 +38,7 @@ class Remote:
     @property
     def is_here(self) -> bool:
         """Whether it is this machine: then no text leaves."""
-        return is_loopback(urlsplit(self.url).hostname or "")
+        return offline.is_loopback(urlsplit(self.url).hostname or "")
 
     @property
     def is_encrypted(self) -> bool:
@@ -62,13 +60,6 @@ def parse_url(text: str) -> str:
     if parts.query or parts.fragment:
         raise RemoteError(f"{text!r} must end with its path: leave out what begins with ? or #")
     return text.rstrip("/")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def split_model(name: str) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -290,53 +291,42 @@ def _limit(parts: Iterator[bytes]) -> Iterator[bytes]:
         yield part
 
 
-def split_lines(parts: Iterator[bytes]) -> Iterator[str]:
-    """The lines of a stream, without empty ones; the last may lack its end."""
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of a stream without their ends, and what is behind the last one."""
     held = bytearray()
     for part in parts:
         held += part
         if b"\n" in part:
-            *lines, rest = held.split(b"\n")
-            held = bytearray(rest)
-            for line in lines:
-                if text := _decode(line.rstrip(b"\r")):
-                    yield text
+            *lines, held = held.split(b"\n")
+            yield from (bytes(line.rstrip(b"\r")) for line in lines)
         if len(held) > LONGEST_LINE:
             raise Unreadable("the server sends a line without an end; it was left")
-    if text := _decode(held.strip()):
-        yield text
+    yield bytes(held.rstrip(b"\r"))
+
+
+def split_lines(parts: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a stream, without empty ones; the last may lack its end."""
+    for line in _lines(parts):
+        if text := _decode(line).strip():
+            yield text
 
 
 def split_events(parts: Iterator[bytes]) -> Iterator[str]:
     """The data of server-sent events; comments, which keep a connection alive, are left out."""
-    data, held = list[str](), bytearray()
-
-    def take(line: bytes | bytearray) -> Iterator[str]:
-        if not line:
-            if data:
-                yield "\n".join(data)
-                data.clear()
-        elif line.startswith((b"data:", b"error:")):
+    data = list[str]()
+    for line in chain(_lines(parts), [b""]):  # the last event may lack its end
+        if line.startswith((b"data:", b"error:")):
             name, _, told = _decode(line).partition(":")
             told = told.removeprefix(" ")
             data.append(f'{{"error": {told}}}' if name == "error" else told)  # as llama-server tells one
             if sum(map(len, data)) > LONGEST_LINE:
                 raise Unreadable("the server sends an event without an end; it was left")
-
-    for part in parts:
-        held += part
-        if b"\n" in part:
-            *lines, rest = held.split(b"\n")
-            held = bytearray(rest)
-            for line in lines:
-                yield from take(line.rstrip(b"\r"))
-        if len(held) > LONGEST_LINE:
-            raise Unreadable("the server sends a line without an end; it was left")
-    yield from take(bytes(held.rstrip(b"\r")))
-    yield from take(b"")
+        elif data and not line:
+            yield "\n".join(data)
+            data.clear()
 
 
-def _decode(line: bytes | bytearray) -> str:
+def _decode(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:

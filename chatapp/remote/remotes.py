@@ -9,11 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from backends.suggest import suggest
 from chatapp.remote.address import NAME, Remote, parse_url
 from chatapp.remote.errors import RemoteError
 from chatapp.settings import toml_files
 from chatapp.text.files import replacing
-from chatapp.text.suggest import suggest
 
 PROTOCOLS = ("openai", "ollama", "kserve")
 KEY = "CHATAPP_REMOTE_KEY"

@@ -14,9 +14,10 @@ from chatapp.server import about, anthropic, kserve, llamacpp, ollama, openai, o
 from chatapp.server.bodies import parse
 from chatapp.server.guard import SAFE, Guard, name_client
 from chatapp.server.protocol import Call, Endpoint, Protocol, Receive, Scope, Send
-from chatapp.server.refusals import Refusal, describe, explain
+from chatapp.server.refusals import Refusal, explain
 from chatapp.server.routes import Found, Routes
 from chatapp.server.service import Service
+from chatapp.text.errors import describe_defect
 from chatapp.text.printable import printable
 
 SPOKEN: Sequence[Protocol] = (
@@ -70,7 +71,7 @@ class App:
             refusal = explain(error)
             status, why = refusal.status, refusal.message
             if refusal.code == "server_error":
-                why = describe(error)
+                why = describe_defect(error)
                 if self.service.settings.log_requests:
                     traceback.print_exception(error)
             with suppress(OSError):

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from backends.suggest import suggest
 from chatapp.generation.options import KNOBS
 from chatapp.server.refusals import Refusal
-from chatapp.text.suggest import suggest
 
 
 class Body(BaseModel):

@@ -10,7 +10,6 @@ from threading import Thread
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @runtime_checkable
@@ -102,26 +101,3 @@ class Drawing(Generic[Item]):
     def _wake(self) -> None:
         self._told = False
         self._arrived.set()
-
-
-def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
-    """Do something in a thread that keeps no process from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
-
-    def settle(act: Callable[..., object], value: object) -> None:
-        if not done.done():
-            act(value)
-
-    def run() -> None:
-        try:
-            result = work()
-        except BaseException as error:  # whoever waits is told
-            outcome: tuple[Callable[..., object], object] = done.set_exception, error
-        else:
-            outcome = done.set_result, result
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    Thread(target=run, name="work", daemon=True).start()
-    return done

@@ -15,6 +15,7 @@ from chatapp.server import infill
 from chatapp.server.asks import Texts, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
 from chatapp.server.openai_chat import ChatMessage, read_messages
+from chatapp.server.openai_completions import read_prompts
 from chatapp.server.openai_shapes import describe_timings
 from chatapp.server.openai_shapes import form_error as form_openai_error
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
@@ -91,13 +92,9 @@ async def complete(call: Call, body: CompletionAsked) -> None:
     """Go on with a text, or with several."""
     if body.n_predict == 0:
         raise unsupported("n_predict", "must be 1 or more, or -1 for no limit")
-    texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if not texts or not all(texts):
+    prompts = read_prompts(body.prompt)
+    if not all(prompts):
         raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
-    if isinstance(texts[0], int):
-        prompts: list[str | list[int]] = [[one for one in texts if isinstance(one, int)]]
-    else:
-        prompts = [one for one in texts if isinstance(one, str)]
     if len(prompts) > 1 and body.stream:
         raise unsupported("stream", "goes with one prompt")
     async with call.answer(body.model, Texts(prompts, body.read())) as stream:

@@ -12,15 +12,15 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+from backends.suggest import suggest
 from chatapp.completion.completer import Completer
 from chatapp.generation import Engine
 from chatapp.generation.text import infill
 from chatapp.generation.text.tokenizer import open_tokenizer
 from chatapp.placement.selection import PlacementOptions
-from chatapp.server.drawing import in_thread
 from chatapp.server.refusals import UNAVAILABLE, Refusal, unknown_model
 from chatapp.text.child import Child, parse
-from chatapp.text.suggest import suggest
+from chatapp.text.threads import in_thread
 from chatapp.text.units import size
 from chatapp.workspace import Opened, Workspace
 from model_store import StoredModel

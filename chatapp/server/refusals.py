@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import traceback
-from pathlib import Path
 
 from backends.errors import UserError
 from chatapp.generation import GenerationError, OptionError, PromptTooLong
-from chatapp.text.errors import one_line
+from chatapp.text.errors import describe_defect, one_line
 from model_store import ModelNotFound
 
 PATH = re.compile(r"(?<![\w.:/])(?!/(?:v1|v2|api)/)(?:~|[A-Za-z]:)?[\\/](?:[^\\/\s'\"]+[\\/])+(?=[^\\/\s'\"]*)")
@@ -57,14 +55,7 @@ def explain(error: BaseException) -> Refusal:
         return Refusal(400, str(error))
     if isinstance(error, MemoryError):
         return Refusal(UNAVAILABLE, one_line(error) or "", retry_after=10)
-    return Refusal(500, one_line(error) or f"the server failed: {describe(error)}", code="server_error")
-
-
-def describe(error: BaseException) -> str:
-    """What kind of error it was and where, without its words, which might be the user's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{where}"
+    return Refusal(500, one_line(error) or f"the server failed: {describe_defect(error)}", code="server_error")
 
 
 def without_folders(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from chatapp.generation import Delta, Engine, Usage
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
-from chatapp.server.drawing import Drawing, Wakeups, in_thread
+from chatapp.server.drawing import Drawing, Wakeups
 from chatapp.server.loaded import LoadedModel, LoadedModels
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
@@ -20,6 +20,7 @@ from chatapp.server.refusals import UNAVAILABLE, UNPROCESSABLE, Refusal
 from chatapp.server.response_store import ResponseStore
 from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import RunningServer
+from chatapp.text.threads import in_thread
 from chatapp.workspace import Workspace
 from model_store import fit
 

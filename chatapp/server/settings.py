@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from chatapp.settings.offline import is_loopback
 from chatapp.settings.settings import SettingsError
 
 PORT = 11434
@@ -68,12 +68,7 @@ class ServerSettings:
     @property
     def is_local(self) -> bool:
         """Whether only programs of this machine reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

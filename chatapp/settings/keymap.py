@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from backends.suggest import suggest
 from chatapp.settings import toml_files
-from chatapp.text.suggest import suggest
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from backends.suggest import suggest
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.settings import toml_files
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
-from chatapp.text.suggest import suggest
 
 LONGEST_NAME = 30
 NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from chatapp import __version__
+from chatapp.text.child import is_running
 from chatapp.text.files import replacing
 
 NAME = "server.json"
@@ -80,19 +81,4 @@ def read(home: Path) -> RunningServer | None:
     kinds = (int, str, int, str, str, str, str)
     if [type(value) for value in asdict(found).values()] != list(kinds) or found.version != __version__:
         return None
-    return found if 0 < found.port < 65536 and len(found.token) >= 32 and is_alive(found.pid) else None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether there is such a process; where the system cannot be asked, there may be."""
-    if os.name == "nt":
-        return True
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return found if 0 < found.port < 65536 and len(found.token) >= 32 and is_running(found.pid) else None

@@ -13,9 +13,9 @@ import platformdirs
 
 from backends import NAMES
 from backends.errors import UserError
+from backends.suggest import suggest
 from chatapp.settings import toml_files
 from chatapp.text.files import write_whole
-from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:  # the help needs the settings, and no store
     from collections.abc import Mapping

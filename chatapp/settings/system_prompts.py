@@ -5,17 +5,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.suggest import suggest
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
-from chatapp.text.suggest import suggest
 
 ENDING = ".md"
 LIMIT = 1 << 18
 """Bytes that a system prompt can have."""
 NAME = re.compile(r"[^\W_](?:[\w .+-]{0,48}[\w+-])?")
 """Letters, digits and a few marks: no name that a system takes for another folder, a stream or a hidden file."""
-RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-"""Devices, on Windows."""
 
 BUILT_IN = {
     "concise": "Answer in as few words as the question allows. No introduction, no summary, no apology. "
@@ -116,7 +114,9 @@ def resolve(folder: Path, text: str) -> str:
 
 
 def _usable(name: str) -> bool:
-    return bool(NAME.fullmatch(name)) and not RESERVED.fullmatch(name)
+    from model_store.models import DEVICES
+
+    return bool(NAME.fullmatch(name)) and not DEVICES.fullmatch(name)
 
 
 def _path(folder: Path, name: str) -> Path:

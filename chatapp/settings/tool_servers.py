@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import UserError
+from backends.suggest import suggest
 from chatapp.settings import toml_files
 from chatapp.text.files import write_whole
-from chatapp.text.suggest import suggest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -1,1 +1,1 @@
-"""Text, files and processes: what every room may use and that knows nothing of ours."""
+"""Text, files, threads and processes: what every room may use and that knows nothing of ours."""

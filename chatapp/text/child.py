@@ -76,11 +76,7 @@ class Child:
         try:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:
-            if sys.platform == "win32":
-                self.process.kill()
-            else:
-                with suppress(ProcessLookupError):
-                    os.killpg(self.process.pid, signal.SIGKILL)  # with those that it started
+            end_group(self.process)
 
 
 class Watch:
@@ -126,6 +122,37 @@ def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | (0 if window else subprocess.CREATE_NO_WINDOW)}
     return {"start_new_session": True}
+
+
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a process that is in a group of its own, and all that it started; on Windows, the process alone."""
+    with suppress(OSError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is a process of this number, be it another user's."""
+    if pid <= 0:  # groups of processes, to os.kill
+        return False
+    if sys.platform == "win32":  # where signal 0 would end it
+        import ctypes
+
+        system = ctypes.WinDLL("kernel32", use_last_error=True)
+        if not (handle := system.OpenProcess(0x00100000, False, pid)):  # SYNCHRONIZE
+            return ctypes.get_last_error() == 5  # ERROR_ACCESS_DENIED
+        ended = system.WaitForSingleObject(handle, 0) == 0
+        system.CloseHandle(handle)
+        return not ended
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON

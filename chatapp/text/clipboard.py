@@ -92,16 +92,8 @@ def to_file(text: str, folder: Path) -> Copied:
     return Copied("file", path)
 
 
-@dataclass(frozen=True)
-class CodeBlock:
-    """A fenced block of a Markdown text."""
-
-    language: str
-    code: str
-
-
-def code_blocks(text: str) -> list[CodeBlock]:
-    """The fenced blocks, first to last, without the indentation of lists and quotes they stand in.
+def code_blocks(text: str) -> list[str]:
+    """The code of the fenced blocks, first to last, without the indentation of lists and quotes they stand in.
 
     A block inside another is part of it; one that is never closed ends with the text.
     """
@@ -109,5 +101,4 @@ def code_blocks(text: str) -> list[CodeBlock]:
 
     parser = MarkdownIt("commonmark", {"maxNesting": 100})
     parser.core.ruler.enableOnly(["normalize", "block"])
-    fences = [token for token in parser.parse(text) if token.type == "fence"]
-    return [CodeBlock(fence.info.partition(" ")[0].strip(), fence.content) for fence in fences]
+    return [token.content for token in parser.parse(text) if token.type == "fence"]

@@ -1,6 +1,7 @@
 """Errors as one line for the user, instead of a traceback."""
 
 import re
+from pathlib import Path
 
 from backends.errors import UserError as UserError
 
@@ -17,6 +18,15 @@ def one_line(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return "this machine has not enough free memory; try a smaller model or --precision int4"
     return " ".join(str(error).split()) if isinstance(error, UserError) else None
+
+
+def describe_defect(error: BaseException) -> str:
+    """What kind of error it was and where, without its words, which might be the user's."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
 
 
 def begin_sentence(text: str) -> str:

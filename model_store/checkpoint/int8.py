@@ -40,14 +40,9 @@ MAKING = {"observer", "observer_kwargs"}
 ELSEWHERE: dict[str, Any] = {"kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}}
 """Fields for what else may be done to a model, when nothing is."""
 ANY = {
-    "config_groups",
-    "dequantize",
-    "global_compression_ratio",
-    "ignore",
-    "quant_method",
-    "quantization_status",
+    "config_groups", "dequantize", "global_compression_ratio", "ignore", "quant_method", "quantization_status",
     "version",
-}
+}  # fmt: skip
 """Fields that change nothing of what is read: tensors tell which of them are rounded."""
 
 

@@ -8,6 +8,7 @@ from model_store.exports import ExportError, Finding, Source
 from model_store.files import write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from backends import Session
@@ -53,6 +54,25 @@ def refuse_experts(source: Source, target: str) -> None:
             " to compute any; it runs here, with chatapp run, and can be exported with chatapp export onnx, openvino,"
             " or gguf"
         )
+
+
+def refuse_long_positions(source: Source) -> None:
+    """Refuse positions that turn otherwise in long texts, of a target that is one graph."""
+    if source.decoder.border:
+        raise ExportError(
+            f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
+            "it runs here, with chatapp run"
+        )
+
+
+def choose_precision(source: Source, asked: str, known: "Sequence[str]") -> str:
+    """The precision that is asked for, else the model's own; ExportError where a target does not know it."""
+    precision = asked or source.model.precision
+    if precision not in known:
+        raise ExportError(
+            f"{source.model.name} is {precision}, which this target lacks; give --precision, one of {', '.join(known)}"
+        )
+    return precision
 
 
 def refuse_missing(runtime: str) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from backends import Progress
-from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, copy_published, require_decoder
+from model_store.exports import ExportError, Finding, Source, decoders, option
 from model_store.files import optional_json, read_json
 from model_store.tokenizers.special_tokens import special_tokens
 
@@ -29,26 +28,18 @@ class Options:
 
 
 def precision_of(source: Source, options: Options) -> str:
-    """The precision that is asked for, else the model's own."""
-    return options.precision or source.model.precision
+    """The precision that is asked for, else the model's own; ExportError where it is none of the target's."""
+    return decoders.choose_precision(source, options.precision, PRECISIONS)
 
 
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what such graphs cannot have."""
-    require_decoder(source, "the target onnx")
-    name, decoder, precision = source.model.name, source.decoder, precision_of(source, options)
-    if precision not in PRECISIONS:
-        raise ExportError(
-            f"{name} is {precision}, which this target lacks; give --precision, one of {', '.join(PRECISIONS)}"
-        )
-    if decoder.border:
-        raise ExportError(
-            f"{name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
-            "it runs here, with chatapp run"
-        )
-    if len({(a.kv_heads, a.head_dim, a.kv_layer) for a in decoder.layers}) > 1:
+    decoders.require_decoder(source, "the target onnx")
+    precision_of(source, options)
+    decoders.refuse_long_positions(source)
+    if len({(a.kv_heads, a.head_dim, a.kv_layer) for a in source.decoder.layers}) > 1:
         says = "layers with other heads than the first, or without keys of their own"
-        raise ExportError(f"{name} has {says}, which genai_config.json cannot say")
+        raise ExportError(f"{source.model.name} has {says}, which genai_config.json cannot say")
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
@@ -57,7 +48,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
     precision = precision_of(source, options)
     genai.lower(source.decoder, source.weights(precision, on_progress), folder, precision)
-    copy_published(source, folder)
+    decoders.copy_published(source, folder)
     settings = json.dumps(configuration(source), indent=2)
     (folder / "genai_config.json").write_text(settings + "\n", "utf-8")
 
@@ -122,4 +113,4 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     from backends.prebuilt import Prebuilt
 
     graph = Prebuilt(str(folder / "model.onnx"), source.decoder.context_length)
-    return [compare_logits(source, PrebuiltSession(graph), precision_of(source, options))]
+    return [decoders.compare_logits(source, PrebuiltSession(graph), precision_of(source, options))]

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends import Progress
-from model_store.exports import ExportError, Finding, Source, option
-from model_store.exports.decoders import compare_logits, copy_published, refuse_missing, require_decoder
+from model_store.exports import Finding, Source, decoders, option
 
 SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
 NEEDS = "pip install openvino-genai openvino-tokenizers transformers"
@@ -20,25 +19,16 @@ class Options:
 
 
 def precision_of(source: Source, options: Options) -> str:
-    """The precision that is asked for, else the model's own."""
-    return options.precision or source.model.precision
+    """The precision that is asked for, else the model's own; ExportError where it is none of the target's."""
+    return decoders.choose_precision(source, options.precision, PRECISIONS)
 
 
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what such graphs cannot have."""
-    refuse_missing("openvino")
-    require_decoder(source, "the target openvino")
-    precision = precision_of(source, options)
-    if precision not in PRECISIONS:
-        raise ExportError(
-            f"{source.model.name} is {precision}, which this target lacks; give --precision, one of "
-            f"{', '.join(PRECISIONS)}"
-        )
-    if source.decoder.border:
-        raise ExportError(
-            f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
-            "it runs here, with chatapp run"
-        )
+    decoders.refuse_missing("openvino")
+    decoders.require_decoder(source, "the target openvino")
+    precision_of(source, options)
+    decoders.refuse_long_positions(source)
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
@@ -50,7 +40,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
     precision = precision_of(source, options)
     export.export(source.decoder, source.weights(precision, on_progress), folder, precision)
-    copy_published(source, folder)
+    decoders.copy_published(source, folder)
     if not tokenizers.missing() and not divides_by_moses(source):
         write_tokenizers(source, folder)
 
@@ -76,4 +66,4 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     from backends.prebuilt import Prebuilt
 
     graph = Prebuilt(str(folder / "openvino_model.xml"), source.decoder.context_length)
-    return [compare_logits(source, PrebuiltSession(graph, "CPU"), precision_of(source, options))]
+    return [decoders.compare_logits(source, PrebuiltSession(graph, "CPU"), precision_of(source, options))]

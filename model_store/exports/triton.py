@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backends import Progress
 from model_store.exports import ExportError, Source, option
-from model_store.exports.decoders import refuse_experts, refuse_missing, require_decoder
+from model_store.exports.decoders import refuse_experts, refuse_long_positions, refuse_missing, require_decoder
 
 if TYPE_CHECKING:
     from backends.decoder import Decoder
@@ -42,11 +42,7 @@ def refuse(source: Source, options: Options) -> None:
     refuse_experts(source, "the target triton")
     if options.streams < 1:
         raise ExportError(f"--streams is at least 1, not {options.streams}")
-    if source.decoder.border:
-        raise ExportError(
-            f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
-            "it runs here, with chatapp run"
-        )
+    refuse_long_positions(source)
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:

@@ -7,10 +7,11 @@ from pkgutil import iter_modules
 from typing import Any, cast
 
 from backends.decoder import Activation
+from backends.suggest import suggest
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.refusals import OTHERS, refuse, refuse_type
 from model_store.checkpoint.weights import Family
-from model_store.errors import UnsupportedCheckpoint, cut, suggest
+from model_store.errors import UnsupportedCheckpoint, cut
 
 VARIANTS = {
     ("gpt2", "attention_head_type", "multiquery"): "santacoder",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from backends.decoder import Attention, Decoder
+from backends.suggest import suggest
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import (
@@ -22,7 +23,7 @@ from model_store.checkpoint.weights import (
     spread_rotary,
     without_gates,
 )
-from model_store.errors import UnsupportedCheckpoint, suggest
+from model_store.errors import UnsupportedCheckpoint
 from model_store.families import apertus, deepseek_v2, minicpm3
 from model_store.gguf import encoder_decoders, gemma4, states
 from model_store.gguf.adjustments import (

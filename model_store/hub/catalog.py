@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from model_store.errors import ModelNotFound, suggest
+from backends.suggest import suggest
+from model_store.errors import ModelNotFound
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")

@@ -7,6 +7,7 @@ from typing import Any
 
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub.partial import Wanted
+from model_store.models import DEVICES
 from model_store.prebuilt import GRAPHS, PACKAGE
 
 TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -36,8 +37,6 @@ TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,1
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 NAMES = re.compile(rf"({PLAIN.pattern})|({TEMPLATES.pattern})|(onnx/{PLAIN.pattern})")
 """Files as they may be called that a model is made of."""
-DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-"""Names that mean a device on Windows."""
 
 Entries = Mapping[str, Wanted]
 """The files of a repository by name."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.text.child import Child, Watch, describe_ending, parse
+from chatapp.text.child import Child, Watch, describe_ending, is_running, parse
 
 
 def python(code: str) -> Sequence[str]:
@@ -88,3 +88,9 @@ def test_a_watch_ends_it_and_says_why() -> None:
     with Child(python("print('done')")) as child, Watch(child.process, lambda: "", 0.01) as watch:
         assert list(child.lines()) == ["done\n"]
     assert watch.reason == ""
+
+
+def test_a_number_is_that_of_a_process_while_it_lives() -> None:
+    with Child(python("time.sleep(60)")) as child:
+        assert is_running(child.process.pid) and is_running(os.getpid())
+    assert not any(is_running(number) for number in (child.process.pid, 0, -1))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backends.suggest import suggest
 from chatapp.conversation.tools.errors import ToolError, shorten
 from chatapp.conversation.tools.flow import TOOLS
 from chatapp.conversation.tools.result import Result
@@ -20,7 +21,6 @@ from chatapp.generation.text.tools import Function
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line
 from chatapp.text.printable import clean_paste
-from chatapp.text.suggest import suggest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -16,10 +16,10 @@ from prometheus_client import Counter, Gauge, Histogram
 from chatapp.deploy.ray.engine import DeployedEngine, Replicas
 from chatapp.deploy.ray.version import Version
 from chatapp.server import anthropic, openai, responses
-from chatapp.server.drawing import in_thread
 from chatapp.server.loaded import LoadedModel
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
+from chatapp.text.threads import in_thread
 from chatapp.workspace import Opened, Workspace
 from model_store import ModelNotFound, Store, StoredModel
 

@@ -10,8 +10,9 @@ from chatapp.generation import Delta
 from chatapp.generation.afar import describe, draw, look
 from chatapp.generation.engine import Engine
 from chatapp.generation.spoken import Json, read_options, write_delta
-from chatapp.server.drawing import Drawing, in_thread
+from chatapp.server.drawing import Drawing
 from chatapp.server.refusals import explain
+from chatapp.text.threads import in_thread
 
 
 class Replica:

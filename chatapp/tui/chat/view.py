@@ -206,7 +206,7 @@ class ScreenView:
         from chatapp.text.clipboard import code_blocks
 
         if blocks := code_blocks(run.find_text(message)):
-            self.screen.copy(blocks[-1].code)
+            self.screen.copy(blocks[-1])
             if len(blocks) > 1:
                 self.say(f"The last of {len(blocks)} blocks: /copy N takes another.")
         else:
