@@ -35,9 +35,12 @@ PICKLES = {
     "a nested key of a storage": b"\x80\x02(" + NAME + b"X\x0c\0\0\0FloatStorage" + NESTED + NAME + b"K\x01tQ.",
     "a nested kind of a storage": b"\x80\x02(" + NAME + NESTED + NAME + NAME + b"K\x01tQ.",
     "a nested shape": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(NK\0" + NESTED + b"K\x01\x85tR.",
-    "a nested state": b"\x80\x02ccollections\nOrderedDict\n)R" + NESTED + b"b.",
     "nothing but lists": b"\x80\x02" + b"]" * 300_000,
 }
+
+
+STATE = b"\x80\x02ccollections\nOrderedDict\n)R" + NESTED + b"b."
+"""Attributes, which are left out."""
 
 
 def archive(path: Path, members: dict[str, tuple[bytes, int]]) -> Path:
@@ -45,6 +48,10 @@ def archive(path: Path, members: dict[str, tuple[bytes, int]]) -> Path:
         for name, (content, compression) in members.items():
             made.writestr(f"archive/{name}", content, compression)
     return path
+
+
+def test_a_nested_state_is_left_out_at_once(tmp_path: Path) -> None:
+    assert torch_file.tensors(archive(tmp_path / "a.bin", {"data.pkl": (STATE, zipfile.ZIP_STORED)})) == {}
 
 
 @pytest.mark.parametrize("content", PICKLES.values(), ids=PICKLES.keys())
