@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from backends import Placement
 from chatapp.generation.contract import UNKNOWN_CONTEXT
-from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage, percentile
+from chatapp.generation.delta import NO_TIME, WAITING, Alternative, Delta, FinishReason, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import Channel, Channels, Think
+from chatapp.generation.text.thinking import THINK, Channel, Channels, Think
 from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
 
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
-WAITING = Delta("", 0, (), None, NO_TIME, None)
-"""Nothing has come: the reader may leave."""
 BYTES_PER_TOKEN = 4.0
 """Of English text, until a server has counted."""
 AROUND = 4
@@ -39,8 +36,6 @@ PATIENCE = 20
 """Looks at a silent connection whose answers have ended, before it is left: two seconds."""
 UNTOLD = -0.5
 """The log-probability of a greedy token whose server does not tell it: about what small models give theirs."""
-MARKS = ("<think>\n", "\n</think>\n\n")
-"""Around what a server tells in a field of its own: conversations are kept with them."""
 
 
 @dataclass
@@ -326,9 +321,9 @@ class RemoteEngine:
         """The deltas for what was said of one completion."""
         text = said.text
         if row.channels and said.channel == "thinking" and not row.thinks:
-            text, row.thinks = MARKS[0] + text, True
+            text, row.thinks = THINK[0] + text, True
         elif row.channels and said.channel == "text" and row.thinks and text:
-            text, row.thinks = MARKS[1] + text, False
+            text, row.thinks = THINK[1] + text, False
         seconds = max(0.0, arrived - stream.last)
         stream.last = arrived
         tokens = self._tokens(said, seconds)
@@ -367,7 +362,7 @@ class RemoteEngine:
         rows = list(stream.rows.values())
         for row in rows:
             if row.channels and row.thinks:
-                for channel, text in row.channels.add(MARKS[1]):
+                for channel, text in row.channels.add(THINK[1]):
                     yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             for channel, text in row.channels.flush() if row.channels else ():
                 yield Delta(text, row.index, (), None, NO_TIME, None, channel)
