@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from backends import Placement
 from chatapp.generation.contract import UNKNOWN_CONTEXT
@@ -248,10 +248,8 @@ class RemoteEngine:
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
     ) -> Distribution | None:
         """Refused: servers tell no logits, and nothing is sent before its user sends it."""
-        self._refuse("tell what may come next before it is asked")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise GenerationError(f"{self.connection.remote.host} cannot {what}; a model on this machine can")
+        host = self.connection.remote.host
+        raise GenerationError(f"{host} cannot tell what may come next before it is asked; a model on this machine can")
 
     # What comes
 
@@ -379,7 +377,7 @@ class RemoteEngine:
         spent = sum(latencies)
         arrived = sum(row.tokens for row in stream.rows.values())
         return Usage(
-            prompt_tokens=counts.prompt if counts.prompt is not None else self._reckon(stream.sent),
+            prompt_tokens=counts.prompt if counts.prompt is not None else round(stream.sent / self._bytes_per_token),
             cached_tokens=counts.cached or 0,
             completion_tokens=arrived if counts.completion is None else counts.completion,
             seed=(options.seed if options else None) or 0,
@@ -399,9 +397,6 @@ class RemoteEngine:
             precision=place.precision,
             latencies=tuple(latencies),
         )
-
-    def _reckon(self, sent: int) -> int:
-        return round(sent / self._bytes_per_token)
 
 
 def said_nothing(row: Row, text: str) -> tuple[Channel, str]:
