@@ -55,8 +55,6 @@ class Precision:
     bits: int = 32
     block: int = 0
     round: Callable[[np.ndarray], Blocks] | None = None
-    format_bits: float = 0
-    """Bits a weight, its share of the scale included, in a microscaling format's own layout; 0 for others."""
     format: str = ""
 
 
@@ -74,13 +72,13 @@ PRECISIONS: Mapping[str, Precision] = {
     "f16": Precision(16),
     **dict(integers(8, default=0)),
     **dict(integers(4, default=128)),
-    "mxint8": Precision(8, 32, partial(one_level, top=127, mantissa=6), 8.25, "mxint8"),
-    "mxfp6-e2m3": Precision(8, 32, partial(one_level, top=60, mantissa=3), 6.25, "mxfp6-e2m3"),
-    "mxfp6-e3m2": Precision(16, 32, partial(one_level, top=448, mantissa=2), 6.25, "mxfp6-e3m2"),
-    "mxfp4": Precision(8, 32, partial(one_level, top=12, mantissa=1), 4.25, "mxfp4"),
-    "mx9": Precision(16, 16, partial(two_levels, magnitude=7), 9, "mx9"),
-    "mx6": Precision(8, 16, partial(two_levels, magnitude=4), 6, "mx6"),
-    "mx4": Precision(4, 16, partial(two_levels, magnitude=2), 4, "mx4"),
+    "mxint8": Precision(8, 32, partial(one_level, top=127, mantissa=6), "mxint8"),
+    "mxfp6-e2m3": Precision(8, 32, partial(one_level, top=60, mantissa=3), "mxfp6-e2m3"),
+    "mxfp6-e3m2": Precision(16, 32, partial(one_level, top=448, mantissa=2), "mxfp6-e3m2"),
+    "mxfp4": Precision(8, 32, partial(one_level, top=12, mantissa=1), "mxfp4"),
+    "mx9": Precision(16, 16, partial(two_levels, magnitude=7), "mx9"),
+    "mx6": Precision(8, 16, partial(two_levels, magnitude=4), "mx6"),
+    "mx4": Precision(4, 16, partial(two_levels, magnitude=2), "mx4"),
 }
 
 

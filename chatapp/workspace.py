@@ -194,9 +194,7 @@ class Workspace:
         from chatapp.remote.opening import open_remote
 
         engine, full = open_remote(self.home, model, server)
-        remote = engine.connection.remote
-        leaves = "" if remote.is_here else remote.host if remote.is_encrypted else f"{remote.host}, unencrypted"
-        return Opened(engine, full, 0, engine.load_seconds, leaves)
+        return Opened(engine, full, 0, engine.load_seconds, engine.connection.remote.elsewhere)
 
     def split_remote(self, name: str) -> tuple[str, str] | None:
         """The model and the server of a name that has both; None of a model that is here."""

@@ -84,8 +84,8 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
     remotes.add(workspace.home, found, key)
     listed = ", ".join(found.models[:5]) or f"it names none; name one as MODEL@{found.name}"
     print(printable(f"{found.name} is {found.url}; its models ({len(found.models)}): {listed}"))
-    if not found.is_here:
-        note(f"What you say to MODEL@{found.name} goes to {found.host}{'' if found.is_encrypted else ', unencrypted'}.")
+    if found.elsewhere:
+        note(f"What you say to MODEL@{found.name} goes to {found.elsewhere}.")
 
 
 def read_key(read: Callable[[str], str]) -> str:

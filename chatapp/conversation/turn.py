@@ -4,12 +4,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chatapp.conversation.receipt import Asked
-from chatapp.generation import Delta, FinishReason, Options, Reply, Timings, Token, ToolCall
+from chatapp.generation import Delta, FinishReason, Options, Reply, Token, ToolCall
 from chatapp.generation.beam_tree import Beam, BeamTree
+from chatapp.generation.delta import NO_TIME
 from chatapp.generation.text.tools import Listener
 from chatapp.history import Message
 
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 BEGINNING = Delta("", 0, (), None, NO_TIME, None)
 """What a turn tells before the model says anything."""
 

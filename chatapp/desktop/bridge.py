@@ -112,8 +112,7 @@ class Bridge:
                 await self.pump()
                 code = await self.process.wait()
                 await asyncio.wait(watching[:1], timeout=1)  # the last complaints
-                if self.door.guest:
-                    await self.send({"type": "end", "text": self.describe_end(code)})
+                await self.send({"type": "end", "text": self.describe_end(code)})
             finally:
                 for task in watching:
                     task.cancel()

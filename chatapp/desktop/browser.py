@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from chatapp.desktop import state as kept
@@ -25,9 +25,9 @@ class BrowserPage:
 
     stays = False
 
-    def __init__(self, folder: Path, opens: Callable[[str], object] = webbrowser.open) -> None:
+    def __init__(self, folder: Path) -> None:
         """`folder` is its user's alone."""
-        self.folder, self.opens = folder, opens
+        self.folder = folder
 
     def show(self, address: str) -> None:
         """Open the page by a file of the user's own: an address on a command line is everybody's to read."""
@@ -35,7 +35,7 @@ class BrowserPage:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(LEAD.format(address=html.escape(address)))
-        if not self.opens(path.as_uri()):
+        if not webbrowser.open(path.as_uri()):
             print(f"No browser was found. Open this in one: {path}", file=sys.stderr, flush=True)
 
     def announce(self, text: str) -> bool:
@@ -44,7 +44,7 @@ class BrowserPage:
 
     def open_link(self, address: str) -> None:
         """Open a link beside the page."""
-        self.opens(address)
+        webbrowser.open(address)
 
     def locate(self, name: str) -> Path | None:
         """A browser does not tell where files lie."""

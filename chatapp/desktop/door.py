@@ -42,8 +42,8 @@ POLICY: Final = (
 class Door:
     """Decides about every request; `port` is known once the socket is bound."""
 
-    def __init__(self, port: int = 0) -> None:
-        self.port = port
+    def __init__(self) -> None:
+        self.port = 0
         self.token = secrets.token_urlsafe(32)
         """Opens the screen once; then there is another."""
         self.raising = secrets.token_urlsafe(32)

@@ -157,6 +157,11 @@ class Delta:
     """The stop string that has ended it, with its last delta."""
 
 
+NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
+WAITING = Delta("", 0, (), None, NO_TIME, None)
+"""Nothing has come: the reader may leave."""
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """The percentile with linear interpolation, as numpy.percentile has it; 0 of nothing."""
     if not values:

@@ -40,9 +40,8 @@ class Prefix:
 class PromptCache:
     """A session whose cached tokens are known, and the texts that it has read before these."""
 
-    def __init__(self, session: Session, budget: int | None = None):
-        """`budget` is the bytes that texts may take besides the session's own; without it the free memory decides."""
-        self.session, self.budget = session, budget
+    def __init__(self, session: Session):
+        self.session = session
         self.prefixes: list[Prefix] = []
         """The least recently used first."""
         self.arrived: deque[Prefix] = deque()
@@ -103,7 +102,7 @@ class PromptCache:
         self.prefixes = [one for one in self.prefixes if one.tokens != prefix.tokens[: len(one.tokens)]]
         free = available_memory()
         held = sum(one.size for one in self.prefixes)
-        most = min(BUDGET, BUDGET if free is None else (free + held) // SHARE) if self.budget is None else self.budget
+        most = min(BUDGET, BUDGET if free is None else (free + held) // SHARE)
         while self.prefixes and (held + prefix.size > most or len(self.prefixes) >= MOST):
             held -= self.prefixes.pop(0).size
         if prefix.size <= most:

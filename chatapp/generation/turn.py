@@ -10,13 +10,12 @@ from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, Stopwatch
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.speculation import Speculation
-from chatapp.generation.delta import Delta, Timings, Usage, percentile
+from chatapp.generation.delta import NO_TIME, Delta, Timings, Usage, percentile
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.text.thinking import Channel, Channels
 
 USUAL = 256
 """Tokens for which memory is reckoned, where nobody can say how many there will be."""
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.history import Conversation, Message
 from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking, strip_calls
-from chatapp.text.markdown import compile_rules
+from chatapp.text.markdown import RULES_OFF, compile_rules
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-OFF = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
-"""The rules of Markdown that are off: links and HTML are shown as they were written."""
 MOST = 200_000
 """Characters of a message beyond which it is shown as it was written."""
 COLOURED = 20_000, 1_000
@@ -134,7 +132,7 @@ def make_parser() -> "MarkdownIt":
     """Make a parser that knows no links, images or HTML, with headings below those of the page, and coloured code."""
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(OFF)
+    made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(RULES_OFF)
     made.core.ruler.push("below", lower_headings)
     made.add_render_rule("fence", write_code)
     made.add_render_rule("code_block", write_code)

@@ -15,7 +15,7 @@ from typing import Any
 from backends import Placement
 from chatapp.generation.afar import AfarEngine, draw, look
 from chatapp.generation.contract import Engine as EngineContract
-from chatapp.generation.delta import Delta, Timings
+from chatapp.generation.delta import WAITING, Delta
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import Options
 from chatapp.generation.spoken import read_delta, write_options
@@ -28,7 +28,6 @@ from model_store import Store, StoredModel
 
 SMALL = 30_000_000
 """Weights up to which a model is opened here all the same: that is sooner done than a server asked."""
-WAITING = Delta("", 0, (), None, Timings(0.0, 0.0, 0.0, 0.0), None)
 
 
 class ServedEngine(AfarEngine):

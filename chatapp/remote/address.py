@@ -45,6 +45,13 @@ class Remote:
         """Whether nobody on the way can read along."""
         return self.url.startswith("https:")
 
+    @property
+    def elsewhere(self) -> str:
+        """The host that texts leave for, and whether others can read along; nothing, where it is this machine."""
+        if self.is_here:
+            return ""
+        return self.host if self.is_encrypted else f"{self.host}, unencrypted"
+
 
 def parse_url(text: str) -> str:
     """The address of a server; RemoteError tells what is wrong with it."""

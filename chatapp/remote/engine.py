@@ -7,17 +7,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from backends import Placement
 from chatapp.generation.contract import UNKNOWN_CONTEXT
-from chatapp.generation.delta import Alternative, Delta, FinishReason, Timings, Token, Usage, percentile
+from chatapp.generation.delta import NO_TIME, WAITING, Alternative, Delta, FinishReason, Token, Usage, percentile
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
-from chatapp.generation.text.thinking import Channel, Channels, Think
+from chatapp.generation.text.thinking import THINK, Channel, Channels, Think
 from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
 
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
-WAITING = Delta("", 0, (), None, NO_TIME, None)
-"""Nothing has come: the reader may leave."""
 BYTES_PER_TOKEN = 4.0
 """Of English text, until a server has counted."""
 AROUND = 4
@@ -39,8 +36,6 @@ PATIENCE = 20
 """Looks at a silent connection whose answers have ended, before it is left: two seconds."""
 UNTOLD = -0.5
 """The log-probability of a greedy token whose server does not tell it: about what small models give theirs."""
-MARKS = ("<think>\n", "\n</think>\n\n")
-"""Around what a server tells in a field of its own: conversations are kept with them."""
 
 
 @dataclass
@@ -253,10 +248,8 @@ class RemoteEngine:
         self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
     ) -> Distribution | None:
         """Refused: servers tell no logits, and nothing is sent before its user sends it."""
-        self._refuse("tell what may come next before it is asked")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise GenerationError(f"{self.connection.remote.host} cannot {what}; a model on this machine can")
+        host = self.connection.remote.host
+        raise GenerationError(f"{host} cannot tell what may come next before it is asked; a model on this machine can")
 
     # What comes
 
@@ -326,9 +319,9 @@ class RemoteEngine:
         """The deltas for what was said of one completion."""
         text = said.text
         if row.channels and said.channel == "thinking" and not row.thinks:
-            text, row.thinks = MARKS[0] + text, True
+            text, row.thinks = THINK[0] + text, True
         elif row.channels and said.channel == "text" and row.thinks and text:
-            text, row.thinks = MARKS[1] + text, False
+            text, row.thinks = THINK[1] + text, False
         seconds = max(0.0, arrived - stream.last)
         stream.last = arrived
         tokens = self._tokens(said, seconds)
@@ -367,7 +360,7 @@ class RemoteEngine:
         rows = list(stream.rows.values())
         for row in rows:
             if row.channels and row.thinks:
-                for channel, text in row.channels.add(MARKS[1]):
+                for channel, text in row.channels.add(THINK[1]):
                     yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             for channel, text in row.channels.flush() if row.channels else ():
                 yield Delta(text, row.index, (), None, NO_TIME, None, channel)
@@ -384,7 +377,7 @@ class RemoteEngine:
         spent = sum(latencies)
         arrived = sum(row.tokens for row in stream.rows.values())
         return Usage(
-            prompt_tokens=counts.prompt if counts.prompt is not None else self._reckon(stream.sent),
+            prompt_tokens=counts.prompt if counts.prompt is not None else round(stream.sent / self._bytes_per_token),
             cached_tokens=counts.cached or 0,
             completion_tokens=arrived if counts.completion is None else counts.completion,
             seed=(options.seed if options else None) or 0,
@@ -404,9 +397,6 @@ class RemoteEngine:
             precision=place.precision,
             latencies=tuple(latencies),
         )
-
-    def _reckon(self, sent: int) -> int:
-        return round(sent / self._bytes_per_token)
 
 
 def said_nothing(row: Row, text: str) -> tuple[Channel, str]:

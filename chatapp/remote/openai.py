@@ -46,8 +46,6 @@ class Flavour:
     several: bool = True
     gaps: Literal["suffix", "infill", ""] = ""
     """How gaps are filled."""
-    thinking: bool = False
-    """Whether a switch for the chat template is taken; whether the template has one, no server tells."""
 
 
 PENALTY = {"repetition_penalty": "repetition_penalty", "top_k": "top_k", "min_p": "min_p"}

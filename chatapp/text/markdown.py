@@ -38,14 +38,15 @@ _FENCE: Final = re.compile(rf"({_LEAD})(`{{3,}}(?=[^`\n]*\n?$)|~{{3,}})([^\n]*)\
 _UNDECIDED: Final = re.compile(rf"[ \t>*+\-_#.)|~`\d]*|{_LEAD}(?:`{{3,}}|~{{3,}})[^\n]*")
 _MARKER: Final = re.compile(r"[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t\n]|$))")
 _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\n?")
-_RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
+RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
+"""What of Markdown is off: links and HTML are shown as they were written."""
 
 
 def make_parser() -> MarkdownIt:
     """Make a parser that knows no links, images or HTML: they are shown as they were written."""
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(_RULES_OFF)
+    made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(RULES_OFF)
     made.core.ruler.push("harmless", disarm)
     return compile_rules(made)
 

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from model_store.checkpoint import int8, mxfp4, torch_file
-from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import read_json as read_json
 
@@ -26,8 +26,6 @@ BYTES = {"U8": np.dtype(np.uint8), "I8": np.dtype(np.int8)}
 OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
 ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
 """Types of one byte or less that only rounded checkpoints have."""
-LARGEST = 1 << 63
-"""More than any size of a tensor."""
 HEADER_LIMIT = 100_000_000
 """Bytes; the format's own limit."""
 

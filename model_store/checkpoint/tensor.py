@@ -10,6 +10,9 @@ import numpy as np
 from backends.decoder import Quantized
 from model_store.errors import StoreError
 
+LARGEST = 1 << 63
+"""More than any size of a tensor."""
+
 
 @dataclass(frozen=True)
 class Tensor:

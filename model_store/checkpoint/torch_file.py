@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, shown
 
 UNUSED = {pickle.DICT, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.NEWOBJ, pickle.NEWOBJ_EX}
@@ -35,8 +35,6 @@ STORAGES = {
     "ByteStorage": np.dtype(np.uint8),
     "BoolStorage": np.dtype(np.bool_),
 }
-LARGEST = 1 << 63
-"""More than any size of a tensor."""
 PICKLE_LIMIT = 4_000_000
 """Bytes of a pickle; one of twenty thousand names and shapes is smaller."""
 

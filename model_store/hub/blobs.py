@@ -15,9 +15,9 @@ from model_store.errors import StoreError
 from model_store.hub import manifest
 from model_store.hub.partial import BLOCK, Wanted
 from model_store.location import Location
-from model_store.locks import alone
+from model_store.locks import BLOBS, alone
 
-FOLDER = "blobs"
+FOLDER = BLOBS
 NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
 """Of a blob, or with a dot of one that is being linked."""
 

@@ -21,6 +21,8 @@ from support.arrays import near
 ROOT = Path(__file__).parents[2]
 ROUNDED = [name for name in PRECISIONS if PRECISIONS[name].round]
 SIZE = 1024
+FORMAT_BITS = {"mxint8": 8.25, "mxfp6-e2m3": 6.25, "mxfp6-e3m2": 6.25, "mxfp4": 4.25, "mx9": 9, "mx6": 6, "mx4": 4}
+"""Bits a weight, its share of the scale included, in the layouts of the microscaling formats."""
 KINDS = ("gaussian", "laplace", "student")
 
 
@@ -53,7 +55,7 @@ def format_bits(precision: str) -> float:
     """Bits a weight in rows of 1,024: a microscaling format's own, or an integer's with its scale and zero point."""
     known = PRECISIONS[precision]
     shared = 32 + (known.bits if "asym" in precision else 0)
-    return known.format_bits or known.bits + shared / (known.block or SIZE)
+    return FORMAT_BITS.get(precision) or known.bits + shared / (known.block or SIZE)
 
 
 def held_bits(precision: str, folder: Path) -> float:

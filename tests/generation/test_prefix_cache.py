@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backends.rereading import PART
-from chatapp.generation import GenerationError, Options
+from chatapp.generation import GenerationError, Options, prompt_cache
 from chatapp.generation.prompt_cache import MOST
 from chatapp.generation.text.tokenizer import Tokenizer
 from support.scripted_session import hashed, make_engine, text_of, usage_of, write_tokenizer
@@ -129,7 +129,9 @@ def test_after_an_error_the_cache_is_not_trusted(tokenizer: Tokenizer) -> None:
     assert engine.last_usage is not None and engine.last_usage.cached_tokens == 0
 
 
-def test_going_back_to_another_text_reads_only_what_is_new_and_the_budget_holds(tokenizer: Tokenizer) -> None:
+def test_going_back_to_another_text_reads_only_what_is_new_and_the_budget_holds(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine, session = make_engine(tokenizer, context_length=2000)
     texts = [f"{letter} says hello to the lazy dog. " * 12 for letter in "QZX"]
     for text in texts:
@@ -141,7 +143,7 @@ def test_going_back_to_another_text_reads_only_what_is_new_and_the_budget_holds(
     fresh, _ = make_engine(tokenizer, context_length=2000)
     assert text_of(engine.complete(texts[0], GREEDY)) == text_of(fresh.complete(texts[0], GREEDY))
     size = engine._cache.prefixes[0].size
-    engine._cache.budget = size + size // 2  # room for one
+    monkeypatch.setattr(prompt_cache, "BUDGET", size + size // 2)  # room for one
     for text in texts:
         list(engine.complete(text, GREEDY))
     assert len(engine._cache.prefixes) == 1

@@ -206,8 +206,11 @@ async def test_it_fits_every_screen(size: tuple[int, int], theme: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "form"), [("c", "csv"), ("j", "json")])
-async def test_measurements_are_saved_under_the_proposed_name(tmp_path: Path, key: str, form: str) -> None:
-    screen = LatencyScreen(answer(), folder=tmp_path)
+async def test_measurements_are_saved_under_the_proposed_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    screen = LatencyScreen(answer())
     async with shown(screen) as (app, pilot):
         await pilot.press(key)
         await until(lambda: app.screen.query(Input))
@@ -225,9 +228,12 @@ async def test_measurements_are_saved_under_the_proposed_name(tmp_path: Path, ke
         assert Path(app.screen.query_one(Input).value).name == f"{path.stem}-2.{form}"
 
 
-async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(tmp_path: Path) -> None:
+async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.csv").write_text("precious")
-    screen = LatencyScreen(answer(), folder=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    screen = LatencyScreen(answer())
     async with shown(screen) as (app, pilot):
         await pilot.press("c")
         await until(lambda: app.screen.query(Input))
@@ -242,8 +248,9 @@ async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(tmp_p
         await until(lambda: (tmp_path / "other.csv").exists())
 
 
-async def test_escape_forgets_the_file_then_leaves_the_screen(tmp_path: Path) -> None:
-    screen = LatencyScreen(answer(), folder=tmp_path)
+async def test_escape_forgets_the_file_then_leaves_the_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    screen = LatencyScreen(answer())
     async with shown(screen) as (app, pilot):
         await pilot.press("c")
         await until(lambda: app.screen.query(Input))

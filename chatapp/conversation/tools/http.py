@@ -30,9 +30,7 @@ def find_remote(server: ToolServer) -> Remote:
 
 def leaves(server: ToolServer) -> str:
     """The other machine that calls go to; nothing, where they stay on this one."""
-    if not server.url or (remote := find_remote(server)).is_here:
-        return ""
-    return remote.host if remote.is_encrypted else f"{remote.host}, unencrypted"
+    return find_remote(server).elsewhere if server.url else ""
 
 
 def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:

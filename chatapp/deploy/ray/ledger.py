@@ -104,7 +104,3 @@ class Ledger:
         if one := self._holders.get(digest, {}).get(node):
             one.fetching.pop(taker, None)
             one.left = one.left if good else self._clock()
-
-    def count_holders(self, digest: str) -> int:
-        """The nodes that have the files of a version."""
-        return len(self._holders.get(digest, {}))

@@ -58,11 +58,6 @@ class Version:
         """The name of Ray Serve's application."""
         return f"chatapp-{self.stored}"
 
-    @property
-    def size(self) -> int:
-        """Bytes of the files."""
-        return sum(file.size for file in self.files)
-
 
 def describe_version(store: Store, model: StoredModel, options: PlacementOptions, name: str = "") -> Version:
     """The version that a model of this machine is, to be called `name`; InputError where it cannot be deployed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from chatapp.generation import Token
+from chatapp.generation.text.thinking import THINK
 from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.exports import FORMAT, VERSION
 from chatapp.history.rows import calls_of_lists, of_lists
@@ -148,8 +149,9 @@ def _said(facts: Any, where: str) -> str:
     text: str = take(facts, "text", str, where)
     if "thinking" not in facts:
         return text
-    thinking = take(facts, "thinking", str, where)
-    return f"<think>\n{thinking}\n</think>\n\n{text}" if text else f"<think>\n{thinking}"
+    thinking: str = take(facts, "thinking", str, where)
+    begin, end = THINK
+    return begin + thinking + end + text if text else begin + thinking
 
 
 def _json(facts: Any, key: str, where: str) -> dict[str, Any]:

@@ -126,11 +126,9 @@ class LatencyScreen(EndsOnce, Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-medium"), (108, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (16, "-short"), (30, "-high")]
 
-    def __init__(self, answer: Answer, *, folder: Path | None = None) -> None:
-        """`folder` is where files are proposed to be saved: the current one, if none is given."""
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
-        self.folder = folder or Path.cwd()
 
     def compose(self) -> ComposeResult:
         yield Title(self.answer)
@@ -150,14 +148,14 @@ class LatencyScreen(EndsOnce, Screen[None]):
 
     def action_export(self, form: Form) -> None:
         """Ask where to, proposing a name that is free."""
-        self.ask_where(str(propose_path(self.folder, f"{self.answer.model or 'answer'}-latencies", form)))
+        self.ask_where(str(propose_path(Path.cwd(), f"{self.answer.model or 'answer'}-latencies", form)))
 
     def ask_where(self, proposed: str) -> None:
         """Ask where to save the measurements, again where that cannot be."""
 
         def write(given: str | None) -> None:
             if given is not None:
-                path = self.folder / os.path.expanduser(given)
+                path = Path.cwd() / os.path.expanduser(given)
                 try:
                     save(self.answer, path)
                 except InputError as error:

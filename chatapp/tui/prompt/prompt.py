@@ -97,7 +97,6 @@ class Prompt(Box):
         commands: Commands = (),
         count_tokens: Callable[[str], int] | None = None,
         root: Path | None = None,
-        placeholder: str = "Ask the model on this machine",
     ) -> None:
         self.past, self.commands, self.count_tokens = past, commands, count_tokens
         """Loads what was asked before; names and tells; None until a model is open. The last two run in threads."""
@@ -117,7 +116,7 @@ class Prompt(Box):
         self.sending: list[str] = []
         """Drafts whose attachments are being read."""
         self.timer: Timer | None = None
-        super().__init__(placeholder)
+        super().__init__("Ask the model on this machine")
 
     # Sending
 
