@@ -83,7 +83,7 @@ class Store:
             try:
                 found.append(self.kept(location))
                 manifest.read_files(location.checkpoint)
-            except StoreError as error:
+            except (StoreError, OSError, ValueError) as error:  # one that nobody foresaw hides no other model
                 broken[name] = str(error)
         return found, broken
 
@@ -91,7 +91,7 @@ class Store:
         """The models that can be read, the built-in first; how others were pulled is not looked at."""
         found = [self.get(BUILTIN)]
         for location in self.locations().values():
-            with suppress(StoreError):
+            with suppress(StoreError, OSError, ValueError):
                 found.append(self.kept(location))
         return found
 

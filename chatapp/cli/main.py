@@ -14,7 +14,7 @@ from backends.suggest import suggest
 from chatapp import __version__
 from chatapp.cli.arguments import Formatter, Parser, name_stats_format
 from chatapp.settings import offline
-from chatapp.text.errors import one_line
+from chatapp.text.errors import InputError, one_line
 from chatapp.text.printable import printable
 
 COMMANDS = {
@@ -76,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
     try:
-        given = parse(sys.argv[1:] if argv is None else argv)
+        argv = sys.argv[1:] if argv is None else argv
+        check_text(argv)
+        given = parse(argv)
         if given.offline or offline.wanted():
             offline.enforce()
         code: int = import_command(given.command or "chat").run(given)
@@ -95,6 +97,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"Error: {printable(message)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
+
+
+def check_text(argv: Sequence[str]) -> None:
+    """Refuse arguments that are not text: neither models nor manifests, histories or runtimes can take them."""
+    for word in argv:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"the argument '{word[:40]}' is not UTF-8 text (character {error.start + 1:,}); convert it, or rename "
+                "the file that it names"
+            ) from error
 
 
 def import_command(name: str) -> ModuleType:

@@ -136,13 +136,9 @@ def check_comparable(prompt: str | None, chosen: Mapping[str, Any]) -> None:  # 
 
 
 def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no model can read, before one is loaded."""
+    """Refuse a prompt that no model can answer, before one is loaded."""
     if not prompt:
         raise InputError("the prompt is empty; write something for the model to answer")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"the prompt is not UTF-8 text (character {error.start + 1:,}); convert it first") from error
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,15 @@ def origin(folder: Path) -> Path:
 def fingerprint(folder: Path) -> str:
     """The digest of the names, sizes, times and last bytes of the files of a checkpoint.
 
-    The bytes are for archives that give every file the same time.
+    The bytes are for archives that give every file the same time. Names need be no UTF-8.
     """
-    digest = hashlib.sha256(str(folder).encode())
+    digest = hashlib.sha256(str(folder).encode(errors="surrogateescape"))
     elsewhere = linked_files(folder)
     for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*"), *elsewhere]):
         if path.suffix in (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja") or path in elsewhere:
             with open_file(path) as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - 4096))
-                digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}".encode() + file.read())
+                facts = f"{path.name} {status.st_size} {status.st_mtime_ns}"
+                digest.update(facts.encode(errors="surrogateescape") + file.read())
     return digest.hexdigest()

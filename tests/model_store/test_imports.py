@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,15 @@ class TestLinks:
         other = Path(shutil.copy(GGUF, tmp_path / "other"))
         assert store.get(str(other)).name == "other"
         assert [model.name for model in store.list()] == ["builtin", "mine", "other"]
+
+    @pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="names there are UTF-8")
+    def test_a_file_whose_name_is_not_utf_8_is_one_as_any_other(self, store: Store, tmp_path: Path) -> None:
+        folder = tmp_path / os.fsdecode(b"d\xe9")
+        folder.mkdir()
+        shutil.copy(GGUF, folder / os.fsdecode(b"c\xe9.gguf"))
+        model = store.get(str(folder))
+        assert store.lowered(model, "onnx").size > 0
+        assert [one.name for one in store.survey()[0]] == ["builtin", model.name]
 
     def test_a_link_to_a_gguf_file_keeps_its_name(self, store: Store, tmp_path: Path) -> None:
         (tmp_path / "Qwen.gguf").symlink_to(GGUF)

@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint
+from model_store.location import Location
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -193,6 +194,20 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoi
         found, broken = store.survey()
         assert [model.name for model in store.list()] == [model.name for model in found] == ["builtin"]
         assert list(broken) == ["my-gpt2"] and "delete the folder" in broken["my-gpt2"]
+
+
+def test_a_model_that_fails_as_nobody_foresaw_hides_no_other(
+    store: Store, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.get(str(checkpoint))
+
+    def fail(location: Location) -> StoredModel:
+        raise ValueError("odd")
+
+    monkeypatch.setattr(store, "kept", fail)
+    found, broken = store.survey()
+    assert [model.name for model in store.list()] == [model.name for model in found] == ["builtin"]
+    assert broken == {"my-gpt2": "odd"}
 
 
 @pytest.mark.parametrize(

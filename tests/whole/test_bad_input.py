@@ -46,8 +46,21 @@ def test_a_binary_prompt_or_file_is_refused(chatapp: Run, tmp_path: Path, conten
 
 
 @UNIX
-def test_an_argument_that_is_not_text_is_refused(chatapp: Run) -> None:
-    assert_refused(chatapp("run", "builtin", os.fsdecode(b"a\xff")), 1, "not UTF-8")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "builtin"),
+        ("run",),
+        ("run", "builtin", "x", "--choice"),
+        ("run", "builtin", "x", "--dry-breaker"),
+        ("complete",),
+        ("search",),
+        ("mcp", "add", "name"),
+    ],
+    ids=" ".join,
+)
+def test_an_argument_that_is_not_text_is_refused(chatapp: Run, arguments: tuple[str, ...]) -> None:
+    assert_refused(chatapp(*arguments, os.fsdecode(b"a\xff")), 1, "'a\N{REPLACEMENT CHARACTER}' is not UTF-8", "2")
 
 
 def test_a_file_that_is_missing_or_a_folder_is_refused(chatapp: Run, tmp_path: Path) -> None:
