@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ class TestPlanning:
             store.get(str(tmp_path / "model.safetensors"))
         with pytest.raises(UnsupportedCheckpoint, match="no file and no folder 'nowhere'"):
             imports.plan(store, "nowhere")
+
+    @pytest.mark.skipif(os.name == "nt", reason="pipes and devices of Unix")
+    def test_a_pipe_or_a_device_is_refused_unread(self, store: Store, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        for path in (tmp_path / "pipe", "/dev/zero"):
+            for use in (store.get, partial(imports.plan, store)):
+                with pytest.raises(UnsupportedCheckpoint, match=f"^{path} is a device or a pipe"):
+                    use(str(path))
 
 
 class TestLinks:
