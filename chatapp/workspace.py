@@ -107,7 +107,7 @@ class Workspace:
         """The models, in all folders that are there; says on standard error which are not."""
         from model_store import Store
 
-        folders = [Path(text).expanduser() for text in self.read_settings().stores]
+        folders = [Path(os.path.expanduser(text)) for text in self.read_settings().stores]
         for folder in folders:
             if not folder.is_absolute():
                 raise SettingsError(f"the store folder {folder} must be an absolute path; see `stores` in the settings")

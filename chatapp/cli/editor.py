@@ -13,6 +13,7 @@ from pathlib import Path
 from backends.suggest import suggest
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
+from chatapp.settings.settings import user_folder
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
 from chatapp.text.printable import printable
@@ -135,7 +136,7 @@ def read_configuration(editor: Editor, command: str) -> str:
 
 def find_place(editor: Editor) -> Path:
     """The file where an editor reads its configuration."""
-    home = Path.home()
+    home = user_folder()
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     first = next((home / name for name in editor.before if (home / name).exists()), None)
     return first or (home if editor.place.startswith(".") else settings) / editor.place

@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
 from chatapp.settings import running
+from chatapp.settings.settings import user_folder
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
 from chatapp.text.printable import printable
@@ -68,7 +69,7 @@ def run(given: Namespace) -> int:
     """Do what was asked."""
     workspace = Workspace()
     check(given.arguments)
-    service = describe(sys.platform, Path.home(), workspace.home, given.arguments)
+    service = describe(sys.platform, user_folder(), workspace.home, given.arguments)
     if given.action == "status":
         return status(service, workspace)
     if given.dry_run:

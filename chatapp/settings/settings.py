@@ -58,7 +58,20 @@ class Settings:
 def home() -> Path:
     """The folder that holds everything chatapp keeps: CHATAPP_HOME, else the platform's data folder."""
     chosen = os.environ.get("CHATAPP_HOME")
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("chatapp", appauthor=False)
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        return platformdirs.user_data_path("chatapp", appauthor=False)
+    except RuntimeError as error:  # neither a variable nor the system's list of users has a folder
+        raise SettingsError("this user has no home folder; set HOME, or CHATAPP_HOME to a whole path") from error
+
+
+def user_folder() -> Path:
+    """The folder of the user, where other programs have their settings."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise SettingsError("this user has no home folder; set HOME") from error
 
 
 def places() -> "Places":
@@ -66,10 +79,11 @@ def places() -> "Places":
     from model_store import Places
 
     hub = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    expand = os.path.expanduser  # which lets ~ be where there is no home folder, and nothing is found below that
     return Places(
-        hub_cache=Path(os.environ.get("HF_HUB_CACHE") or hub / "hub").expanduser(),
-        ollama=Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser(),
-        lm_studio=Path("~/.lmstudio/models").expanduser(),
+        hub_cache=Path(expand(os.environ.get("HF_HUB_CACHE") or hub / "hub")),
+        ollama=Path(expand(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models")),
+        lm_studio=Path(expand("~/.lmstudio/models")),
     )
 
 

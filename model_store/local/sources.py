@@ -1,5 +1,6 @@
 """Models of a user's own, where they are: checkpoint folders, GGUF files and exported graphs, linked or copied."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def find(given: str, places: Places | None) -> Source | None:
     """
     if places and (found := of_another_app(given, places)):
         return source_at(found[0], found[1])
-    path = Path(given).expanduser()
+    path = Path(os.path.expanduser(given))
     if path.exists():
         # A link to a file keeps its name: in the cache of the Hub it leads to one that is called after its content.
         return source_at(path.resolve() if path.is_dir() else path.absolute())

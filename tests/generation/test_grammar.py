@@ -337,6 +337,7 @@ WRONG = {
     },
     "json_schema at #: Unsatisfiable schema": {"json_schema": "false"},
     "json_schema must be an object, true or false, not 3": {"json_schema": "3"},
+    "json_schema has too many parts in each other": {"json_schema": '{"items":' * 1000 + "{}" + "}" * 1000},
     "regex is wrong at character 3: unclosed group": {"regex": "ab(c"},
     r'grammar is wrong at line 1, column 8: unknown name: "a"': {"grammar": "start: a"},
     "grammar is wrong at line 2, column 4: Expected token": {"grammar": 'start: "a" | \n  x'},
@@ -347,6 +348,12 @@ WRONG = {
 def test_what_is_wrong_is_told_with_its_place(message: str) -> None:
     with pytest.raises(OptionError, match=message):
         check_grammar(Options(**WRONG[message]))  # type: ignore[arg-type]
+
+
+def test_a_schema_that_is_true_allows_any_json(tokenizer: Tokenizer) -> None:
+    found = write_grammar(Options(json_schema="true"), "json_schema")
+    grammar = Grammar(Vocabulary(tokenizer, 400), found, "json_schema")
+    assert grammar.fits('[1, {"a": null}]') and not grammar.fits("[1")
 
 
 def test_only_one_of_them_can_be_asked_for() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from chatapp.settings import settings
 from chatapp.workspace import Workspace
+from support.checkpoints import Run
 
 
 def test_chatapp_home_says_where_everything_lives(home: Path) -> None:
@@ -24,6 +25,29 @@ def test_without_chatapp_home_the_platforms_data_folder_is_used(monkeypatch: pyt
     monkeypatch.delenv("CHATAPP_HOME")
     assert settings.home().is_absolute()
     assert settings.home().name == "chatapp"
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of a container whom nobody has told the system of."""
+    for name in ("HOME", "USERPROFILE", "XDG_DATA_HOME", "HF_HUB_CACHE", "OLLAMA_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folders of Linux")
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_folder_is_told_what_to_set(
+    chatapp: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chatapp("list").returncode == 0
+    assert "no folder called '~/model'" in chatapp("show", "~/model").stderr
+    assert chatapp("editor", "vim").stderr == "Error: this user has no home folder; set HOME\n"
+    says = "Error: this user has no home folder; set HOME, or CHATAPP_HOME to a whole path\n"
+    for value in ("~/mine", ""):
+        monkeypatch.setenv("CHATAPP_HOME", value)
+        for command in (("list",), ("run", "builtin", "x")):
+            assert chatapp(*command).stderr == says
 
 
 @pytest.fixture(autouse=True)

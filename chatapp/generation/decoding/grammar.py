@@ -40,7 +40,10 @@ def write_grammar(options: Options, name: str) -> str:
     """The grammar that one of the options GRAMMARS asks for, in llguidance's form."""
     value = getattr(options, name)
     if name in ("json_schema", "json_object"):
-        return _write_schema(_read_schema(value) if name == "json_schema" else {"type": "object"})
+        try:
+            return _write_schema(_read_schema(value) if name == "json_schema" else {"type": "object"})
+        except RecursionError:
+            raise OptionError("json_schema has too many parts in each other; make it flatter") from None
     if name == "choice":
         return LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quote, value)))
     grammar = LLMatcher.grammar_from_regex(value) if name == "regex" else LLMatcher.grammar_from_lark(value)
@@ -65,6 +68,8 @@ def _read_schema(text: str) -> Any:  # Any: JSON
 def _write_schema(schema: Any) -> str:  # Any: JSON
     if not isinstance(schema, (dict, bool)):
         raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}")
+    if schema is True:  # as an object, to which the white space can be added
+        schema = {}
     if wrong := _check_schema(schema):
         place, message = _find_place(schema, wrong)
         raise OptionError(f"json_schema at {place}: {message}")
