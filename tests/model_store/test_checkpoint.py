@@ -81,6 +81,14 @@ def test_a_truncated_file_is_refused_by_its_path(folder: Path, size: int) -> Non
         Checkpoint(folder)
 
 
+def test_a_tensor_that_is_cut_off_is_told_with_where_it_ends(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    size = path.stat().st_size
+    os.truncate(path, size - 2)
+    with pytest.raises(UnsupportedCheckpoint, match=f"ends at byte {size} and the file has {size - 2};"):
+        Checkpoint(folder)
+
+
 def header_of(path: Path) -> tuple[dict[str, Any], bytes]:
     raw = path.read_bytes()
     size = int.from_bytes(raw[:8], "little")
