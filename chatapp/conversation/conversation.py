@@ -326,7 +326,7 @@ class Dialogue:
             failed = False
             raise
         finally:
-            if not any(reply.is_heard for reply in replies):
+            if turn.beams.steps and not any(reply.is_heard for reply in replies):
                 spell = partial(engine.text_of, think=turn.options.think)
                 turn.taken = take_beams(turn, spell, spell(()) if self.kind == "chat" and not turn.tokens else "")
                 for delta in turn.taken:

@@ -257,6 +257,15 @@ def test_what_the_model_refuses_is_not_kept(chatapp: Run, tiny: str, database: P
     assert not conversations(database)
 
 
+def test_a_question_that_the_template_cannot_take_is_not_kept(
+    chatapp: Run, checkpoint: MakeCheckpoint, database: Path
+) -> None:
+    folder = checkpoint()
+    (folder / "chat_template.jinja").write_text("{{ 1 / 0 }}")
+    assert "chat template" in chatapp("run", str(folder), "hello").stderr
+    assert not conversations(database)
+
+
 def test_continuing_with_a_base_model_is_refused(chatapp: Run, checkpoint: MakeCheckpoint, database: Path) -> None:
     greet(database, "hello")
     done = chatapp("run", "-c", str(checkpoint()), "more")
