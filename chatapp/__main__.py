@@ -1,6 +1,17 @@
-"""python -m chatapp"""
+"""python -m chatapp, and the command chatapp."""
 
 import sys
+
+
+def start() -> int:
+    """Run the command line; Ctrl+C ends it in silence also while that is imported."""
+    try:
+        from chatapp.cli import main
+
+        return main.start()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--render-templates"]:  # a program without a Python beside it starts itself: rendering.FLAG
@@ -8,6 +19,4 @@ if __name__ == "__main__":
 
         serve(sys.stdin.buffer)
     else:
-        from chatapp.cli.main import start
-
         sys.exit(start())

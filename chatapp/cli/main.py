@@ -72,9 +72,7 @@ def start() -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
+    prepare_streams()
     try:
         argv = sys.argv[1:] if argv is None else argv
         check_text(argv)
@@ -97,6 +95,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"Error: {printable(message)}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
+
+
+def prepare_streams() -> None:
+    """Make the standard streams such that all can be used, also those that were closed by whoever started this."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # opened in this order, they have the system's numbers, too
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
 
 
 def check_text(argv: Sequence[str]) -> None:

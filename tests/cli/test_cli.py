@@ -6,10 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from chatapp import __main__
 from chatapp.cli import main
 from support.checkpoints import ENDLESS, ROOT, MakeCheckpoint, Run
 
@@ -251,6 +253,36 @@ def test_a_closed_pipe_ends_quietly(checkpoint: MakeCheckpoint) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(120) == 0
+
+
+def test_an_interrupt_at_the_start_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "start", interrupt)
+    assert __main__.start() == 130
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert scripts == {"chatapp": "chatapp.__main__:start"}
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [
+        (["stdout"], ("list",), 0),
+        (["stdin"], ("run", "builtin"), 1),
+        (["stderr"], ("run", "builtin", "x", "--max-tokens", "2"), 0),
+        (["stdin", "stdout", "stderr"], ("list",), 0),
+    ],
+)
+def test_closed_streams_are_no_reason_to_fail(
+    monkeypatch: pytest.MonkeyPatch, closed: list[str], arguments: tuple[str, ...], code: int
+) -> None:
+    with monkeypatch.context() as patch:
+        for name in closed:
+            patch.setattr(sys, name, None)
+        assert main.main(arguments) == code
+        for name in closed:
+            getattr(sys, name).close()
 
 
 @pytest.mark.parametrize("command", [name for name in main.COMMANDS if name != "chat"])
