@@ -161,9 +161,10 @@ class Workspace:
         model = store.get(name)
 
         def open_here() -> Engine:
-            engine = open_engine(store, name, options, on_progress=on_progress, on_fallback=on_fallback)
-            if draft:
-                engine.speculate_with(open_engine(store, draft, options, on_progress=on_progress))
+            with store.adopting():
+                engine = open_engine(store, name, options, on_progress=on_progress, on_fallback=on_fallback)
+                if draft:
+                    engine.speculate_with(open_engine(store, draft, options, on_progress=on_progress))
             return ResumingEngine(engine, States(self.home / STATES))
 
         shares = self.shares and not draft

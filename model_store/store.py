@@ -41,6 +41,8 @@ class Store:
 
     def __init__(self, root: Path, places: Places | None = None, more: Sequence[Path] = ()):
         self.root, self.places, self.roots = root, places, (root, *more)
+        self.adopted: list[str] = []
+        """The names of models that are linked since this was opened."""
 
     def location(self, name: str) -> Location:
         """The location of a model, or of one that would be called so."""
@@ -137,12 +139,27 @@ class Store:
 
     def adopt(self, source: "Source") -> StoredModel:
         """The model of a user's own, linked where it is."""
-        name = self.name_of(source.path) or self.name_for(source.path, source.name)
+        name = self.name_of(source.path)
+        if name is None:
+            name = self.name_for(source.path, source.name)
+            self.adopted.append(name)
         if source.is_checkpoint:
             return self.register(name, source.path)
         if not self.known(name):
             self.bring_in(name, lambda folder, tell: source.write_link(folder))
         return self.register(name, self.location(name).imported)
+
+    @contextmanager
+    def adopting(self) -> Iterator[None]:
+        """Inside, a model is opened; where that is refused, those that were linked for it are forgotten."""
+        try:
+            yield
+        except StoreError:
+            for location in map(self.location, self.adopted):
+                with suppress(StoreError):  # one that another process works on has become its own
+                    if not location.partial.exists() and not self.read(location.name).variants:
+                        self.remove_from(location)
+            raise
 
     def name_of(self, path: Path) -> str | None:
         """The name of the model that is linked to `path`, or to another snapshot of the same repository."""

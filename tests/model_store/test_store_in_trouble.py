@@ -74,6 +74,16 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def test_a_model_that_is_refused_takes_no_stopped_pull_of_its_name_along(
+    store: Store, checkpoint: MakeCheckpoint
+) -> None:
+    part = stopped_pull(store.root, 1000)
+    with pytest.raises(StoreError, match="refused"), store.adopting():
+        assert store.get(str(checkpoint("org--tiny"))).name == "org--tiny"
+        raise StoreError("refused")
+    assert part.is_dir()
+
+
 def test_removing_works_where_no_byte_can_be_written_and_no_lock_was_taken_before(store: Store) -> None:
     part = stopped_pull(store.root, 1_000_000)
     with no_room():

@@ -1,6 +1,7 @@
 """Bad input: each is refused in one line that says what happened and what to do, and nothing is lost."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.checkpoints import MakeCheckpoint, Run
+from support.checkpoints import MakeCheckpoint, Run, random_llama, write_safetensors
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="paths of Unix")
 
@@ -80,6 +81,19 @@ def test_a_truncated_checkpoint_is_refused(chatapp: Run, checkpoint: MakeCheckpo
     for size in (path.stat().st_size - 4, 100, 4, 0):
         os.truncate(path, size)
         assert_refused(chatapp("run", str(folder), "x"), 1, "model.safetensors")
+
+
+def test_what_cannot_be_lowered_is_listed_only_where_it_was_imported(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+    folder, weights = checkpoint(), random_llama()
+    weights["model.norm.weight"][0] = math.nan
+    write_safetensors(folder / "model.safetensors", weights)
+    assert_refused(chatapp("run", str(folder), "x"), 1, "NaN")
+    assert "tiny" not in chatapp("list").stdout
+    assert chatapp("import", str(folder)).returncode == 0
+    assert_refused(chatapp("run", "tiny", "x"), 1, "NaN")
+    assert_refused(chatapp("run", str(folder), "x"), 1, "NaN")
+    assert "tiny" in chatapp("list").stdout
+    assert folder.exists()
 
 
 def test_an_unknown_family_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
