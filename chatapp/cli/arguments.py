@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from backends.suggest import suggest
 from chatapp.settings.settings import OBJECTIVES
 from chatapp.text.files import read_input
 from chatapp.text.printable import printable
@@ -30,6 +31,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse what is none of the choices, and tell the nearest."""
+        if action.choices is not None and value not in action.choices:
+            choices = [str(one) for one in action.choices]
+            hint = suggest(str(value), choices, f"choose from {', '.join(choices)}")
+            raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")
 
     def add_details(self, details: str) -> None:
         """Say more on the help page, after the first sentence."""

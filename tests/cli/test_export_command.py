@@ -75,8 +75,8 @@ def test_what_fails_half_way_leaves_nothing(chatapp: Run, checkpoint: MakeCheckp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing", "builtin", "out"), "invalid choice: 'nothing'"),
-        (("openvino", "builtin", "out", "--precision", "int3"), "invalid choice: 'int3'"),
+        (("nothing", "builtin", "out"), "there is no 'nothing'"),
+        (("openvino", "builtin", "out", "--precision", "int3"), "there is no 'int3'"),
         (("openvino", "builtin", "out", "--cores", "4"), "there is no option --cores"),
         (("openvino", "builtin"), "the following arguments are required: DIR"),
     ],

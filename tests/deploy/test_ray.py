@@ -430,7 +430,7 @@ def test_a_gateway_that_is_not_heard_of_uses_nothing() -> None:
     ("given", "code", "said"),
     [
         (["deploy", "ray"], 1, "give the MODEL that is to be deployed"),
-        (["deploy", "kubernetes", "builtin"], 2, "invalid choice: 'kubernetes'"),
+        (["deploy", "kubernetes", "builtin"], 2, "there is no 'kubernetes'"),
         (["deploy", "ray", "builtin", "--replicas", "4:2"], 2, "is not a number of replicas"),
         (["deploy", "ray", "builtin", "--replicas", "0"], 2, "is not a number of replicas"),
         (["deploy", "ray", "builtin", "--cpus", "0"], 2, "is not a number of processors"),
