@@ -1,6 +1,8 @@
 """`chatapp editor`: configurations are what their editors can read, and nothing that the user has is lost."""
 
 import json
+import shutil
+import subprocess
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +14,7 @@ from chatapp.cli.main import main
 from chatapp.lsp.settings import ServerSettings
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
+OWN = Path(__file__).parents[2] / "chatapp/lsp/editors"
 AWKWARD = r'/a "b" \n ä/chatapp'
 
 
@@ -104,6 +107,22 @@ def test_what_cannot_be_is_refused(user: Path, capsys: pytest.CaptureFixture[str
         main(["editor", "neovm"])
     assert "did you mean neovim?" in capsys.readouterr().err
     assert not list(user.iterdir())
+
+
+@pytest.mark.skipif(not shutil.which("nvim"), reason="needs Neovim")
+def test_a_neovim_that_is_too_old_says_so() -> None:
+    old = ["nvim", "--headless", "-u", "NONE", "-c", "lua vim.lsp.config = nil", "-c", f"luafile {OWN / 'neovim.lua'}"]
+    assert subprocess.run([*old, "-c", "q"], capture_output=True, timeout=60).stderr == (
+        b"chatapp needs Neovim 0.11 or newer"
+    )
+
+
+@pytest.mark.skipif(not shutil.which("emacs"), reason="needs Emacs")
+def test_an_emacs_that_is_too_old_says_so() -> None:
+    load = ["-l", str(OWN / "emacs.el"), "--eval", "(princ (default-value 'python-mode-hook))"]
+    old = ["emacs", "-Q", "--batch", "--eval", "(fmakunbound 'eglot-ensure)", "--eval", "(require 'python)", *load]
+    done = subprocess.run(old, capture_output=True, timeout=60)
+    assert b"chatapp needs Emacs 29" in done.stderr and b"eglot" not in done.stdout
 
 
 def test_the_settings_of_vs_code_are_those_of_the_server() -> None:

@@ -1,8 +1,10 @@
 ;; chatapp: completion by a model on this machine, through eglot, which has one server for each buffer:
-;; in the modes named here that is chatapp. M-x eglot starts it in others.
+;; in the modes named here that is chatapp. M-x eglot starts it in others. Needs Emacs 29, which has eglot.
 (with-eval-after-load 'eglot
   (add-to-list 'eglot-server-programs '(prog-mode . ("/path/to/chatapp" "lsp"))))
-(dolist (hook '(python-mode-hook python-ts-mode-hook))
-  (add-hook hook #'eglot-ensure)
-  (when (fboundp 'completion-preview-mode) ; Emacs 30: grey text after three letters, which Tab takes
-    (add-hook hook #'completion-preview-mode)))
+(if (not (fboundp 'eglot-ensure))
+    (message "chatapp needs Emacs 29 or newer, or the package eglot")
+  (dolist (hook '(python-mode-hook python-ts-mode-hook))
+    (add-hook hook #'eglot-ensure)
+    (when (fboundp 'completion-preview-mode) ; Emacs 30: grey text after three letters, which Tab takes
+      (add-hook hook #'completion-preview-mode))))

@@ -8,6 +8,11 @@
 --   vim.lsp.config("chatapp", { init_options = { threshold = 0.3 } })
 -- and :lua vim.lsp.enable("chatapp", false) switches it off.
 
+if not vim.lsp.config then
+  vim.notify("chatapp needs Neovim 0.11 or newer", vim.log.levels.WARN)
+  return
+end
+
 local wanted = vim.tbl_extend("keep", vim.g.chatapp or {}, {
   accept = "<Tab>",
   trigger = "<M-\\>",
