@@ -11,7 +11,7 @@ from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import pulled
 from model_store.local.sources import Source, find
 from model_store.location import Location
-from model_store.models import BUILTIN, StoredModel, check_new_name
+from model_store.models import StoredModel, check_new_name
 from model_store.store import Progress, Store
 
 
@@ -38,14 +38,12 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
             f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; check the path"
         )
     path = source.path
-    if name is not None and name != BUILTIN:
+    if name is not None:
         check_new_name(name)
     chosen = name or (None if copy else store.name_of(path)) or store.name_for(path, source.name)
     taken = store.known(chosen) is not None
-    if (
-        chosen == BUILTIN
-        or any(pulled.is_here(Location(root, chosen)) for root in store.roots)
-        or (name and taken and origin(store.read(name).folder) != path)
+    if any(pulled.is_here(Location(root, chosen)) for root in store.roots) or (
+        name and taken and origin(store.read(name).folder) != path
     ):
         raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
     if source.is_checkpoint:

@@ -105,8 +105,12 @@ def is_name(name: str) -> bool:
 def check_new_name(name: str) -> None:
     """Refuse a name that no model can be given: some have one from before, and keep it."""
     why = ""
-    if not is_name(name) or name == BUILTIN:
-        why = "no path, no folder of the store, and no dot in front"
+    if name == BUILTIN:
+        why = "it is that of the model that comes with chatapp"
+    elif name.casefold() in RESERVED:
+        why = "a folder of the store is called so"
+    elif not is_name(name):
+        why = "a name has letters, digits and signs but / \\ ~ and :, no dot in front, and 200 bytes at most"
     elif name.startswith("-"):
         why = "commands would take it for an option"
     elif DEVICES.fullmatch(name):

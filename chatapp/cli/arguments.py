@@ -68,7 +68,7 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
         "--bad-word", metavar="TEXT", action="append", dest="bad_words", help="do not write TEXT; repeatable"
     )
     more.add_argument(
-        "--sampler-order", metavar="NAME,...", type=parse_order, help=f"what acts first (usually {','.join(ORDER)})"
+        "--sampler-order", metavar="NAME,...", type=parse_order, help=f"what acts first (usually {', '.join(ORDER)})"
     )
     group.add_argument(
         "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="for one token; repeatable"
@@ -149,8 +149,15 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
         if name in chosen:
             chosen[name] = read_input(chosen[name])
     check_grammar_option(Options(**chosen))
-    if getattr(given, "draft_model", None) and not chosen.setdefault("speculate", True):
-        raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
+    if getattr(given, "draft_model", None):
+        if not chosen.setdefault("speculate", True):
+            raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
+        for name in ("n", "num_beams"):
+            if chosen.get(name, 1) > 1:
+                raise OptionError(
+                    f"--draft-model guesses for one text, and --{name.replace('_', '-')} asks for several; leave one "
+                    "of them out"
+                )
     check_beam_options(chosen)
     if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
         raise OptionError("--show-beams is for a beam search; give --num-beams too")

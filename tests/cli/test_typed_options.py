@@ -11,6 +11,7 @@ from chatapp.settings import presets
 from chatapp.tui.sampling.fields import bias_from_lines, bias_to_lines
 from chatapp.tui.sampling.preset_picker import PresetPicker
 from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
+from support.checkpoints import Run
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -41,6 +42,11 @@ def test_the_order_and_the_texts_of_sampling_are_read() -> None:
     ]:
         name, _, given = typed.partition(" ")
         assert parameters.read_parameter(name, given) == (name, value)
+
+
+def test_no_name_is_broken_on_the_help_page(chatapp: Run) -> None:
+    said = " ".join(chatapp("run", "--help").stdout.split())
+    assert "(usually temperature, top_k, top_p, min_p, typical_p, top_n_sigma, xtc)" in said
 
 
 @pytest.mark.parametrize("bias", [0.123456789, -1e-7, 3.0, 12345678.25])
