@@ -60,8 +60,15 @@ def home() -> Path:
     chosen = os.environ.get("CHATAPP_HOME")
     try:
         if chosen:
-            return Path(chosen).expanduser().absolute()
-        return platformdirs.user_data_path("chatapp", appauthor=False)
+            found = Path(chosen).expanduser().absolute()
+        else:
+            found = platformdirs.user_data_path("chatapp", appauthor=False)
+        str(found).encode()
+        return found
+    except UnicodeEncodeError as error:
+        raise SettingsError(
+            f"runtimes open nothing in {found}, whose path is not UTF-8; set CHATAPP_HOME to another folder"
+        ) from error
     except RuntimeError as error:  # neither a variable nor the system's list of users has a folder
         raise SettingsError("this user has no home folder; set HOME, or CHATAPP_HOME to a whole path") from error
 

@@ -21,6 +21,12 @@ def test_a_tilde_in_chatapp_home_is_the_users_folder(monkeypatch: pytest.MonkeyP
     assert settings.home() == tmp_path / "mine"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="paths of Unix")
+def test_a_home_whose_path_is_not_utf_8_is_refused(chatapp: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHATAPP_HOME", "/tmp/\udce9")
+    assert "is not UTF-8; set CHATAPP_HOME to another folder" in chatapp("list").stderr
+
+
 def test_without_chatapp_home_the_platforms_data_folder_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CHATAPP_HOME")
     assert settings.home().is_absolute()
