@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chatapp.conversation import receipt, tool_calls
 from chatapp.conversation.prompting import Prompting
 from chatapp.conversation.saving import Saving
-from chatapp.conversation.setup import Setup, facts
+from chatapp.conversation.setup import Setup, facts, wrong_thinking
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import BEGINNING, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
@@ -82,6 +82,15 @@ class Dialogue:
         """Answer in another way from now on."""
         self._saving.setup, self._saving.setup_changed = setup, True
         self._saving.save_if_well()
+
+    def change_model(self, engine: Engine, model: str) -> str:
+        """Let a model answer from now on; says what it cannot do that was chosen, which is taken back."""
+        setup, wrong = replace(self.setup, model=model), wrong_thinking(engine, model, self.setup.options)
+        if wrong:
+            setup = setup.without_thinking()
+        if setup != self.setup:
+            self.change(setup)
+        return wrong
 
     def keep_draft(self, draft: str) -> None:
         """Keep what the user has not sent yet, once there is a conversation to keep it with."""
