@@ -29,6 +29,11 @@ CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
 
 
+def limit(options: Options) -> Options:
+    """The options of a continuation, which pauses."""
+    return replace(options, max_tokens=options.max_tokens or CONTINUATION)
+
+
 class Dialogue:
     """One conversation: a tree of messages, kept in memory and saved where there is a history.
 
@@ -359,7 +364,7 @@ class Dialogue:
         """The options of a turn; a fixed seed counts on, or another answer would be the same."""
         options = turn.options
         if self.kind == "completion" and turn.after is None:
-            options = replace(options, max_tokens=options.max_tokens or CONTINUATION)
+            options = limit(options)
         if options.seed is not None:
             attempts = sum(one.role == "assistant" for one in self._tree.after(turn.parent))
             options = replace(options, seed=(options.seed + attempts) % 2**64)

@@ -1,11 +1,13 @@
 """The notebook: a text that its reader and the model write together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chatapp.generation import Options
 from chatapp.tui.insight.heat import HeatScreen
+from chatapp.tui.sampling.fields import FIELDS
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import FIBONACCI, ScriptedEngine
 
@@ -94,7 +96,26 @@ async def test_a_continuation_pauses_unless_its_length_was_chosen() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.answered()
         assert driver.figures.tokens == engine.options[0].max_tokens == 128
-        assert driver.state == "■ max_tokens reached"
+        assert driver.state == "■ max_tokens reached, ^J goes on"
+
+
+async def test_the_drawer_shows_after_how_many_tokens_a_text_pauses() -> None:
+    engine = ScriptedEngine(FIBONACCI * 5)
+    async with running(engine) as driver:
+        await driver.screen.view.toggle_drawer()
+        drawer = driver.screen.drawer
+        assert drawer
+        (row,) = (line for line in drawer.render().plain.split("\n") if "max_tokens" in line)
+        assert row.endswith(" 128 ")
+        drawer.action_walk(next(place for place, field in enumerate(FIELDS) if field.name == "max_tokens"))
+        for _ in range(9):  # beyond the last value there is no limit
+            drawer.action_move(1)
+        await driver.until(lambda: driver.pane.dialogue and driver.pane.dialogue.setup.options == {"max_tokens": 8192})
+        assert driver.pane.dialogue
+        driver.pane.dialogue.change(replace(driver.pane.dialogue.setup, options={"max_tokens": None}))
+        driver.screen.view.show_setup()
+        assert drawer.options.max_tokens == 128
+        await driver.screen.view.close_drawer()
 
 
 async def test_new_begins_an_empty_page() -> None:
