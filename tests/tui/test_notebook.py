@@ -285,6 +285,35 @@ async def test_tokens_and_versions_are_those_of_the_text_whatever_is_undone(tmp_
         assert engine.asked[3].startswith("text") and driver.text == engine.asked[3] + " end"
 
 
+async def test_the_cursor_stands_at_the_end_of_what_undo_brings_back(tmp_path: Path) -> None:
+    engine = ScriptedEngine(turns=[" a b\nc", " d e"])
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("text")
+        await continued(driver, engine)
+        await continued(driver, engine, "ctrl+r")
+        await driver.press("ctrl+up")
+        for text in "text d e", "text":
+            await driver.press("ctrl+z")
+            await opened(driver, text)
+            assert driver.pane.completion_page.place == len(text)
+        await driver.type("!")
+        await opened(driver, "text!")
+
+
+async def test_ctrl_home_and_ctrl_end_go_to_the_ends_of_the_text() -> None:
+    async with running(ScriptedEngine()) as driver:
+        page = driver.pane.completion_page
+        page.load_text("one\ntwo")
+        await driver.press("end", "ctrl+home")
+        assert page.cursor_location == (0, 0)
+        await driver.press("ctrl+end")
+        assert page.cursor_location == page.document.end
+        await driver.press("ctrl+shift+home")
+        assert page.selected_text == page.text
+        await driver.press("ctrl+home", "ctrl+shift+end")
+        assert page.selected_text == page.text
+
+
 async def test_a_token_is_taken_back_after_undo_and_redo_and_after_a_walk(tmp_path: Path) -> None:
     engine = ScriptedEngine(turns=[" a b", " c d"])
     async with running(engine, history=tmp_path / "history.db") as driver:
