@@ -115,6 +115,9 @@ class ScreenView:
         self.screen.copy(text())
 
     def choose_theme(self, name: str) -> None:
+        known = sorted(self.screen.app.available_themes)
+        if name and name not in known:
+            raise InputError(f"there is no theme {name!r}; choose from {', '.join(known)}")
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
 
     def describe_tools(self, dialogue: Dialogue) -> tuple[str, str]:
