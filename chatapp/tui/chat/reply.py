@@ -124,8 +124,9 @@ class ReplyStream:
         if kind == "completion" and when_full == "summarise":
             when_full = "slide"  # of a text there is no summary
         full = self.figures.usage is not None and self.context >= total
+        error = self.thread.error + SLIDE * (self.turn.slides and is_too_long(self.thread.failure))
         goes_on = kind == "completion" and self.turn.after is None
-        return ending(self.finish_reason, error=self.thread.error, full=full, when_full=when_full, goes_on=goes_on)
+        return ending(self.finish_reason, error=error, full=full, when_full=when_full, goes_on=goes_on)
 
     def keep(self, index: int) -> None:
         """One of several answers is kept."""
@@ -150,12 +151,21 @@ class Ending:
     message: str = ""
 
 
+SLIDE = ", or let the oldest slide out (^S, when full)"
+"""Another way out of a prompt that is too long."""
 NEXT: dict[WhenFull, str] = {
     "stop": "start anew, shorten the text, or let the oldest slide out (^S).",
     "slide": "from here on the oldest part is left out.",
     "summarise": "from here on the oldest part is summed up.",
 }
 """What comes of a full context, by what is chosen to be done then."""
+
+
+def is_too_long(failure: Exception | None) -> bool:
+    """Whether a reply failed because the context does not hold what was asked."""
+    from chatapp.generation import PromptTooLong  # not for the first frame
+
+    return isinstance(failure, PromptTooLong)
 
 
 def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull, goes_on: bool = False) -> Ending:
