@@ -6,14 +6,14 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chatapp.cli.printing import Form, Printout, note, warn
 from chatapp.commands import run
 from chatapp.commands.parse import FENCE, is_command, text_of
 from chatapp.conversation import Dialogue, Setup, Turn, shell
-from chatapp.conversation.setup import NO_TEMPLATE, wrong_thinking
+from chatapp.conversation.setup import NO_TEMPLATE
 from chatapp.generation import Engine, Usage
 from chatapp.generation.contract import UNKNOWN_CONTEXT
 from chatapp.text.errors import InputError, UserError, one_line
@@ -180,11 +180,8 @@ class LineView:
             raise InputError(NO_TEMPLATE.format(name))
         changed = engine.can_chat != self.engine.can_chat
         self.engine = engine
-        setup = replace(self.dialogue.setup, model=opened.name)
-        if wrong := wrong_thinking(engine, setup.model, setup.options):
-            setup = setup.without_thinking()
+        if wrong := self.dialogue.change_model(engine, opened.name):
             self.say(wrong)
-        self.dialogue.change(setup)
         if changed:
             self.begin_anew()
         self.say(f"{self.model} answers from now on.")

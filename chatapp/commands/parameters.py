@@ -13,15 +13,22 @@ from chatapp.commands.commands import SlashError
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.errors import InputError
 from chatapp.text.files import read_input
+from chatapp.text.printable import printable
+
+ANY = "any text"
+LONGEST = 60
+"""Letters of a value that are told."""
 
 
 def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
     """The option's name in Options, and its value, checked as Options checks it."""
+    if not name:
+        raise SlashError("say which parameter, such as: /set parameter temperature 0.7; /? set tells all")
     if name in ABSENT:
         raise SlashError(f"there is no parameter {name!r}: {ABSENT[name]}")
     own = OLLAMA.get(name, name.replace("-", "_"))
     if own not in PARAMETERS:
-        hint = suggest(name, [*PARAMETERS, *OLLAMA], f"known are {', '.join(PARAMETERS)}")
+        hint = suggest(name, [*PARAMETERS, *OLLAMA], "/? set tells which there are")
         raise SlashError(f"there is no parameter {name!r}; {hint}")
     parameter = PARAMETERS[own]
     try:
@@ -37,6 +44,25 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
         wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
         raise SlashError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
     return own, value
+
+
+def describe_value(name: str, value: Any) -> str:  # Any: as above
+    """An option's value in a few words."""
+    knob = KNOBS.get(name)
+    if value in (None, (), {}):
+        said = PARAMETERS[name].none
+    elif knob and value == knob.off:
+        said = knob.word
+    elif isinstance(value, bool):
+        said = str(value).lower()
+    elif isinstance(value, tuple):
+        said = ", ".join(value)
+    elif isinstance(value, Mapping):
+        said = ", ".join(f"{token}={bias:g}" for token, bias in value.items())
+    else:
+        said = str(value)
+    line = printable(said.replace("\n", "\\n").replace("\t", "\\t"))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 def _whole(given: str) -> int | None:
@@ -109,6 +135,8 @@ class Parameter:
     read: Callable[[str], Any]  # Any: each option has its own type, which Options checks
     example: str
     does: str
+    none: str = "none"
+    """Said where there is no value."""
 
 
 PARAMETERS: Mapping[str, Parameter] = {
@@ -120,24 +148,26 @@ PARAMETERS: Mapping[str, Parameter] = {
     "dry_whole_words": Parameter(_truth, "true", "whether DRY spares tokens that go on with a word"),
     "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
     "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
-    "speculate": Parameter(_perhaps, "false", "whether tokens are guessed, also with a seed; none: where that pays"),
+    "speculate": Parameter(
+        _perhaps, "false", "whether tokens are guessed, also with a seed; none: where that pays", "where that pays"
+    ),
     "json_schema": Parameter(
-        _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text"
+        _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text", ANY
     ),
     "json_object": Parameter(_truth, "true", "whether the answer is a JSON object, of any kind"),
-    "regex": Parameter(_text, "[0-9]+", "the answer is a text that this matches as a whole; none: any text"),
+    "regex": Parameter(_text, "[0-9]+", "the answer is a text that this matches as a whole; none: any text", ANY),
     "grammar": Parameter(
-        _schema, 'start: "a" | "b"', "the answer is a text of this grammar, or that in a file; none: any text"
+        _schema, 'start: "a" | "b"', "the answer is a text of this grammar, or that in a file; none: any text", ANY
     ),
-    "choice": Parameter(_stops, '"yes" "no"', "the answer is one of these texts; none: any text"),
+    "choice": Parameter(_stops, '"yes" "no"', "the answer is one of these texts; none: any text", ANY),
     "num_beams": Parameter(int, "4", "look for the likeliest texts with so many at once; 1: draw instead"),
     "num_beam_groups": Parameter(int, "2", "groups of beams that avoid each other's tokens"),
     "length_penalty": Parameter(float, "1.0", "a beam's score is divided by its length to the power of this"),
     "diversity_penalty": Parameter(float, "0.5", "by how much groups of beams avoid each other's tokens"),
     "early_stopping": Parameter(_early, "true", "when a search ends that has enough texts: false, true or never"),
     "beam_sampling": Parameter(_truth, "true", "whether beams are drawn, with the options of sampling"),
-    "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full"),
-    "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one"),
+    "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full", "no limit"),
+    "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one", "random"),
 }
 """The options that can be set here, by their names in Options."""
 OLLAMA = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}

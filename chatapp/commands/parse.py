@@ -135,6 +135,8 @@ def read_export(rest: str) -> Command:
     from chatapp.conversation.files import FORMS
 
     word, path = cut(rest)
-    if word.lower() not in FORMS:
-        word, path = rest.rpartition(".")[2], rest
-    return Command(run.export, (FORMS.get(word.lower(), "markdown"), unquote(path)))
+    if form := FORMS.get(word.lower()):
+        return Command(run.export, (form, unquote(path)))
+    if re.fullmatch(r"\w+", rest):
+        raise SlashError(f"there is no format {rest!r}; choose from markdown, html and json, or a file: {rest}.md")
+    return Command(run.export, (None if rest else "markdown", unquote(rest)))  # as the ending of the file says

@@ -94,8 +94,10 @@ def run(command: Command, view: View) -> None:
 
 def set_option(view: View, name: str, value: Any) -> None:  # Any: each option has its own type
     """Choose an option of the answers to come."""
+    from chatapp.commands.parameters import describe_value
+
     change_options(view, {**view.dialogue.setup.options, name: value})
-    view.say(f"{name} is {value!r} from the next answer on.")
+    view.say(f"{name} is {describe_value(name, value)} from the next answer on.")
 
 
 def set_system(view: View, text: str) -> None:
@@ -165,11 +167,11 @@ def describe(view: View, topic: Topic) -> str:
     setup, engine = view.dialogue.setup, view.engine
     match topic:
         case "parameters":
-            from chatapp.commands.parameters import PARAMETERS
+            from chatapp.commands.parameters import PARAMETERS, describe_value
 
             options = replace(engine.defaults, **setup.options)
             rows = ((name, getattr(options, name), "  (set)" * (name in setup.options)) for name in PARAMETERS)
-            return "\n".join(f"{name:19} {value!r}{mark}" for name, value, mark in rows)
+            return "\n".join(f"{name:19} {describe_value(name, value)}{mark}" for name, value, mark in rows)
         case "system":
             return setup.system or "There is no system prompt; /set system TEXT sets one."
         case "modelfile":

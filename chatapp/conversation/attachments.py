@@ -25,6 +25,8 @@ MOST_FILES: Final = 2_000
 """Files of one folder that are looked at: one with very many hides no other."""
 SKIPPED: Final = {"__pycache__", "node_modules"}
 """Folders that nobody means; hidden ones are skipped as well."""
+SCATTERED: Final = 5
+"""The kind, as `score` counts them, from which the letters of a query only occur somewhere in a path."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,13 @@ def score(query: str, path: str) -> tuple[int, int, int]:
     elif query in path:
         kind = 4
     else:
-        kind = 5 if is_subsequence(query, name) else 6
+        kind = SCATTERED if is_subsequence(query, name) else SCATTERED + 1
     return kind, path.count("/"), len(path)
+
+
+def is_guess(query: str, candidate: Candidate) -> bool:
+    """Whether a candidate has only the letters of the query, and nowhere the word: any name fits some file so."""
+    return bool(query) and score(query.casefold(), path_of(candidate))[0] >= SCATTERED
 
 
 def is_subsequence(letters: str, text: str) -> bool:
@@ -190,6 +197,11 @@ def is_there(path: str, root: Path) -> bool:
         return locate(path, root).exists()
     except (OSError, ValueError):  # too long for a name, or a zero in it
         return False
+
+
+def is_whole(path: str, root: Path) -> bool:
+    """Whether a path leads to something that is no folder, so that nothing more need be typed."""
+    return is_there(path, root) and not locate(path, root).is_dir()
 
 
 # Reading

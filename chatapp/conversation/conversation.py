@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chatapp.conversation import receipt, tool_calls
 from chatapp.conversation.prompting import Prompting
 from chatapp.conversation.saving import Saving
-from chatapp.conversation.setup import Setup, facts
+from chatapp.conversation.setup import Setup, facts, wrong_thinking
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import BEGINNING, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 CONTINUATION = 128
 """Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
+
+
+def limit(options: Options) -> Options:
+    """The options of a continuation, which pauses."""
+    return replace(options, max_tokens=options.max_tokens or CONTINUATION)
 
 
 class Dialogue:
@@ -82,6 +87,15 @@ class Dialogue:
         """Answer in another way from now on."""
         self._saving.setup, self._saving.setup_changed = setup, True
         self._saving.save_if_well()
+
+    def change_model(self, engine: Engine, model: str) -> str:
+        """Let a model answer from now on; says what it cannot do that was chosen, which is taken back."""
+        setup, wrong = replace(self.setup, model=model), wrong_thinking(engine, model, self.setup.options)
+        if wrong:
+            setup = setup.without_thinking()
+        if setup != self.setup:
+            self.change(setup)
+        return wrong
 
     def keep_draft(self, draft: str) -> None:
         """Keep what the user has not sent yet, once there is a conversation to keep it with."""
@@ -350,7 +364,7 @@ class Dialogue:
         """The options of a turn; a fixed seed counts on, or another answer would be the same."""
         options = turn.options
         if self.kind == "completion" and turn.after is None:
-            options = replace(options, max_tokens=options.max_tokens or CONTINUATION)
+            options = limit(options)
         if options.seed is not None:
             attempts = sum(one.role == "assistant" for one in self._tree.after(turn.parent))
             options = replace(options, seed=(options.seed + attempts) % 2**64)

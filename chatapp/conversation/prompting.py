@@ -37,6 +37,8 @@ class Prompting:
         summary = ""
         if setup.when_full != "stop":
             turn.left_out = self._find_first(engine, turn, said, system)
+        else:
+            turn.slides = len(context_window.turns(said)) > 1
         if turn.left_out and setup.when_full == "summarise":
             summary = yield from self._summarise(engine, turn, said[: turn.left_out])
         turn.asked = receipt.Asked(system, turn.left_out, bool(summary))
@@ -87,4 +89,6 @@ class Prompting:
             first = self.window.choose(engine, turn.options, lines, lambda place: engine.count_tokens(text[place:]))
             turn.left_out, turn.asked = lines.index(first), receipt.Asked(first=first)
             text = text[first:]
+        else:
+            turn.slides = "\n" in text[:-1]
         yield from engine.complete(text, turn.options)

@@ -48,6 +48,8 @@ class Turn:
     """What the model was asked; known once the first delta came."""
     left_out: int = 0
     """How many messages (of a text: lines) no longer fitted; known once the first delta came."""
+    slides: bool = False
+    """Whether the oldest of it could be left out, which was not wanted; known once the model was asked."""
     summarising: bool = False
     """Whether the model is writing the summary that takes their place."""
     withdrawn: bool = False

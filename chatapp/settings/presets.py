@@ -77,6 +77,10 @@ def read_own(path: Path) -> dict[str, Preset]:
         found = toml_files.read(path)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
+    return _read_tables(path, found)
+
+
+def _read_tables(path: Path, found: Mapping[str, object]) -> dict[str, Preset]:
     kept = [read_preset(path, name, options) for name, options in found.items()]
     return {preset.name: preset for preset in kept}
 
@@ -165,15 +169,29 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
     for name, preset in presets.items():
         lines = [f"{option} = {_toml(value)}" for option, value in preset.options.items() if value is not None]
         tables.append("\n".join([f"[{_toml(name)}]", *lines, ""]))
+    text = "\n".join(tables)
     try:
+        _check_readable(path, text)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, "\n".join(tables))
+        write_whole(path, text)
     except (OSError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise PresetError(f"cannot write the presets to {path}: {reason or error}") from error
 
 
+def _check_readable(path: Path, text: str) -> None:
+    """Refuse a text that could not be read again: every preset in the file would be lost with it."""
+    if len(text.encode()) > toml_files.LARGEST:
+        raise PresetError(f"cannot write the presets to {path}: they have more than 1 MB; delete one, or save less")
+    try:
+        _read_tables(path, toml_files.parse(text))
+    except (tomllib.TOMLDecodeError, PresetError) as error:
+        raise PresetError(f"cannot write the presets to {path}: they could not be read again ({error})") from error
+
+
 def _toml(value: object) -> str:
+    if isinstance(value, bool):  # which is a number, too
+        return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):

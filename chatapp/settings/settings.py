@@ -138,7 +138,8 @@ def choose_theme(path: Path, name: str) -> None:
         text = toml_files.read_text(path) if path.exists() else ""
         write_whole(path, _with_theme(path, text, name))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"cannot write the theme into {path}: {error}; it lasts until you leave") from error
+        reason = (isinstance(error, OSError) and error.strerror) or error  # without the name of a temporary file
+        raise SettingsError(f"cannot write the theme into {path}: {reason}; it lasts until you leave") from error
 
 
 def _with_theme(path: Path, text: str, name: str) -> str:

@@ -250,10 +250,7 @@ class ChatApp(App[None]):
             self.push_screen(ThemePicker(self.palettes.values()), self.keep_theme)
 
     def action_keep_theme(self, name: str) -> None:
-        if name in self.palettes:
-            self.keep_theme(name)
-        else:
-            self.notify(f"there is no theme {name!r}; choose from {', '.join(self.palettes)}", markup=False)
+        self.keep_theme(name)
 
     def keep_theme(self, name: str | None) -> None:
         """Change the colours, for the next start too."""

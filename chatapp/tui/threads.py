@@ -25,6 +25,8 @@ class Drain(Thread, Generic[Item]):
 
     error = ""
     """Why it broke off, in one line for the user."""
+    failure: Exception | None = None
+    """The same, as it was raised."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Drain(Thread, Generic[Item]):
             finally:
                 self.items.close()  # ends the turn: the engine is free at once
         except Exception as error:  # whatever the runtime raises belongs on the screen
-            self.error = describe(error)
+            self.error, self.failure = describe(error), error
         finally:
             self.finished.set()
             self.on_end(self)

@@ -50,9 +50,9 @@ from chatapp.generation import Options
         ("/export", Command(run.export, ("markdown", ""))),
         ("/export html", Command(run.export, ("html", ""))),
         ("/export JSON out.txt", Command(run.export, ("json", "out.txt"))),
-        ("/export 'my talk.html'", Command(run.export, ("markdown", "my talk.html"))),
-        ("/export talk.html", Command(run.export, ("html", "talk.html"))),
-        ("/export talk", Command(run.export, ("markdown", "talk"))),
+        ("/export 'my talk.html'", Command(run.export, (None, "my talk.html"))),
+        ("/export talk.html", Command(run.export, (None, "talk.html"))),
+        ("/export markdown talk", Command(run.export, ("markdown", "talk"))),
         ("/import conversations.json", Command(run.import_file, ("conversations.json",))),
         ("/theme", Command("choose_theme", ("",))),
         ("/theme paper", Command("choose_theme", ("paper",))),
@@ -105,7 +105,8 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/set history please", "nothing follows /set history, but here does 'please'"),
         ("/set parameter temprature 1", "there is no parameter 'temprature'; did you mean temperature?"),
         ("/set parameter num_ctx 4096", "there is no parameter 'num_ctx': the context is as long as the model's"),
-        ("/set parameter n 3", "there is no parameter 'n'; known are temperature, "),
+        ("/set parameter n 3", "there is no parameter 'n'; /? set tells which there are"),
+        ("/set parameter", "say which parameter, such as: /set parameter temperature 0.7; /? set tells all"),
         ("/set parameter seed", "say the value of seed, such as: /set parameter seed 42"),
         ("/set parameter seed x", "'x' is no value of seed, such as: /set parameter seed 42"),
         ("/set parameter stop", 'say the value of stop, such as: /set parameter stop "END"'),
@@ -114,6 +115,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/set parameter top_p 1.5", "top_p must be above 0 and at most 1, not 1.5"),
         ("/set parameter temperature nan", "temperature must be 0 (greedy) or from 0.0001 to 100, not nan"),
         ("/show lisense", "there is no 'lisense' to show; did you mean license?"),
+        ("/export pdf", "there is no format 'pdf'; choose from markdown, html and json, or a file: pdf.md"),
         ("/load", "say which model after the command"),
         ("/clear all", "nothing follows this command, but here does 'all'"),
         ("/copy 0", "'0' is not the number of a code block; they are counted from 1"),
@@ -134,6 +136,31 @@ def test_every_option_of_an_answer_can_be_set_but_those_of_the_screen() -> None:
 def test_the_example_of_a_parameter_is_one(name: str) -> None:
     command = parse(f"/set parameter {name} {parameters.PARAMETERS[name].example}")
     assert command and command.act is run.set_option and command.arguments[0] == name
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("seed none", "random"),
+        ("seed 42", "42"),
+        ("max_tokens none", "no limit"),
+        ("temperature 0", "greedy"),
+        ("temperature 0.2", "0.2"),
+        ("top_k 0", "off"),
+        ('stop "A" "\\n"', "A, \\n"),
+        ("stop none", "none"),
+        ("stop a\x1b[2J", "a␛[2J"),
+        ("logit_bias 5=-3 6=-inf", "5=-3, 6=-inf"),
+        ("json_object true", "true"),
+        ("early_stopping never", "never"),
+        ("speculate none", "where that pays"),
+        ("regex none", "any text"),
+        (f"regex {'x' * 100}", "x" * 59 + "…"),
+    ],
+)
+def test_a_value_is_told_in_words(typed: str, told: str) -> None:
+    command = parse(f"/set parameter {typed}")
+    assert command and parameters.describe_value(*command.arguments) == told
 
 
 def test_help_tells_every_command_and_every_parameter() -> None:

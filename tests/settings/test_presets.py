@@ -4,12 +4,14 @@ import math
 import os
 import stat
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chatapp.generation import Options
+from chatapp.generation.options import KNOBS
 from chatapp.settings import presets, system_prompts
 from chatapp.settings.presets import PresetError
 from chatapp.settings.system_prompts import SystemPromptError
@@ -31,6 +33,23 @@ EVERYTHING: dict[str, Any] = {
     "stop": ('"""', "\n\n", "\x7f", "né 🙂 \\"),
     "max_tokens": 100,
     "seed": 2**64 - 1,
+    "dry_breakers": ("\n", "\x00", "\x85", "\u2028"),
+    "dry_whole_words": True,
+    "bad_words": ("'", "\r\n"),
+    "sampler_order": ("top_p", "temperature"),
+    "num_beams": 4,
+    "num_beam_groups": 2,
+    "length_penalty": 1e-7,
+    "diversity_penalty": 1e2,
+    "early_stopping": "never",
+    "beam_sampling": False,
+    "tools": (),
+    "speculate": False,
+    "json_schema": '{"type": "object"}',
+    "json_object": True,
+    "regex": r"\d+\"\t",
+    "grammar": 'start: "a"\n\tb: /[^"]/ # end\n',
+    "choice": ("yes", "[no]", "#"),
 }
 
 
@@ -51,6 +70,7 @@ def test_built_in_presets_are_options_and_say_what_they_are_for(path: Path) -> N
 
 
 def test_every_option_survives_the_file(path: Path) -> None:
+    assert {each.name for each in fields(Options)} - presets.NOT_IN_PRESETS - KNOBS.keys() <= EVERYTHING.keys()
     presets.save(path, "  all   of them ", EVERYTHING | {"n": 3, "logprobs": 5})
     preset = presets.find(path, "all of them")
     assert preset.options == EVERYTHING
@@ -151,6 +171,22 @@ def test_a_bad_file_is_refused_clearly_and_never_overwritten(path: Path, content
             act(path)
         assert str(path) in str(caught.value)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("value", [True, False, "never"])
+def test_options_that_are_switched_survive_the_file(path: Path, value: bool | str) -> None:
+    presets.save(path, "mine", {"early_stopping": value})
+    assert presets.find(path, "mine").options == {"early_stopping": value}
+
+
+def test_what_could_not_be_read_again_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    presets.save(path, "mine", {"top_k": 1})
+    with pytest.raises(PresetError, match="they have more than 1 MB; delete one, or save less"):
+        presets.save(path, "large", {"grammar": "x" * 2**20})
+    monkeypatch.setattr(presets, "_toml", repr)
+    with pytest.raises(PresetError, match="they could not be read again"):
+        presets.save(path, "other", {"json_object": True})
+    assert list(presets.read_own(path)) == ["mine"]
 
 
 def test_wrong_options_are_not_saved(path: Path) -> None:

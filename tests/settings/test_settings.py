@@ -136,6 +136,19 @@ def test_settings_that_are_no_toml_are_left_as_they_are(home: Path) -> None:
     assert (home / "settings.toml").read_text() == "theme = "
 
 
+def test_settings_that_cannot_be_written_are_told_by_their_own_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied", f"{path}.temporary")
+
+    monkeypatch.setattr(settings, "write_whole", refuse)
+    with pytest.raises(settings.SettingsError) as refused:
+        Workspace().choose_theme("okabe")
+    path = home / "settings.toml"
+    assert str(refused.value) == f"cannot write the theme into {path}: Permission denied; it lasts until you leave"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="links and modes are the Unix way")
 def test_settings_behind_a_link_stay_there_and_as_private_as_they_were(home: Path, tmp_path: Path) -> None:
     home.mkdir()

@@ -1,10 +1,14 @@
 """Where there is no model to answer, the screen says at once, and goes on saying, why."""
 
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from chatapp.text.errors import InputError
 from chatapp.workspace import Opened
-from support.screen_driver import beginning, started
+from support.screen_driver import ask, beginning, started
 from support.scripted_engine import Open, ScriptedEngine, opener
 
 CHATS, CONTINUES = ScriptedEngine("Because.", can_chat=True), ScriptedEngine("and so on")
@@ -33,33 +37,58 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
         assert driver.pane.status.reason == ""
 
 
-async def test_a_model_that_cannot_go_on_with_a_conversation_is_told_before_anything_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "reason"), [("base", "it cannot continue a conversation; use /clear first"), ("broken", "is damaged")]
+)
+async def test_a_model_that_cannot_take_over_is_refused_and_the_one_before_stays(
+    tmp_path: Path, other: str, reason: str
+) -> None:
     start = beginning(CHATS, "chatty", history=tmp_path / "history.db")
     start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
-        await driver.type("why?\n")
-        await driver.answered()
-        await driver.screen.models.use("base")
-        await driver.until(lambda: driver.state == "✗ no model")
-        assert "it cannot continue a conversation; use /clear first" in driver.toasts[-1]
-        await driver.type("and now?\n")
-        await driver.pilot.pause()
-        assert driver.pane.prompt.text == "and now?" and len(driver.said) == 2
-        await driver.screen.models.use("chatty")
+        await ask(driver, "why?")
+        await driver.screen.models.use(other)
         await driver.until(lambda: driver.state == "● ready")
-        await driver.press("enter")
-        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+        assert reason in driver.toasts[-1] and "chatty stays" in driver.picture
+        await ask(driver, "and now?")
+        assert driver.pane.dialogue and driver.pane.dialogue.setup.model == driver.pane.heading.model == "chatty"
+    async with started(start) as driver:
+        await driver.until(lambda: driver.pane.opened, "the model that answered before")
+        assert driver.pane.choice.model == "chatty" and len(driver.said) == 4
 
 
-async def test_the_conversation_after_it_is_one_of_its_own_kind(tmp_path: Path) -> None:
+async def test_what_waits_for_a_model_that_is_refused_comes_back(tmp_path: Path) -> None:
+    start, go = beginning(CHATS, "chatty", history=tmp_path / "history.db"), Event()
+
+    def slow(name: str) -> Open:
+        def open_later(report: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
+            assert name == "chatty" or go.wait(10)
+            return open_by_name(name)(report, warn)
+
+        return open_later
+
+    start.opens = slow
+    async with started(start) as driver:
+        await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
+        await ask(driver, "why?")
+        await driver.screen.models.use("base")
+        await driver.type("and now?\n")
+        await driver.until(lambda: driver.pane.outbox.queue)
+        await driver.screen.models.use("broken")
+        go.set()
+        await driver.until(lambda: driver.state == "● ready")
+        assert driver.pane.prompt.text == "and now?" and driver.pane.choice.model == "chatty"
+
+
+async def test_after_clear_the_model_that_was_refused_can_be_used(tmp_path: Path) -> None:
     start = beginning(CHATS, "chatty", history=tmp_path / "history.db")
     start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
-        await driver.type("why?\n")
-        await driver.answered()
-        await driver.screen.models.use("base")
-        await driver.until(lambda: driver.state == "✗ no model")
+        await ask(driver, "why?")
         await driver.press("ctrl+n")
+        await driver.until(lambda: driver.state == "● ready" and not driver.said and driver.pane.dialogue)
+        await driver.screen.models.use("base")
         await driver.until(lambda: driver.state == "● ready" and driver.pane.kind == "completion")
+        assert driver.pane.dialogue and driver.pane.dialogue.setup.model == "base"

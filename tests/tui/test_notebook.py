@@ -1,11 +1,13 @@
 """The notebook: a text that its reader and the model write together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chatapp.generation import Options
 from chatapp.tui.insight.heat import HeatScreen
+from chatapp.tui.sampling.fields import FIELDS
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import FIBONACCI, ScriptedEngine
 
@@ -94,7 +96,26 @@ async def test_a_continuation_pauses_unless_its_length_was_chosen() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.answered()
         assert driver.figures.tokens == engine.options[0].max_tokens == 128
-        assert driver.state == "■ max_tokens reached"
+        assert driver.state == "■ max_tokens reached, ^J goes on"
+
+
+async def test_the_drawer_shows_after_how_many_tokens_a_text_pauses() -> None:
+    engine = ScriptedEngine(FIBONACCI * 5)
+    async with running(engine) as driver:
+        await driver.screen.view.toggle_drawer()
+        drawer = driver.screen.drawer
+        assert drawer
+        (row,) = (line for line in drawer.render().plain.split("\n") if "max_tokens" in line)
+        assert row.endswith(" 128 ")
+        drawer.action_walk(next(place for place, field in enumerate(FIELDS) if field.name == "max_tokens"))
+        for _ in range(9):  # beyond the last value there is no limit
+            drawer.action_move(1)
+        await driver.until(lambda: driver.pane.dialogue and driver.pane.dialogue.setup.options == {"max_tokens": 8192})
+        assert driver.pane.dialogue
+        driver.pane.dialogue.change(replace(driver.pane.dialogue.setup, options={"max_tokens": None}))
+        driver.screen.view.show_setup()
+        assert drawer.options.max_tokens == 128
+        await driver.screen.view.close_drawer()
 
 
 async def test_new_begins_an_empty_page() -> None:
@@ -262,6 +283,35 @@ async def test_tokens_and_versions_are_those_of_the_text_whatever_is_undone(tmp_
         await driver.press("1")
         await driver.until(lambda: len(engine.asked) == 4 and not driver.pane.reply)
         assert engine.asked[3].startswith("text") and driver.text == engine.asked[3] + " end"
+
+
+async def test_the_cursor_stands_at_the_end_of_what_undo_brings_back(tmp_path: Path) -> None:
+    engine = ScriptedEngine(turns=[" a b\nc", " d e"])
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("text")
+        await continued(driver, engine)
+        await continued(driver, engine, "ctrl+r")
+        await driver.press("ctrl+up")
+        for text in "text d e", "text":
+            await driver.press("ctrl+z")
+            await opened(driver, text)
+            assert driver.pane.completion_page.place == len(text)
+        await driver.type("!")
+        await opened(driver, "text!")
+
+
+async def test_ctrl_home_and_ctrl_end_go_to_the_ends_of_the_text() -> None:
+    async with running(ScriptedEngine()) as driver:
+        page = driver.pane.completion_page
+        page.load_text("one\ntwo")
+        await driver.press("end", "ctrl+home")
+        assert page.cursor_location == (0, 0)
+        await driver.press("ctrl+end")
+        assert page.cursor_location == page.document.end
+        await driver.press("ctrl+shift+home")
+        assert page.selected_text == page.text
+        await driver.press("ctrl+home", "ctrl+shift+end")
+        assert page.selected_text == page.text
 
 
 async def test_a_token_is_taken_back_after_undo_and_redo_and_after_a_walk(tmp_path: Path) -> None:

@@ -53,6 +53,29 @@ async def test_a_word_that_is_no_file_stays_text(tree: Path) -> None:
         assert driver.texts == ["write to me@README.md and @nobody"]
 
 
+@pytest.mark.parametrize("word", ["apy", "/app", "~/a", "data.bin"])
+async def test_a_word_with_the_letters_of_a_file_stays_text_and_so_does_a_path(tree: Path, word: str) -> None:
+    (tree / "data.bin").write_text("x")
+    (tree / "old_data.bin.txt").write_text("x")
+    async with page(Prompt(root=tree)) as driver:
+        await driver.type("thanks @")
+        await driver.until(lambda: driver.offered)
+        await driver.type(word)
+        await driver.until(lambda: driver.offered == (["src/app.py"] if word == "apy" else []))
+        await driver.press("enter")
+        await driver.until(lambda: driver.texts)
+        assert driver.texts[0].startswith(f"thanks @{word}") and "print()" not in driver.texts[0]
+
+
+async def test_a_guess_is_taken_by_enter_once_somebody_went_to_it_and_by_tab(tree: Path) -> None:
+    async with page(Prompt(root=tree)) as driver:
+        for key in ["down", "enter"], ["tab"]:
+            await driver.type("@apy")
+            await driver.until(lambda: driver.offered == ["src/app.py"])
+            await driver.press(*key)
+        assert driver.prompt.draft == "@src/app.py @src/app.py "
+
+
 async def test_the_picker_and_the_prompt_tell_tokens(tree: Path) -> None:
     (tree / "long.txt").write_text("word " * 1234)
     async with page(Prompt(root=tree, count_tokens=words)) as driver:

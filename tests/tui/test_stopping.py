@@ -168,6 +168,7 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
         await driver.until(lambda: driver.toasts and not driver.pane.reply)
         [toast] = driver.toasts
         assert toast.startswith("The prompt is too long by 16 tokens (19 of 3); shorten it")
+        assert toast.endswith("or let the oldest slide out (^S, when full)")
         assert driver.text == EXAMPLE
         assert driver.state == "✗ failed"
         driver.app.clear_notifications()
@@ -176,6 +177,13 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
         assert driver.picture.count("the prompt is too long by 16 tokens (19 of 3)") == 1  # it outlasts the toast
         await driver.type("x")
         assert driver.text == EXAMPLE + "x"
+
+
+async def test_nothing_can_slide_out_of_a_single_question() -> None:
+    async with running(ScriptedEngine(context_length=3, can_chat=True)) as driver:
+        await driver.type("one two three four five\n")
+        await driver.until(lambda: driver.toasts and not driver.pane.reply)
+        assert driver.toasts[0].endswith("choose a model with a longer context")
 
 
 async def test_a_full_context_is_said() -> None:

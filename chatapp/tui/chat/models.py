@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chatapp.models import catalogue, facts, suggestion
@@ -43,15 +42,14 @@ class Models:
         self.screen.app.push_screen(models, take)
 
     async def use(self, name: str) -> None:
-        """Let another model answer; the conversation stays."""
+        """Let another model answer, where it can; the conversation stays."""
         pane = self.screen.pane
         if pane.busy:
             return self.screen.notify("The model is writing: esc stops it.")
-        pane.choice = Choice(name)
-        pane.opened, pane.failure = None, None
+        if pane.opened:
+            pane.before = pane.choice, pane.opened
+        pane.choice, pane.opened, pane.failure = Choice(name), None, None
         pane.heading.model, pane.heading.about = name, ""
-        if pane.dialogue:
-            pane.dialogue.change(replace(pane.dialogue.setup, model=name))
         pane.status.show("○ loading", hint="what was said stays")
         await self.screen.warm(pane)
         pane.box.focus()

@@ -14,7 +14,6 @@ from textual.containers import Vertical
 from textual.message import Message as Event
 from textual.widgets import TextArea
 
-from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 from chatapp.tui.chat.calls import Calls
 from chatapp.tui.chat.completion_page import CompletionPage
@@ -64,6 +63,8 @@ class Pane(Vertical):
         self.opened: Opened | None = None
         self.failure: str | None = None
         """Why there is no model."""
+        self.before: tuple[Choice, Opened] | None = None
+        """The model that answered, until another one is open that can take over."""
         self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
         self.calls = Calls()
         self.outbox = Outbox(past, busy=lambda: self.busy)
@@ -175,13 +176,14 @@ class Pane(Vertical):
     # Its model
 
     def do_without(self, error: str) -> None:
-        """The model could not be opened."""
+        """The model could not be opened; the one before goes on to answer."""
         self.failure, self.wanted = error, 0
-        self.let_count()
         self.outbox.give_back()
-        self.status.place, self.status.memory = "", 0
-        hint = "what you typed stays here; ^O chooses another model"
-        self.status.show("✗ no model", tone="error", hint=hint, reason=printable(" ".join(error.split())))
+        if self.before:
+            self.choice, opened = self.before
+            return self.show_model(opened, f"{opened.name} stays")
+        self.let_count()
+        self.status.show_lack(error)
         self.text_changed()
 
     async def take_up(self, opened: Opened) -> None:
@@ -191,24 +193,23 @@ class Pane(Vertical):
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
             return self.do_without(NO_TEMPLATE.format(opened.name))
-        if self.dialogue and "think" in self.dialogue.setup.options:
-            from chatapp.conversation.setup import wrong_thinking
+        if self.dialogue and (wrong := self.dialogue.change_model(opened.engine, self.choice.model)):
+            self.notify(wrong, markup=False)
+        self.show_model(opened, f"opened in {milliseconds(opened.seconds)}")
+        if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
+            await self.change_kind("chat" if opened.engine.can_chat else "completion")
+        await self.ask_if_wanted()
 
-            if wrong := wrong_thinking(opened.engine, opened.name, self.dialogue.setup.options):
-                self.notify(wrong, markup=False)
-                self.dialogue.change(self.dialogue.setup.without_thinking())
-        self.opened, self.failure = opened, None
-        self.status.place, self.status.memory = opened.place, self.memory()
+    def show_model(self, opened: Opened, hint: str) -> None:
+        """This model answers from now on."""
+        self.opened, self.failure, self.before = opened, None, None
+        self.status.show_model(opened.place, self.memory(), hint)
         self.heading.model, self.heading.about = opened.name, opened.about
         self.heading.total = opened.context_length
         self.completion_page.gaps = opened.engine.can_infill
-        self.status.show("● ready", tone="success", hint=f"opened in {milliseconds(opened.seconds)}")
-        if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
-            await self.change_kind("chat" if opened.engine.can_chat else "completion")
         self.screen.refresh_bindings()
         self.let_count()
         self.text_changed()
-        await self.ask_if_wanted()
 
     def is_ready(self) -> bool:
         """Whether the model can be asked now; says why where it cannot."""

@@ -124,7 +124,9 @@ class ReplyStream:
         if kind == "completion" and when_full == "summarise":
             when_full = "slide"  # of a text there is no summary
         full = self.figures.usage is not None and self.context >= total
-        return ending(self.finish_reason, error=self.thread.error, full=full, when_full=when_full)
+        error = self.thread.error + SLIDE * (self.turn.slides and is_too_long(self.thread.failure))
+        goes_on = kind == "completion" and self.turn.after is None
+        return ending(self.finish_reason, error=error, full=full, when_full=when_full, goes_on=goes_on)
 
     def keep(self, index: int) -> None:
         """One of several answers is kept."""
@@ -149,6 +151,8 @@ class Ending:
     message: str = ""
 
 
+SLIDE = ", or let the oldest slide out (^S, when full)"
+"""Another way out of a prompt that is too long."""
 NEXT: dict[WhenFull, str] = {
     "stop": "start anew, shorten the text, or let the oldest slide out (^S).",
     "slide": "from here on the oldest part is left out.",
@@ -157,8 +161,15 @@ NEXT: dict[WhenFull, str] = {
 """What comes of a full context, by what is chosen to be done then."""
 
 
-def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull) -> Ending:
-    """Put in words how a reply ended; no reason means that it was stopped."""
+def is_too_long(failure: Exception | None) -> bool:
+    """Whether a reply failed because the context does not hold what was asked."""
+    from chatapp.generation import PromptTooLong  # not for the first frame
+
+    return isinstance(failure, PromptTooLong)
+
+
+def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull, goes_on: bool = False) -> Ending:
+    """Put in words how a reply ended; no reason means that it was stopped. `goes_on` says that a key lets it."""
     if error:
         return Ending("✗ failed", "error", "✗ cut off by an error", error)
     if reason in (None, "cancelled"):
@@ -166,5 +177,5 @@ def ending(reason: str | None, *, error: str | None, full: bool, when_full: When
     if reason == "length" and full:
         return Ending(FULL, "warning", FULL, f"The model's context is full: {NEXT[when_full]}")
     if reason == "length":
-        return Ending("■ max_tokens reached", "success")
+        return Ending(f"■ max_tokens reached{', ^J goes on' if goes_on else ''}", "success")
     return Ending("● done", "success")

@@ -179,6 +179,17 @@ class StatusLine(Widget):
         """Change the first line, or say in the second why there is no model or no answer."""
         self.state, self.tone, self.hint, self.reason, self.figures = state, tone, hint, reason, figures
 
+    def show_model(self, place: str, memory: int, hint: str) -> None:
+        """Say that a model is ready, and where it runs."""
+        self.place, self.memory = place, memory
+        self.show("● ready", tone="success", hint=hint)
+
+    def show_lack(self, reason: str) -> None:
+        """Say that there is no model, and why."""
+        self.place, self.memory = "", 0
+        hint = "what you typed stays here; ^O chooses another model"
+        self.show("✗ no model", tone="error", hint=hint, reason=" ".join(reason.split()))
+
     def render(self) -> Content:
         state = Content.assemble((f" {self.state}", f"bold ${self.tone}"))
         room = self.size.width - state.cell_length

@@ -115,6 +115,9 @@ class ScreenView:
         self.screen.copy(text())
 
     def choose_theme(self, name: str) -> None:
+        known = sorted(self.screen.app.available_themes)
+        if name and name not in known:
+            raise InputError(f"there is no theme {name!r}; choose from {', '.join(known)}")
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
 
     def describe_tools(self, dialogue: Dialogue) -> tuple[str, str]:
@@ -152,11 +155,9 @@ class ScreenView:
         else:
             from chatapp.tui.sampling.drawer import SamplingDrawer
 
+            defaults, chosen = find_options(self.engine, self.dialogue)
             self.screen.drawer = SamplingDrawer(
-                self.engine.defaults,
-                self.dialogue.setup.options,
-                when_full=self.dialogue.setup.when_full,
-                look=self.look,
+                defaults, chosen, when_full=self.dialogue.setup.when_full, look=self.look
             )
             self.screen.add_class("-sampling")
             await self.screen.middle.mount(self.screen.drawer)
@@ -174,7 +175,7 @@ class ScreenView:
         """Let the drawer show the conversation that is shown now."""
         opened, dialogue = self.screen.pane.opened, self.screen.pane.dialogue
         if self.screen.drawer and opened and dialogue:
-            self.screen.drawer.take(opened.engine.defaults, dialogue.setup.options, dialogue.setup.when_full)
+            self.screen.drawer.take(*find_options(opened.engine, dialogue), dialogue.setup.when_full)
 
     def look(self, options: Options) -> Preview | None:
         """What the options make of the next token; called in a thread, and nothing while the model writes."""
@@ -314,3 +315,13 @@ class ScreenView:
             pane = await self.screen.open_conversation(found.conversation)
             if found.message is not None:
                 await pane.page.reach(found.message)
+
+
+def find_options(engine: Engine, dialogue: Dialogue) -> tuple[Options, Mapping[str, Any]]:  # Any: what Options takes
+    """The options that a conversation has by itself, and those that were chosen: a text is never without a limit."""
+    from chatapp.conversation.conversation import limit
+
+    chosen = dialogue.setup.options
+    if dialogue.kind == "chat":
+        return engine.defaults, chosen
+    return limit(engine.defaults), {name: value for name, value in chosen.items() if name != "max_tokens" or value}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from chatapp.commands.parse import is_command
-from chatapp.conversation.attachments import Candidate, mention, rank
+from chatapp.conversation.attachments import Candidate, is_guess, mention, rank
 from chatapp.text.units import size
 from chatapp.tui.prompt.popup import ROWS, Choice
 
@@ -42,7 +42,10 @@ def find_path(line: str) -> tuple[int, str] | None:
 
 def offer_paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
     """Offer the files and folders that fit, likeliest first."""
-    return [Choice(found.path, describe(found), mention(found.path)) for found in rank(query, candidates, ROWS)]
+    if query.startswith(("/", "~")):  # from elsewhere: only what is below one folder is known
+        return []
+    fitting = rank(query, candidates, ROWS)
+    return [Choice(one.path, describe(one), mention(one.path), is_guess(query, one)) for one in fitting]
 
 
 def describe(candidate: Candidate) -> str:

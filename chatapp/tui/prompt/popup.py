@@ -26,6 +26,8 @@ class Choice:
     """A description in a few words."""
     text: str
     """The text that stands in the prompt when it is chosen."""
+    guess: bool = False
+    """Whether it may well be something else that was meant: enter takes it only where somebody has gone to it."""
 
 
 class Popup(Widget):
@@ -55,6 +57,8 @@ class Popup(Widget):
         self.choices: Sequence[Choice] = ()
         self.chosen = self.rows = 0
         """The choice that is highlighted, and how many there is room for."""
+        self.went = False
+        """Whether somebody has gone to the highlighted choice."""
         self.weight = ""
         """Show what is known of the highlighted choice besides."""
         self.note, self.problem = "", ""
@@ -65,13 +69,18 @@ class Popup(Widget):
         return self.choices[self.chosen] if self.choices else None
 
     @property
+    def is_meant(self) -> bool:
+        """Whether the highlighted choice is what its user means, so that enter takes it."""
+        return self.went or not self.choices[self.chosen].guess
+
+    @property
     def first(self) -> int:
         """The choice in the first row."""
         return max(0, self.chosen - self.rows + 1)
 
     def offer(self, choices: Sequence[Choice]) -> None:
         """Show these choices, the first one highlighted; none closes the list."""
-        self.choices, self.chosen, self.weight = choices, 0, ""
+        self.choices, self.chosen, self.weight, self.went = choices, 0, "", False
         self.stretch()
 
     def tell(self, note: str = "", problem: str = "") -> None:
@@ -82,7 +91,7 @@ class Popup(Widget):
 
     def move(self, rows: int) -> None:
         """Highlight another choice, around the ends."""
-        self.chosen, self.weight = (self.chosen + rows) % len(self.choices), ""
+        self.chosen, self.weight, self.went = (self.chosen + rows) % len(self.choices), "", True
         self.refresh()
 
     def weigh(self, weight: str) -> None:

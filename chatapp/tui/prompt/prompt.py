@@ -259,7 +259,8 @@ class Prompt(Box):
             if not self.typed:
                 self.look_around()
             self.typed = line[found[0] :]
-            choices = completion.offer_paths(found[1], self.scan.candidates) if self.scan else []
+            known = self.scan.candidates if self.scan and not attachments.is_whole(found[1], self.root) else ()
+            choices = completion.offer_paths(found[1], known)
         else:
             self.typed, choices = "", []
         shown = choices if self.has_focus and not self.dismissed else []
@@ -273,7 +274,7 @@ class Prompt(Box):
         """Find what there is to attach; what was found before serves meanwhile."""
         self.scan = await asyncio.to_thread(attachments.scan, self.root)
         self.weights.clear()
-        chosen = self.popup.current
+        chosen = self.popup.current if self.popup.went else None
         self.offer()
         if chosen in self.popup.choices:
             self.highlight(self.popup.choices.index(chosen))
@@ -351,7 +352,7 @@ class Prompt(Box):
             return
         elif choice and event.key == "tab":
             self.take(after="" if choice.name.endswith("/") else " ")
-        elif choice and event.key == "enter" and choice.text.strip() != self.typed.strip():
+        elif choice and event.key == "enter" and self.popup.is_meant and choice.text.strip() != self.typed.strip():
             self.take()
         elif event.key == "enter" and "enter" in self.app._keymap.get("prompt.submit", "enter").split(","):
             self.action_submit()

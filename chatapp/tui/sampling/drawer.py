@@ -162,6 +162,8 @@ class SamplingDrawer(Widget, can_focus=True):
         """Take a value, if it can be one; say why not, otherwise."""
         self.error = ""
         self.refresh()
+        if value is None and field.slides and getattr(self.defaults, field.name) is not None:
+            value = field.ladder[-1]  # there always is a limit
         if value == self.value(field):
             return True
         if field.kind == "choice":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
 
+from chatapp.commands.parameters import PARAMETERS
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.printable import printable
 
@@ -191,10 +192,16 @@ FIELDS = (
         for name, knob in KNOBS.items()
         if not knob.rare
     ),
-    Field("max_tokens", "max_tokens", ladder=tuple(2**power for power in range(4, 14)), fine=1, word="no limit"),
-    Field("seed", "seed", "seed", fine=1, word="random"),
-    Field("stop", "stop", "lines", off=(), word="none"),
-    Field("logit_bias", "logit_bias", "lines", off={}, word="none"),
+    Field(
+        "max_tokens",
+        "max_tokens",
+        ladder=tuple(2**power for power in range(4, 14)),
+        fine=1,
+        word=PARAMETERS["max_tokens"].none,
+    ),
+    Field("seed", "seed", "seed", fine=1, word=PARAMETERS["seed"].none),
+    Field("stop", "stop", "lines", off=(), word=PARAMETERS["stop"].none),
+    Field("logit_bias", "logit_bias", "lines", off={}, word=PARAMETERS["logit_bias"].none),
     Field("answer", "answer is", "answer", off="", word="any text"),
     Field("when_full", "when full", "choice"),
 )

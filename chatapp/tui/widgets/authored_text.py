@@ -96,8 +96,11 @@ class AuthoredText(VimArea):
             shared = min(len(before), len(now)) if shared is None else shared
             start = self.location(shared)
             self.number += 1
+            stood = self.selection
             self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
-            self.edit(Continuation(now[shared:], start, self.document.end, False, number=self.number))
+            edit = Continuation(now[shared:], start, self.document.end, False, number=self.number)
+            self.edit(edit)
+            edit._original_selection = stood  # where undo puts it
         self.credit(parts)
         self.head = self.location(len(now) - len(printable(after)))
         self.move_cursor(self.head)

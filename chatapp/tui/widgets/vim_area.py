@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 class VimArea(Removable, TextArea):
     """A text with vim-like keys, where its user wants them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [  # TextArea has none for the ends of the text
+        Binding("ctrl+home", "cursor_text_start", "Beginning of the text", show=False),
+        Binding("ctrl+end", "cursor_text_end", "End of the text", show=False),
+        Binding("ctrl+shift+home", "cursor_text_start(True)", "Select to the beginning", show=False),
+        Binding("ctrl+shift+end", "cursor_text_end(True)", "Select to the end", show=False),
+    ]
 
     vim: Vim | None = None
     busy: Callable[[], bool] = staticmethod(lambda: False)
@@ -41,6 +49,12 @@ class VimArea(Removable, TextArea):
     def on_focus(self) -> None:
         if self.vim:
             self.post_message(self.ModeShown(self.vim.indicator))
+
+    def action_cursor_text_start(self, select: bool = False) -> None:
+        self.move_cursor(self.document.start, select)
+
+    def action_cursor_text_end(self, select: bool = False) -> None:
+        self.move_cursor(self.document.end, select)
 
     def action_undo(self) -> None:
         """Undo; where there is nothing to undo, ctrl+z is what it is in a shell."""
