@@ -26,6 +26,7 @@ from chatapp.tui.errors import telling
 from chatapp.tui.keys.bindings import bindings
 from chatapp.tui.keys.complaints import take_untold
 from chatapp.tui.keys.keyboard import Keyboard
+from chatapp.tui.keys.paste_parser import parse_pastes
 from chatapp.tui.theme import palette
 from chatapp.tui.widgets.guard import GUARD
 from chatapp.workspace import Workspace
@@ -67,6 +68,7 @@ class ChatApp(App[None]):
     ) -> None:
         """With a model or a setup, in a new conversation; with nothing, where it was left."""
         super().__init__(driver)
+        parse_pastes(self.driver_class)
         self.workspace, self.settings = workspace, workspace.read_settings()
         self.keyboard = Keyboard(self)
         self.chosen_keys: dict[str, str] = {}

@@ -49,7 +49,8 @@ async def test_a_conversation_in_a_window(tmp_path: Path) -> None:
         assert "cannot be kept" in one.face.announced[0] and "\x1b" not in one.face.announced[0]
         await say(client, type="focus")
         await client.send(b"\x15")  # clears the line
-        await client.send(b"\x1b[200~hello\x1b[201~")
+        await client.send(b"\x1b[200~hello \x1b[31m\x11")  # no key comes of a paste, also where it is divided
+        await client.send(b"\x1b[0m\x1b[201~")
         await client.send(b"\r")
         await drawn(client, "writing")
 

@@ -55,8 +55,9 @@ def pending(terminal: int) -> int:
 
 def driver(ahead: Ahead) -> type[Driver]:
     """Textual's driver, which passes on what was typed ahead, and leaves the terminal as it was before that."""
-    from textual._xterm_parser import XTermParser
     from textual.drivers.linux_driver import LinuxDriver
+
+    from chatapp.tui.keys.paste_parser import PasteParser
 
     class AheadDriver(LinuxDriver):
         """A driver that begins with what was typed ahead."""
@@ -67,7 +68,7 @@ def driver(ahead: Ahead) -> type[Driver]:
             if count := pending(self.fileno):
                 typed = os.read(self.fileno, count)
                 typed = typed[: self.cooked].replace(b"\n", b"\r") + typed[self.cooked :]
-                for event in XTermParser().feed(typed.decode(errors="replace")):
+                for event in PasteParser().feed(typed.decode(errors="replace")):
                     self.process_message(event)
             self.cooked = 0
             super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
