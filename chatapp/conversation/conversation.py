@@ -62,6 +62,8 @@ class Dialogue:
         self._saving = Saving(history, self._tree, conversation=number, kind=self.kind, warn=warn)
         self._saving.setup = setup
         self._prompting = Prompting(self._tree, self._saving)
+        self._draft: str | None = None if conversation else ""
+        """The draft that was kept last, where that is known."""
 
     @property
     def conversation(self) -> int | None:
@@ -98,9 +100,15 @@ class Dialogue:
         return wrong
 
     def keep_draft(self, draft: str) -> None:
-        """Keep what the user has not sent yet, once there is a conversation to keep it with."""
-        self._saving.draft = draft
-        self._saving.save_if_well()
+        """Keep what the user has not sent yet; in a conversation without a word, it is all there is."""
+        if draft != self._draft:
+            self._draft = self._saving.draft = draft
+            self._saving.save_if_well()
+
+    def credit(self, text: str) -> Sequence[tuple[Role, str]]:
+        """The parts of a text that was not kept as such: as far as it is in here, by who wrote that."""
+        last, rest = self._tree.written(clean(text))
+        return [*((one.role, one.text) for one in self._tree.branch(last)), ("user", rest)]
 
     def save(self) -> bool:
         """Try to save what could not be saved before; whether everything is."""

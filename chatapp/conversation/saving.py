@@ -55,7 +55,7 @@ class Saving:
     def is_behind(self) -> bool:
         """Whether there is something to save."""
         if self.conversation is None:
-            return bool(self.new)
+            return bool(self.new or self.draft)
         return bool(
             self.new or self.changed or self.gone or self.setup_changed or self.leaf_changed or self.draft is not None
         )
@@ -119,7 +119,7 @@ class Saving:
     def _write(self, history: "History") -> None:
         """Each step is whole on the disk before it counts as done here."""
         if self.conversation is None:
-            if not self.new:
+            if not self.new and not self.draft:
                 return
             self.conversation = history.create(self.kind, model=self.setup.model, setup=self.setup.as_json()).id
             self.setup_changed = False

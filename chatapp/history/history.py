@@ -93,9 +93,10 @@ class History:
             shown = ", ".join(map(str, ids if limit < 0 else ids[:limit]))
             return self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC"), len(ids)
 
-    def last(self, kind: Kind | None = None) -> Conversation | None:
-        """The conversation that was used last."""
-        query = "deleted IS NULL AND messages > 0 AND kind IN (?, ?) ORDER BY updated DESC, id DESC LIMIT 1"
+    def last(self, kind: Kind | None = None, *, drafts: bool = False) -> Conversation | None:
+        """The conversation that was used last; with drafts, also one that has nothing but that."""
+        begun = "(messages > 0 OR draft <> '')" if drafts else "messages > 0"
+        query = f"deleted IS NULL AND {begun} AND kind IN (?, ?) ORDER BY updated DESC, id DESC LIMIT 1"
         kinds = (kind, kind) if kind else ("chat", "completion")
         return next(iter(self._conversations(query, *kinds)), None)
 

@@ -219,13 +219,24 @@ def test_a_template_without_a_place_for_it_gets_the_system_prompt_with_the_first
     assert texts(dialogue)[0] == "hello"
 
 
-def test_a_draft_is_kept_once_there_is_a_conversation(history: History, begin: Begin) -> None:
+def test_a_draft_is_kept_also_before_anything_was_said(history: History, begin: Begin) -> None:
     dialogue = begin()
+    dialogue.keep_draft("")
+    assert dialogue.conversation is None
     dialogue.keep_draft("half a que")
+    assert history.draft(1) == "half a que" and not history.list() and not history.last()
+    assert (last := history.last(drafts=True)) and last.id == 1
     heard(dialogue.ask(chatty(), "hello"))
-    assert history.draft(1) == "half a que"
+    assert history.draft(1) == "half a que" and len(history.list()) == 1
     dialogue.keep_draft("")
     assert history.draft(1) == ""
+
+
+def test_a_text_that_was_a_draft_is_whose_it_was(begin: Begin) -> None:
+    dialogue = begin(kind="completion")
+    dialogue.write([("user", "one "), ("assistant", "two ")])
+    assert dialogue.credit("one two three") == [("user", "one "), ("assistant", "two "), ("user", "three")]
+    assert dialogue.credit("another") == [("user", "another")]
 
 
 # A text

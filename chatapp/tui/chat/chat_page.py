@@ -100,9 +100,13 @@ class ChatPage(VerticalScroll):
         return self.dialogue.last(role) if self.dialogue else None
 
     def keep(self, draft: Callable[[], str]) -> None:
-        """Keep what was typed and not sent, if there is a conversation to keep it with."""
-        if self.dialogue and self.dialogue.branch():
+        """Keep what was typed and not sent."""
+        if self.dialogue:
             self.dialogue.keep_draft(draft())
+
+    def keep_typed(self, draft: Callable[[], str]) -> None:
+        """Keep it while its user types on."""
+        self.keep(draft)
 
     def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
         """The conversation up to the last question, or to what is typed, as the model would read it."""

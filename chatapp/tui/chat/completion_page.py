@@ -123,8 +123,26 @@ class CompletionPage(AuthoredText):
 
     def keep(self, draft: Callable[[], str]) -> None:
         """Keep the text as it is: all of it is the conversation, and nothing a draft."""
-        if self.dialogue and not self.growing and self.display and (self.text.strip() or self.dialogue.branch()):
-            self.dialogue.write(self.parts())
+        if self.dialogue and not self.growing and self.display:
+            if self.text.strip() or self.dialogue.branch():
+                self.dialogue.write(self.parts())
+            self.dialogue.keep_draft("")
+
+    def keep_typed(self, draft: Callable[[], str]) -> None:
+        """Keep the text while its user types on, as a draft: as messages, each moment of it would be a version."""
+        if self.dialogue and not self.growing and self.display:
+            known = self.text == "".join(one.text for one in self.dialogue.branch())
+            self.dialogue.keep_draft("" if known or not self.text.strip() else self.text)
+
+    @property
+    def draft(self) -> str:
+        """The text as a draft, which keeps it when chatapp is killed; setting it is for a conversation just opened."""
+        return self.text
+
+    @draft.setter
+    def draft(self, text: str) -> None:
+        if self.dialogue:
+            self.load(self.dialogue.credit(text))
 
     @property
     def version(self) -> str:
@@ -227,8 +245,10 @@ class CompletionPage(AuthoredText):
     # The reply
 
     async def await_reply(self, turn: Turn) -> None:
-        """The model begins to write, where it was given way."""
+        """The model begins to write, where it was given way; all before it is kept as messages now."""
         self.turn = turn
+        if self.dialogue:
+            self.dialogue.keep_draft("")
 
     async def grow(self, deltas: Sequence[Delta]) -> None:
         """Add what the model wrote."""

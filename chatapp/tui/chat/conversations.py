@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ from textual import on, work
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widgets import TextArea
 
 from chatapp.text.errors import one_line
 from chatapp.tui.chat.pane import Pane
@@ -34,6 +36,10 @@ KEPT = 8
 """Conversations that stay on the screen, hidden, so that going back to one is quick."""
 PATIENCE = 0.5
 """Seconds that the screen waits for another program to end its writing: a conversation tries again by itself."""
+KEEPING = 2.0
+"""Seconds after a key until what was typed is kept: so much of it is lost at most when chatapp is killed."""
+SHARE = 0.02
+"""Of the time, what that may take."""
 RETRY = 5.0
 """Seconds after which saving is tried again when it failed."""
 ALTERNATIVES = 5
@@ -55,6 +61,10 @@ class Conversations(LaidOutOnce, Screen[None]):
         """Why there is no history, where one is wanted."""
         self.measuring: Measuring | None = None
         self.retrying: Timer | None = None
+        self.keeping: Timer | None = None
+        """Runs while something was typed that is not kept yet."""
+        self.keeping_took = 0.0
+        """Seconds, the last time."""
         self.keeper: Thread | None = None
         """The thread that opened the history, or tried last to save."""
         self.pane = self.new_pane(Choice(model), "completion" if model == "builtin" else "chat")
@@ -130,7 +140,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         """Go on with the last conversation, where that is wanted; whether there was one."""
         if self.history and self.resumes and not self.pane.box.text and not self.pane.wanted:
             with telling(self):
-                if last := self.history.last():
+                if last := self.history.last(drafts=True):
                     await self.open_conversation(last)
                     return True
         return False
@@ -237,12 +247,36 @@ class Conversations(LaidOutOnce, Screen[None]):
         threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper, self.measuring])]
         if self.measuring:
             self.measuring.stopping.set()
+        self.keep()
         for pane in self.panes:
-            pane.page.keep(pane.outbox.unsent)
             if reply := pane.newest:
                 reply.stop()
                 threads.append(reply.thread)
         return wait_for([*threads, *aside()], seconds)
+
+    def keep(self) -> None:
+        """Keep what was typed, for the next start."""
+        for pane in self.panes:
+            pane.page.keep(pane.outbox.unsent)
+
+    @on(TextArea.Changed)
+    def keep_soon(self) -> None:
+        """Keep what is typed in a moment; of a long text, in a longer one."""
+        if not self.keeping:
+            self.keeping = self.set_timer(max(KEEPING, self.keeping_took / SHARE), self.keep_typed)
+
+    def on_prompt_submitted(self) -> None:
+        """A message waits by now, or is no draft any more."""
+        self.keep_typed()
+
+    def keep_typed(self) -> None:
+        """Keep what was typed, while its user may type on."""
+        if self.keeping:
+            self.keeping.stop()
+        self.keeping, start = None, time.monotonic()
+        for pane in self.panes:
+            pane.page.keep_typed(pane.outbox.unsent)
+        self.keeping_took = time.monotonic() - start
 
     def save_or_rescue(self) -> str:
         """Save all that is not saved; what the user should know, where that does not work."""

@@ -66,9 +66,7 @@ class Pane(Vertical):
         self.before: tuple[Choice, Opened] | None = None
         """The model that answered, until another one is open that can take over."""
         self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
-        self.calls = Calls()
-        self.outbox = Outbox(past, busy=lambda: self.busy)
-        self.completion_page = CompletionPage()
+        self.calls, self.outbox, self.completion_page = Calls(), Outbox(past, busy=lambda: self.busy), CompletionPage()
         self.completion_page.busy = self.outbox.busy
         self.held = 0
         """Tokens the conversation takes before the message that is being typed."""
@@ -145,7 +143,9 @@ class Pane(Vertical):
             self.box.load_text(source.text)
             self.box.move_cursor(self.box.document.end)
             source.load_text("")
-        self.page.dialogue = self.renew(kind, self.choice) if before else None
+        if before:
+            before.keep_draft("")  # the text has moved
+            self.page.dialogue = self.renew(kind, self.choice)
         await self.show_page()
 
     async def show_page(self) -> None:
@@ -168,8 +168,8 @@ class Pane(Vertical):
         if held := self.page.tokens_measured:
             self.held = self.heading.used = min(held, self.heading.total or held)
         await self.page.open()
-        if draft and not self.box.text:
-            self.prompt.draft = draft
+        if draft and (self.kind == "completion" or not self.box.text):
+            self.box.draft = draft
         self.text_changed()
         await self.ask_if_wanted()
 

@@ -1,0 +1,100 @@
+"""What was typed is kept in passing, and there at the next start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chatapp.text.errors import InputError
+from chatapp.tui.chat import conversations
+from chatapp.workspace import Opened
+from support.screen_driver import Driver, beginning, running, started
+from support.scripted_engine import ScriptedEngine
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is typed is kept at once."""
+    monkeypatch.setattr(conversations, "KEEPING", 0.05)
+    yield
+
+
+def drafts(driver: Driver) -> list[str]:
+    """The drafts on the disk, by the conversations' numbers."""
+    assert driver.screen.history
+    return [text for number in range(1, 4) if (text := driver.screen.history.draft(number))]
+
+
+# Killed: the next screen begins while the one before has not left
+
+
+async def test_a_text_is_there_after_a_kill_and_who_wrote_what_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    async with running(ScriptedEngine(" two"), history=path) as driver:
+        await driver.type("one")
+        await driver.until(lambda: drafts(driver) == ["one"])
+        async with running(ScriptedEngine(), history=path) as next_one:
+            assert next_one.text == "one" and not next_one.said
+        await driver.press("ctrl+j")
+        await driver.answered()
+        await driver.until(lambda: drafts(driver) == [])
+        await driver.type(" three")
+        await driver.until(lambda: drafts(driver) == ["one two three"])
+        async with running(ScriptedEngine(), history=path) as next_one:
+            assert next_one.text == "one two three" and next_one.written_by_model() == " two"
+        assert len(driver.said) == 2  # no moment of typing is a version
+
+
+async def test_a_text_that_was_deleted_does_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    async with running(ScriptedEngine(), history=path) as driver:
+        await driver.type("one")
+        await driver.until(lambda: drafts(driver) == ["one"])
+        await driver.press("ctrl+u")
+    async with running(ScriptedEngine(), history=path) as driver:
+        assert driver.text == ""
+
+
+async def test_a_message_that_waits_is_there_after_a_kill_and_so_is_the_draft(tmp_path: Path) -> None:
+    path, engine = tmp_path / "history.db", ScriptedEngine("Because.", can_chat=True, pause_after=1)
+    async with running(engine, history=path) as driver:
+        await driver.type("why?\n")
+        await driver.wrote(1)
+        await driver.type("and now?\nso")
+        await driver.until(lambda: drafts(driver) == ["and now?\nso"])
+        async with running(ScriptedEngine(can_chat=True), history=path) as next_one:
+            assert next_one.pane.prompt.text == "and now?\nso"
+
+
+async def test_a_message_that_was_sent_is_no_draft(tmp_path: Path) -> None:
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await driver.type("why")
+        await driver.until(lambda: drafts(driver) == ["why"])
+        await driver.type("?\n")
+        await driver.answered()
+        await driver.until(lambda: drafts(driver) == [])
+        assert driver.screen.history and len(driver.screen.history.list()) == 1
+
+
+# Left
+
+
+async def test_what_was_typed_where_no_model_opens_is_there_at_the_next_start(tmp_path: Path) -> None:
+    def fail(report: object, warn: object) -> Opened:
+        raise InputError("broken is damaged: model.safetensors ends too soon")
+
+    async with started(beginning(fail, "broken", history=tmp_path / "history.db"), model="broken") as driver:
+        await driver.until(lambda: driver.state == "✗ no model" and driver.pane.dialogue)
+        await driver.type("a long question")
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        assert driver.pane.prompt.text == "a long question"
+
+
+async def test_a_draft_moves_to_the_kind_of_its_model(tmp_path: Path) -> None:
+    async with running(ScriptedEngine(can_chat=True), history=tmp_path / "history.db") as driver:
+        await driver.type("def f():")
+        await driver.until(lambda: drafts(driver) == ["def f():"])
+        await driver.pane.change_kind("completion")
+        await driver.until(lambda: driver.text == "def f():" and drafts(driver) == ["def f():"])
+        last = driver.screen.history and driver.screen.history.last(drafts=True)
+        assert last and last.kind == "completion"
