@@ -27,6 +27,7 @@ from chatapp.tui.keys.bindings import bindings
 from chatapp.tui.keys.complaints import take_untold
 from chatapp.tui.keys.keyboard import Keyboard
 from chatapp.tui.keys.paste_parser import parse_pastes
+from chatapp.tui.signals import leave_on_signals
 from chatapp.tui.theme import palette
 from chatapp.tui.widgets.guard import GUARD
 from chatapp.workspace import Workspace
@@ -178,6 +179,11 @@ class ChatApp(App[None]):
         """How a key is written: `^Y` and `F3`, whoever chose it."""
         shown = super().get_key_display(binding)
         return shown.upper() if shown.startswith("^") or shown[1:].isdigit() else shown
+
+    def leave(self) -> None:
+        """Leave because the terminal was closed, or somebody wants the process to end: first what was typed is kept."""
+        self.chat_screen.keep()
+        self.exit()
 
     # Commands
 
@@ -336,7 +342,8 @@ def list_bindable() -> list[Bindable]:
 
 
 def run(app: ChatApp) -> None:
-    """Open the screen and stay until its user leaves."""
+    """Open the screen and stay until its user leaves, or its terminal is closed."""
+    leave_on_signals(app, app.leave, lambda: app.chat_screen.keeper)
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
     app.run()
     rested = app.chat_screen.rest(PATIENCE)

@@ -77,12 +77,24 @@ class Terminal:
     def resize(self, width: int, height: int) -> None:
         self.tmux("resize-window", "-t", "app", "-x", str(width), "-y", str(height))
 
+    def tell(self, fact: str) -> str:
+        """What tmux knows of the terminal by this name."""
+        return self.tmux("display", "-p", "-t", "app", f"#{{{fact}}}").strip()
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal."""
+        shell = self.tell("pane_pid")
+        program = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
+        os.kill(int(program), number)
+
     def kill(self) -> None:
         """End the program as a crash would: at once, and whatever it was doing."""
-        shell = self.tmux("display", "-p", "-t", "app", "#{pane_pid}").strip()
-        program = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
-        os.kill(int(program), 9)
+        self.signal(9)
         assert self.left() == 137
+
+    def close(self) -> None:
+        """Close the terminal, as one closes its window; the program may go on for a while."""
+        self.tmux("kill-session", "-t", "app")
 
     def left(self) -> int:
         """Wait until the program has ended; its exit code, as a shell tells it."""

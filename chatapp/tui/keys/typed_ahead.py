@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,8 @@ def typed_ahead() -> Iterator[Ahead | None]:
     try:
         yield Ahead(before, pending(terminal))
     finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)
+        with suppress(termios.error):  # the terminal may be closed
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def pending(terminal: int) -> int:

@@ -1,0 +1,57 @@
+"""Signals that ask chatapp to end, that of a closed terminal among them: it leaves as if its user did."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from contextlib import suppress
+from threading import Timer
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from textual.app import App
+
+SIGNALS = ("SIGHUP", "SIGTERM")
+ENOUGH = 10.0
+"""Seconds in which chatapp leaves a terminal that is gone; who stayed behind there would be seen by nobody."""
+
+
+def leave_on_signals(app: App[None], leave: Callable[[], None], has_begun: Callable[[], object]) -> None:
+    """Leave an app when a signal says so; it may come again while that goes on, since the shell sends one, too."""
+
+    def take(number: int, frame: FrameType | None) -> None:
+        let_go_of_terminal()
+        if app._loop:
+            with suppress(RuntimeError):  # it has ended just now
+                app._loop.call_soon_threadsafe(leave)
+        elif not has_begun():  # else it is leaving already
+            raise SystemExit(128 + number)
+
+    for name in SIGNALS:
+        if known := getattr(signal, name, None):  # Windows has no SIGHUP
+            signal.signal(known, take)
+
+
+def let_go_of_terminal() -> None:
+    """Write nowhere from now on where the terminal is gone: who writes to one fails, or waits for ever."""
+    if sys.platform == "win32" or not sys.__stderr__:
+        return
+    import termios
+
+    try:
+        termios.tcgetattr(sys.__stderr__.fileno())
+    except termios.error as error:
+        if error.args[0] != errno.EIO:
+            return
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
+        late = Timer(ENOUGH, os._exit, (1,))
+        late.daemon = True
+        late.start()
