@@ -5,7 +5,7 @@ from pathlib import Path
 from textual.widgets import Markdown
 
 from chatapp.tui.chat.message import Answer, Said
-from support.screen_driver import ask, running
+from support.screen_driver import Driver, ask, running
 from support.scripted_engine import ANSWER, ScriptedEngine
 
 
@@ -122,6 +122,55 @@ async def test_stopping_gives_waiting_messages_back() -> None:
         await driver.until(lambda: not driver.pane.reply)
         assert driver.pane.prompt.text == "two\nthree\nfour"
         assert "Waiting" not in driver.picture
+
+
+async def edit_while_written(driver: Driver) -> None:
+    """Ask, and send the question in other words, and another one, while it is answered."""
+    await driver.type("one\n")
+    await driver.wrote(2)
+    driver.pane.query(Said).first().focus()
+    await driver.press("e")
+    await driver.until(lambda: "Editing." in driver.picture)
+    await driver.type(" and a half\n")
+    await driver.until(lambda: "Waiting: one and a half" in driver.picture and "Editing." not in driver.picture)
+    await driver.type("two\n")
+    await driver.until(lambda: "2 messages wait: one and a half" in driver.picture)
+
+
+async def test_an_edit_that_is_sent_while_the_model_writes_waits_and_is_seen_to() -> None:
+    engine = ScriptedEngine("Yes, that is so.", can_chat=True, pause_after=2)
+    async with running(engine) as driver:
+        await edit_while_written(driver)
+        engine.pause_after = None
+        engine.go.set()
+        await driver.until(lambda: len(driver.said) == 4 and driver.said[-1][1] and not driver.pane.reply)
+        assert [text for _, text in driver.said if "Yes" not in text] == ["one and a half", "two"]
+
+
+async def test_a_message_that_waits_is_no_version_of_one_that_is_edited_meanwhile() -> None:
+    engine = ScriptedEngine("Yes, that is so.", can_chat=True, pause_after=2)
+    async with running(engine) as driver:
+        await driver.type("one\n")
+        await driver.wrote(2)
+        await driver.type("two\n")
+        driver.pane.query(Said).first().focus()
+        await driver.press("e")
+        await driver.until(lambda: "Editing." in driver.picture and "Waiting: two" in driver.picture)
+        engine.pause_after = None
+        engine.go.set()
+        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+        assert driver.said[0] == ("user", "one") and driver.said[2] == ("user", "two")
+        assert driver.pane.outbox.editing and driver.pane.prompt.text == "one"
+
+
+async def test_stopping_gives_an_edit_that_waits_back_as_one() -> None:
+    async with running(ScriptedEngine("Yes, that is so.", can_chat=True, pause_after=2)) as driver:
+        await edit_while_written(driver)
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.reply)
+        assert driver.pane.prompt.text == "one and a half" and "Editing." in driver.picture
+        await driver.press("escape")
+        await driver.until(lambda: driver.pane.prompt.text == "two")
 
 
 async def test_a_refused_message_returns_to_the_prompt() -> None:

@@ -66,6 +66,18 @@ async def test_a_message_that_waits_is_there_after_a_kill_and_so_is_the_draft(tm
             assert next_one.pane.prompt.text == "and now?\nso"
 
 
+async def test_a_message_that_waited_and_is_answered_is_no_draft(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True, pause_after=1)
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await driver.type("why?\n")
+        await driver.wrote(1)
+        await driver.type("and now?\n")
+        await driver.until(lambda: drafts(driver) == ["and now?"])
+        engine.pause_after = None
+        engine.go.set()
+        await driver.until(lambda: len(driver.said) == 4 and drafts(driver) == [])
+
+
 async def test_a_message_that_was_sent_is_no_draft(tmp_path: Path) -> None:
     async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
         await driver.type("why")

@@ -266,9 +266,10 @@ class Conversations(LaidOutOnce, Screen[None]):
             self.keeping = self.set_timer(max(KEEPING, self.keeping_took / SHARE), self.keep_typed)
 
     def on_prompt_submitted(self) -> None:
-        """A message waits by now, or is no draft any more."""
+        """A message waits by now."""
         self.keep_typed()
 
+    @on(Pane.Changed)
     def keep_typed(self) -> None:
         """Keep what was typed, while its user may type on."""
         if self.keeping:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from textual.widgets import Static
@@ -11,6 +11,8 @@ from textual.widgets import Static
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
+    from chatapp.conversation import Dialogue, Turn
+    from chatapp.generation import Engine
     from chatapp.history import Message
     from chatapp.tui.prompt.prompt import Prompt
 
@@ -46,13 +48,11 @@ class Outbox:
 
     def show_note(self) -> None:
         """Say what the prompt is for just now, where that is not plain: an edit, messages that wait, a tip."""
-        if self.editing:
-            line = "Editing. enter: resend  esc: cancel"
-        elif self.queue:
-            first = " ".join(self.queue[0].draft.split())
-            line = f"Waiting: {first}" if len(self.queue) == 1 else f"{len(self.queue)} messages wait: {first}"
-        else:
-            line = self.tip
+        lines = ["Editing. enter: resend  esc: cancel"] if self.editing else []
+        if self.queue:
+            first, count = " ".join(self.queue[0].draft.split()), len(self.queue)
+            lines.append(f"Waiting: {first}" if count == 1 else f"{count} messages wait: {first}")
+        line = "   ".join(lines) or self.tip
         self.note.update(printable(line))
         self.note.display = bool(line)
 
@@ -75,12 +75,24 @@ class Outbox:
         self.show_note()
         return message
 
+    def begin(self, dialogue: Dialogue, message: Prompt.Submitted) -> Callable[[Engine], Turn]:
+        """What begins the answer to a message, or to another version of one."""
+        self.sent = message
+        if message.edited:
+            return partial(dialogue.edit, message=message.edited.id, text=message.text)
+        return partial(dialogue.ask, text=message.text, n=message.n)
+
     def give_back(self) -> None:
-        """Put what waits back into the prompt, before what is typed there."""
+        """Put what waits back into the prompt, before what is typed there; an edit is one again."""
         if self.queue:
             waiting, self.queue = self.queue, []
             for message in reversed(waiting):
-                self.prompt.give_back(message.draft)
+                if self.editing:  # the prompt has that now, and what was in it comes back after it
+                    self.draft = "\n".join(filter(None, [message.draft, self.draft]))
+                elif message.edited:
+                    self.edit(message.edited, message.draft)
+                else:
+                    self.prompt.give_back(message.draft)
             self.show_note()
 
     def give_back_sent(self) -> None:
@@ -96,11 +108,11 @@ class Outbox:
 
     # A message that is edited
 
-    def edit(self, said: Message) -> None:
-        """Put a message into the prompt, to be sent again in other words."""
+    def edit(self, said: Message, text: str | None = None) -> None:
+        """Put a message into the prompt, to be sent again in other words; or those, where some were sent already."""
         self.draft = self.draft if self.editing else self.prompt.draft
         self.editing = said
-        self.prompt.draft = said.text
+        self.prompt.draft = said.text if text is None else text
         self.show_note()
         self.prompt.focus()
 

@@ -260,14 +260,15 @@ class Pane(Vertical):
         if self.failure:
             self.prompt.give_back(message.draft)
             return self.notify(self.failure, severity="error", timeout=10, markup=False)
+        message.edited = self.outbox.leave_edit()
         if self.busy or not (self.opened and self.dialogue):
             return self.outbox.append(message)
-        self.outbox.sent = message
-        if edited := self.outbox.leave_edit():
-            begun = await self.start(partial(self.dialogue.edit, message=edited.id, text=message.text))
-        else:
-            begun = await self.start(partial(self.dialogue.ask, text=message.text, n=message.n))
-        if not begun:
+        await self.send(message)
+
+    async def send(self, message: Prompt.Submitted) -> None:
+        """Have a message answered, or another version of one."""
+        assert self.dialogue
+        if not await self.start(self.outbox.begin(self.dialogue, message)):
             self.outbox.give_back_sent()
 
     async def ask(self, n: int = 1) -> None:
@@ -288,7 +289,7 @@ class Pane(Vertical):
         """Ask what was asked before the model was open."""
         if self.opened and self.dialogue and not self.busy:
             if self.outbox.queue:
-                await self.on_prompt_submitted(self.outbox.pop())
+                await self.send(self.outbox.pop())
             elif self.wanted:
                 n, self.wanted = self.wanted, 0
                 await self.ask(n)
@@ -305,14 +306,13 @@ class Pane(Vertical):
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What the keys of a message do; what takes more than this conversation is the screen's."""
-        said, action = message.said, message.action
-        match action:
+        match message.action:
             case "edit":
-                self.outbox.edit(said)
+                self.outbox.edit(message.said)
             case "again":
-                await self.again(said)
-            case "older" | "newer":
-                await self.page.walk(-1 if action == "older" else 1, said)
+                await self.again(message.said)
+            case "older" | "newer" as age:
+                await self.page.walk(-1 if age == "older" else 1, message.said)
 
     async def several(self, n: int) -> None:
         """Let the model write several answers: to what is typed, or else to what was asked last."""
@@ -423,7 +423,7 @@ class Pane(Vertical):
         if written and reply.turn.calls and not error:
             return self.calls.begin(self.dialogue)
         if self.outbox.queue and end.tone == "success":
-            await self.on_prompt_submitted(self.outbox.pop())
+            await self.send(self.outbox.pop())
         else:
             self.outbox.give_back()  # it was cut off: now it is the user's turn
         if written and (tip := self.page.tip):

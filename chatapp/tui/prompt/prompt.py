@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
 from textual.binding import Binding, BindingType
@@ -24,6 +24,9 @@ from chatapp.tui.prompt.box import Box
 from chatapp.tui.prompt.completion import Commands
 from chatapp.tui.prompt.popup import Popup
 from chatapp.tui.prompt.recall import Recall
+
+if TYPE_CHECKING:
+    from chatapp.history import Message as Said
 
 PAUSE = 0.15
 """Seconds without a key after which tokens are counted."""
@@ -50,6 +53,8 @@ class Prompt(Box):
         """As it was typed; `give_back` takes it."""
         n: int = 1
         """How many answers there are to be."""
+        edited: Said | None = None
+        """The message that this is another version of; who has the conversation says that."""
 
     @dataclass
     class CommandEntered(Message):
