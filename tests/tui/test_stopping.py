@@ -76,6 +76,20 @@ async def test_typing_while_the_model_writes_stops_it_and_loses_nothing() -> Non
         assert driver.state == "■ stopped"
 
 
+@pytest.mark.parametrize(
+    ("keys", "rest"), [(["backspace"], " one tw"), (["backspace"] * 3 + ["x"], " one x"), (["ctrl+w"], " one ")]
+)
+async def test_deleting_while_the_model_writes_stops_it_too(keys: list[str], rest: str) -> None:
+    engine = ScriptedEngine(" one two three", pause_after=2)
+    async with running(engine) as driver:
+        await driver.type("zero")
+        await driver.press("ctrl+j")
+        await driver.until(lambda: driver.text == "zero one two")
+        await driver.press(*keys)
+        await driver.until(lambda: not driver.pane.reply and driver.text == f"zero{rest}")
+        assert driver.state == "■ stopped"
+
+
 async def test_ctrl_c_copies_a_selection_and_else_tells_how_to_leave() -> None:
     async with running(ScriptedEngine()) as driver:
         await driver.type("text")

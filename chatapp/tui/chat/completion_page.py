@@ -71,9 +71,10 @@ class CompletionPage(AuthoredText):
 
     @dataclass
     class Interrupted(Event):
-        """Its user typed while the model was writing."""
+        """Its user typed, or took something back, while the model was writing."""
 
-        text: str
+        act: Callable[[], object]
+        """Does that, once the model has stopped."""
 
     def __init__(self) -> None:
         super().__init__(placeholder=EXAMPLE)
@@ -314,8 +315,8 @@ class CompletionPage(AuthoredText):
     def _on_key(self, event: events.Key) -> None:  # type: ignore[override]  # TextArea's runs after it, by itself
         if self.takes(event):
             return
-        if self.growing and (event.is_printable or event.key == "enter"):
-            self.post_message(self.Interrupted(event.character if event.character and event.is_printable else "\n"))
+        if self.growing and (act := self.change_of(event)):
+            self.post_message(self.Interrupted(act))
             event.stop()
         elif event.key == "tab" and not self.text:
             self.insert(EXAMPLE)
@@ -335,8 +336,16 @@ class CompletionPage(AuthoredText):
 
     def _on_paste(self, event: events.Paste) -> None:  # type: ignore[override]
         if self.growing:
-            self.post_message(self.Interrupted(event.text))
+            self.post_message(self.Interrupted(partial(self.insert, event.text)))
             event.prevent_default()
+
+    def change_of(self, event: events.Key) -> Callable[[], object] | None:
+        """What a key does to the text; None where it leaves that alone."""
+        if event.is_printable or event.key == "enter":
+            return partial(self.insert, event.character if event.character and event.is_printable else "\n")
+        bound = self._bindings.key_to_bindings.get(event.key, ())
+        action = next((one.action for one in bound if one.action.startswith("delete_")), None)
+        return partial(self.run_action, action) if action else None
 
     @property
     def command(self) -> bool:

@@ -302,7 +302,7 @@ class Pane(Vertical):
     def give_way(self, message: CompletionPage.Interrupted) -> None:
         """Whoever types into the text the model is writing takes over."""
         self.stop()
-        self.call_next(self.completion_page.insert, message.text)
+        self.call_next(message.act)
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What the keys of a message do; what takes more than this conversation is the screen's."""
