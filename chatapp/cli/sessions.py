@@ -188,7 +188,7 @@ def remove(history: "History", given: Namespace) -> int:
     """Delete conversations, for a month in which they can be brought back, or at once."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
         raise InputError("which conversations? give their numbers, or --all")
-    ids = [one.id for one in history.list()] if given.all else list(dict.fromkeys(given.ids))
+    ids = [one.id for one in history.list(drafts=True)] if given.all else list(dict.fromkeys(given.ids))
     history.delete(*ids)
     if given.now:
         print(f"{count_conversations(history.erase())} deleted for good, earlier ones included")

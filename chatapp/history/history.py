@@ -32,6 +32,8 @@ from chatapp.history.text import clean, first_words, has_words, one_line
 
 KEPT_DELETED = 30 * 24 * 3600.0
 """Seconds for which a deleted conversation can be brought back."""
+LISTED = {False: "deleted IS NULL AND messages > 0", True: "deleted IS NULL AND (messages > 0 OR draft <> '')"}
+"""Which conversations count: those in which something was said, or also those with nothing but a draft."""
 
 
 class History:
@@ -74,29 +76,33 @@ class History:
 
     # Conversations
 
-    def list(self, limit: int = -1) -> Sequence[Conversation]:
-        """The conversations that have messages, the last used first."""
-        query = "deleted IS NULL AND messages > 0 ORDER BY updated DESC, id DESC LIMIT ?"
-        return self._conversations(query, limit)
+    def list(self, limit: int = -1, *, drafts: bool = False) -> Sequence[Conversation]:
+        """The conversations that have messages, the last used first; with drafts, also those with nothing but that."""
+        return self._conversations(f"{LISTED[drafts]} ORDER BY updated DESC, id DESC LIMIT ?", limit)
 
     def page(self, words: str = "", limit: int = -1) -> tuple[Sequence[Conversation], int]:
-        """The conversations whose titles have all these words, the last used first, and how many there are in all."""
+        """The conversations whose titles have all these words, the last used first, and how many there are in all.
+
+        Where nothing was said yet, the draft's first words are the title.
+        """
         with self._reading(), snapshot(self.connection):
-            where = "deleted IS NULL AND messages > 0"
-            if not words.strip():
+            where = LISTED[True]
+            if words.strip():
+                titles = self.connection.execute(
+                    f"SELECT id, iif(title = '', draft, title) FROM conversations WHERE {where} "
+                    "ORDER BY updated DESC, id DESC"
+                )
+                ids = [number for number, title in titles if has_words(title, words)]
+                shown, count = ", ".join(map(str, ids if limit < 0 else ids[:limit])), len(ids)
+                found = self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC")
+            else:
                 count = self.connection.execute(f"SELECT count(*) FROM conversations WHERE {where}").fetchone()[0]
-                return self.list(limit), int(count)
-            titles = self.connection.execute(
-                f"SELECT id, title FROM conversations WHERE {where} ORDER BY updated DESC, id DESC"
-            )
-            ids = [number for number, title in titles if has_words(title, words)]
-            shown = ", ".join(map(str, ids if limit < 0 else ids[:limit]))
-            return self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC"), len(ids)
+                found = self.list(limit, drafts=True)
+            return [one if one.title else replace(one, title=first_words(self.draft(one.id))) for one in found], count
 
     def last(self, kind: Kind | None = None, *, drafts: bool = False) -> Conversation | None:
         """The conversation that was used last; with drafts, also one that has nothing but that."""
-        begun = "(messages > 0 OR draft <> '')" if drafts else "messages > 0"
-        query = f"deleted IS NULL AND {begun} AND kind IN (?, ?) ORDER BY updated DESC, id DESC LIMIT 1"
+        query = f"{LISTED[drafts]} AND kind IN (?, ?) ORDER BY updated DESC, id DESC LIMIT 1"
         kinds = (kind, kind) if kind else ("chat", "completion")
         return next(iter(self._conversations(query, *kinds)), None)
 

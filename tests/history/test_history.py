@@ -39,6 +39,17 @@ def test_the_last_used_comes_first_and_what_is_empty_is_not_listed(history: Hist
     assert second.conversation != first.conversation
 
 
+def test_what_has_nothing_but_a_draft_is_in_the_list_of_the_screen_only(history: History) -> None:
+    ask(history, "one")
+    begun = history.create()
+    assert history.page()[1] == 1
+    history.keep_draft(begun.id, "half a question\nabout whales")
+    assert [one.title for one in history.list()] == ["one"] and history.last(drafts=True) == history.get(begun.id)
+    assert [one.title for one in history.page()[0]] == ["half a question about whales", "one"]
+    assert [one.id for one in history.page("whales half")[0]] == [begun.id] and history.page("whales")[1] == 1
+    assert [one.id for one in history.list(drafts=True)] == [begun.id, 1]
+
+
 @pytest.mark.parametrize(
     ("text", "title"),
     [

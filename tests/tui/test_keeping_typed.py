@@ -88,6 +88,38 @@ async def test_a_message_that_was_sent_is_no_draft(tmp_path: Path) -> None:
         assert driver.screen.history and len(driver.screen.history.list()) == 1
 
 
+async def test_a_draft_that_was_left_for_another_conversation_is_in_the_list(tmp_path: Path) -> None:
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await driver.type("half a question")
+        await driver.until(lambda: drafts(driver) == ["half a question"])
+        await driver.press("ctrl+n")
+        await driver.type("why?\n")
+        await driver.answered()
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        assert len(driver.said) == 2
+        await driver.press("ctrl+b")
+        await driver.until(lambda: "half a question" in driver.picture)
+        await driver.press("down", "enter")
+        await driver.until(lambda: driver.pane.prompt.text == "half a question")
+
+
+async def test_a_draft_is_deleted_like_a_conversation_also_right_after_its_text_was(tmp_path: Path) -> None:
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await driver.type("half a question")
+        await driver.until(lambda: drafts(driver) == ["half a question"])
+        await driver.press("ctrl+b")
+        await driver.until(lambda: driver.screen.sidebar and driver.screen.sidebar.has_focus)
+        before = driver.pane
+        before.prompt.load_text("")
+        await driver.press("d")
+        await driver.until(lambda: driver.toasts == ["The draft is deleted. u in the list brings it back."])
+        assert driver.pane is not before and driver.pane in driver.screen.panes and before not in driver.screen.panes
+        await driver.press("ctrl+b")
+        await driver.type("why?\n")
+        await driver.answered()
+        assert driver.screen.history and [one.title for one in driver.screen.history.list()] == ["why?"]
+
+
 # Left
 
 

@@ -373,7 +373,8 @@ class Conversations(LaidOutOnce, Screen[None]):
     async def action_new(self) -> None:
         """Begin another conversation with the same model; the one before stays in the list."""
         before = self.pane
-        if before.kept and not before.begun and not before.busy and not before.box.text:
+        unused = before.kept and before.number < 0 and not before.begun  # below zero: no draft of it was kept
+        if unused and not before.busy and not before.box.text:
             before.box.focus()
             return
         pane = self.new_pane(before.choice, before.kind)

@@ -105,7 +105,8 @@ class Sidebar(OptionList):
                 day = its_day
                 rows.append(Row(day))
             mark = "●" if one.id in busy else "▸" if one.id == current else " "
-            about = f"{one.messages:,} message{'s' * (one.messages != 1)} · {printable(one.model)}"
+            size = f"{one.messages:,} message{'s' * (one.messages != 1)}" if one.messages else "draft"
+            about = f"{size} · {printable(one.model)}"
             rows.append(Row(printable(one.title) or "…", str(one.id), mark, moment(one.updated), about))
         if not rows:
             rows.append(Row("No title has these words." if self.words else none))

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from chatapp.workspace import Opened
 
 
+DRAFT = "The draft"
+"""What a conversation is called in which nothing was said yet."""
+
+
 class ScreenView:
     """The conversation that is shown, with what can be done with it and with all others."""
 
@@ -237,6 +241,8 @@ class ScreenView:
         if not history or number is None:
             return
         conversation = history.get(number)
+        if not conversation.messages and action == "export":
+            return self.say("Nothing was said yet in this conversation.")
         match action:
             case "open":
                 await screen.open_conversation(conversation)
@@ -284,7 +290,7 @@ class ScreenView:
                 await pane.remove()
         if screen.sidebar:
             screen.sidebar.note = "Deleted. u brings it back."
-        self.say(f"{conversation.title} is deleted. u in the list brings it back.")
+        self.say(f"{conversation.title or DRAFT} is deleted. u in the list brings it back.")
         if sidebar:
             sidebar.focus()
 
@@ -293,7 +299,7 @@ class ScreenView:
         back = history.undelete()
         if back and self.screen.sidebar:
             self.screen.sidebar.note = ""
-        self.say(f"{back[0].title} is back." if back else "Nothing was deleted.")
+        self.say(f"{back[0].title or DRAFT} is back." if back else "Nothing was deleted.")
 
     def export(self, history: History, conversation: Conversation) -> None:
         """Ask for a file, and write a conversation to it in the form that its name says."""
