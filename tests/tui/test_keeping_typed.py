@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from chatapp.history import History
 from chatapp.text.errors import InputError
 from chatapp.tui.chat import conversations
 from chatapp.workspace import Opened
@@ -132,6 +134,26 @@ async def test_what_was_typed_where_no_model_opens_is_there_at_the_next_start(tm
         await driver.type("a long question")
     async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
         assert driver.pane.prompt.text == "a long question"
+
+
+@pytest.mark.parametrize("can_chat", [True, False])
+async def test_what_was_typed_before_the_history_was_open_is_there_too(tmp_path: Path, can_chat: bool) -> None:
+    engine, path, go = ScriptedEngine(can_chat=can_chat), tmp_path / "history.db", Event()
+    start = beginning(engine, "chatty" if can_chat else "builtin", history=path)
+
+    def open_slowly() -> History:
+        go.wait(20)
+        return History(path)
+
+    start.opens_history = open_slowly
+    async with started(start) as driver:
+        await driver.type("a long question")
+    start.opens_history = lambda: History(path)
+    assert driver.screen.save_or_rescue() == "" and driver.screen.history
+    driver.screen.history.close()
+    go.set()
+    async with running(engine, history=path) as next_one:
+        assert next_one.pane.box.text == "a long question"
 
 
 async def test_a_draft_moves_to_the_kind_of_its_model(tmp_path: Path) -> None:

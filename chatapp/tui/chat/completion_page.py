@@ -122,16 +122,21 @@ class CompletionPage(AuthoredText):
                 self.dialogue.write(self.parts())  # what was changed is a version, too
         return self.dialogue.last(role)
 
+    @property
+    def settled(self) -> bool:
+        """Whether all of the text is here: nobody writes it; also when the app has ended, which hides everything."""
+        return not self.growing and self.styles.display != "none"
+
     def keep(self, draft: Callable[[], str]) -> None:
         """Keep the text as it is: all of it is the conversation, and nothing a draft."""
-        if self.dialogue and not self.growing and self.display:
+        if self.dialogue and self.settled:
             if self.text.strip() or self.dialogue.branch():
                 self.dialogue.write(self.parts())
             self.dialogue.keep_draft("")
 
     def keep_typed(self, draft: Callable[[], str]) -> None:
         """Keep the text while its user types on, as a draft: as messages, each moment of it would be a version."""
-        if self.dialogue and not self.growing and self.display:
+        if self.dialogue and self.settled:
             known = self.text == "".join(one.text for one in self.dialogue.branch())
             self.dialogue.keep_draft("" if known or not self.text.strip() else self.text)
 

@@ -259,6 +259,14 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.panes:
             pane.page.keep(pane.outbox.unsent)
 
+    def keep_early(self) -> None:
+        """Keep what was typed by somebody who left before the history was open."""
+        if self.workspace.read_settings().history:
+            self.history = self.workspace.open_history(PATIENCE)
+            for pane in self.panes:
+                pane.page.dialogue = self.dialogue(pane.kind, pane.choice)
+            self.keep()
+
     @on(TextArea.Changed)
     def keep_soon(self) -> None:
         """Keep what is typed in a moment; of a long text, in a longer one."""
@@ -284,6 +292,9 @@ class Conversations(LaidOutOnce, Screen[None]):
         from chatapp.conversation.rescue import catch_up, tell_rescue
         from chatapp.history import HistoryError
 
+        if not self.shelved and any(pane.box.text for pane in self.panes):
+            with suppress(HistoryError):
+                self.keep_early()
         kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept and pane.begun]
         if self.history:
             catch_up(self.history, kept)
