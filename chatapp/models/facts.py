@@ -243,11 +243,11 @@ def read_details(store: Store, listed: ListedModel, this: Machine, objective: st
 def count_freed(store: Store, listed: ListedModel) -> int:
     """Count the bytes that removing a model frees: not those of files that another model has, too."""
     from model_store.disk import freed_by
-    from model_store.hub import blobs
+    from model_store.locks import BLOBS
 
     location = store.location(listed.name)
     folders = (location.folder, location.checkpoint, location.partial)
-    return freed_by(*(folder for folder in folders if folder.is_dir()), kept=location.root / blobs.FOLDER)
+    return freed_by(*(folder for folder in folders if folder.is_dir()), kept=location.root / BLOBS)
 
 
 # A model that is to be pulled

@@ -17,14 +17,13 @@ from model_store.hub.partial import BLOCK, Wanted
 from model_store.location import Location
 from model_store.locks import BLOBS, alone
 
-FOLDER = BLOBS
 NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
 """Of a blob, or with a dot of one that is being linked."""
 
 
 def blob(root: Path, digest: str) -> Path:
     """The path of the blob with this digest: SHA-256, or SHA-1 as git names a file."""
-    return own(root, FOLDER, f"{'sha256' if len(digest) == 64 else 'sha1'}-{digest}")
+    return own(root, BLOBS, f"{'sha256' if len(digest) == 64 else 'sha1'}-{digest}")
 
 
 def keep(root: Path, file: Path, wanted: Wanted) -> None:
@@ -65,7 +64,7 @@ def references(root: Path) -> set[str]:
 
 def unreferenced(root: Path) -> list[Path]:
     """Blobs that no manifest names; the caller is alone with the blobs."""
-    folder = own(root, FOLDER)
+    folder = own(root, BLOBS)
     if not folder.is_dir():
         return []
     used = references(root)
@@ -96,5 +95,5 @@ def is_whole(path: Path, wanted: Wanted) -> bool:
 @contextmanager
 def alone_with_blobs(root: Path) -> Iterator[None]:
     """Be the only one for a moment to say which blobs are needed, or to delete one."""
-    with alone(Location(root, FOLDER), "keeping files", lambda owner: None):
+    with alone(Location(root, BLOBS), "keeping files", lambda owner: None):
         yield

@@ -17,7 +17,7 @@ from model_store.hub.catalog import refer
 from model_store.hub.manifest import MANIFEST, altered, folders, read_files
 from model_store.hub.partial import Wanted
 from model_store.location import CHECKPOINTS, Location
-from model_store.locks import alone
+from model_store.locks import BLOBS, alone
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
 """A name that `refer` can give."""
@@ -121,7 +121,7 @@ def install(location: Location, folder: Path) -> Path:
         for file in read_files(folder):
             blobs.keep(root, folder / file.name, file)
         sync(folder)
-        sync(root / blobs.FOLDER)
+        sync(root / BLOBS)
         shutil.rmtree(old, ignore_errors=True)
         if target.exists():
             target.rename(old)

@@ -14,7 +14,7 @@ from model_store.disk import freed_by, own, walk
 from model_store.errors import StoreError
 from model_store.hub import blobs
 from model_store.location import CHECKPOINTS, Location
-from model_store.locks import PREFIX, alone
+from model_store.locks import BLOBS, PREFIX, alone
 from model_store.models import BUILTIN, is_name
 from model_store.store import Store
 
@@ -49,7 +49,7 @@ def collect(
             location = Location(root, name)
             with suppress(StoreError), alone(location, "collecting garbage"), telling(warn):  # else it is in use
                 found += sweep(of_model(location, time.time() if now is None else now), dry_run)
-        if own(root, blobs.FOLDER).is_dir():
+        if own(root, BLOBS).is_dir():
             with blobs.alone_with_blobs(root), telling(warn):
                 found += sweep((at(path, "no model has it") for path in blobs.unreferenced(root)), dry_run)
     return found
