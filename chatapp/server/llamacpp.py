@@ -60,7 +60,11 @@ class CompletionAsked(SampledBody):
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
         most = self.n_predict if self.n_predict is not None else self.max_tokens
-        knobs = {"mirostat_tau": 5.0} | self.knobs() if self.mirostat == 2 else self.knobs()
+        knobs = self.knobs()
+        if self.mirostat == 0:  # clients send its settings all the same
+            knobs = {name: value for name, value in knobs.items() if not name.startswith("mirostat_")}
+        elif self.mirostat:
+            knobs = {"mirostat_tau": 5.0} | knobs
         return knobs | given(
             max_tokens=most if most is not None and most >= 0 else None,
             stop=read_stop(self.stop or None),

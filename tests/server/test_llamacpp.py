@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chatapp.cli.main import main
+from chatapp.generation import Options
 from chatapp.workspace import Workspace
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
@@ -110,6 +111,8 @@ def test_a_completion_in_events_and_as_a_whole(served: Served, engine: ScriptedE
     assert engine.options[-1].logit_bias == {5: float("-inf"), 6: 1}
     served.post("/completion", prompt="Say", json_schema={}, mirostat=2)
     assert (engine.options[-1].json_schema, engine.options[-1].mirostat_tau) == ("{}", 5.0)
+    served.post("/completion", prompt="Say", mirostat=0, mirostat_tau=5.0, mirostat_eta=0.1)
+    assert engine.options[-1].mirostat_tau == Options().mirostat_tau
     both = served.post("/completion", prompt=["a", "b"]).json()
     assert [one["index"] for one in both] == [0, 1]
 
