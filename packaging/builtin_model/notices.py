@@ -25,7 +25,9 @@ FOREIGN = re.compile(r"third.?party|vendor", re.I)
 HEADING = """\
 The built-in model was trained on Python files of these packages. It may know parts of them by heart (README.md says
 how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
+The terms of the Apache License 2.0, which stand in many of them, are printed where they come first.
 """
+TERMS = re.compile(r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS", re.S)
 
 
 def notices(wheels: Path) -> Iterator[tuple[str, email.message.Message, list[str]]]:
@@ -71,6 +73,20 @@ def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
     return texts
 
 
+def shared_terms(texts: list[str]) -> list[str]:
+    """Replaces the terms of the Apache License where a text before has them word for word."""
+    printed: set[str] = set()
+
+    def replaced(found: re.Match[str]) -> str:
+        words = " ".join(found[0].split())
+        if words in printed:
+            return "[The terms of the Apache License, Version 2.0, as they are printed above in full.]"
+        printed.add(words)
+        return found[0]
+
+    return [TERMS.sub(replaced, text) for text in texts]
+
+
 def main() -> None:
     """Parses the command line and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -78,7 +94,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the exported folder")
     arguments = parser.parse_args()
     parts = [HEADING]
-    for text, owners in collect(arguments.work).values():
+    found = collect(arguments.work).values()
+    for text, (_, owners) in zip(shared_terms([text for text, _ in found]), found, strict=True):
         lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
         parts.append(f"{'=' * 79}\n{', '.join(sorted(set(owners)))}\n{'-' * 79}\n{lines}\n")
     (arguments.out / FILE).write_text("\n".join(parts), encoding="utf-8")

@@ -128,6 +128,15 @@ def test_the_notices_of_all_that_was_trained_on_are_collected_each_text_once(
     assert not {"Others may.", "None may."} & set(texts)
 
 
+def test_the_terms_of_the_apache_license_are_printed_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "corpus", corpus)
+    begin, end = "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION", "END OF TERMS AND CONDITIONS"
+    texts = [f"{begin}\n  all may\n{end}\nfor One", f"{begin} all\nmay {end}\nfor Two", f"{begin} some may {end}"]
+    first, second, third = script("notices").shared_terms(texts)
+    assert (first, third) == (texts[0], texts[2])
+    assert begin not in second and "printed above" in second and second.endswith("for Two")
+
+
 def test_the_notices_of_the_built_in_model_name_every_package_of_its_card() -> None:
     card, notices = ((BUILTIN_FOLDER / name).read_text("utf-8") for name in ("README.md", "NOTICES.txt"))
     rows = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| [^|]+ \| [\d.]+ \|  \|$", card, re.MULTILINE)
