@@ -54,6 +54,26 @@ class TestPlanning:
             assert store.lowered(store.get(name), "onnx", "f32").size > 0
         assert store.remove("copy-tiny") > 0 and not (store.root / "copy-tiny").exists()
 
+    @pytest.mark.parametrize("copy", [False, True])
+    def test_of_two_imports_at_once_under_one_name_the_later_is_refused(
+        self, store: Store, checkpoint: MakeCheckpoint, copy: bool
+    ) -> None:
+        plans = [imports.plan(store, str(checkpoint(name)), name="mine", copy=copy) for name in ("one", "two")]
+        imports.carry_out(store, plans[0])
+        with pytest.raises(StoreError, match="there is a model called 'mine' already; choose another --name"):
+            imports.carry_out(store, plans[1])
+        folder = store.get("mine").folder
+        assert folder == (store.location("mine").imported if copy else plans[0].source)
+
+    def test_an_import_that_was_stopped_at_its_end_keeps_its_name(
+        self, store: Store, checkpoint: MakeCheckpoint
+    ) -> None:
+        imports.carry_out(store, imports.plan(store, str(checkpoint("one")), name="mine", copy=True))
+        store.location("mine").manifest.unlink()
+        with pytest.raises(StoreError, match="there is a model called 'mine' already"):
+            imports.plan(store, str(checkpoint("two")), name="mine", copy=True)
+        assert store.get("mine").family == "llama"
+
     def test_what_is_too_large_to_copy_is_refused_before(self, store: Store) -> None:
         plan = imports.plan(store, str(GGUF), copy=True)
         plan = imports.Plan(plan.kind, plan.source, 1 << 60, plan.free, plan.model)
