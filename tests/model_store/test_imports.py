@@ -74,6 +74,23 @@ class TestPlanning:
             imports.plan(store, str(checkpoint("two")), name="mine", copy=True)
         assert store.get("mine").family == "llama"
 
+    @pytest.mark.parametrize(
+        "name", ["model.safetensors", "pytorch_model.bin", "config.json", "tokenizer.json", "model.gguf"]
+    )
+    def test_what_git_lfs_did_not_fetch_is_said_to_be_missing(
+        self, store: Store, checkpoint: MakeCheckpoint, tmp_path: Path, name: str
+    ) -> None:
+        folder = checkpoint()
+        if name == "pytorch_model.bin":
+            (folder / "model.safetensors").unlink()
+        if name == "model.gguf":
+            shutil.rmtree(folder)
+            folder.mkdir()
+        (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0a1b\nsize 5000000000\n")
+        for given in {folder, folder / name if name == "model.gguf" else folder}:
+            with pytest.raises(UnsupportedCheckpoint, match=rf"{name} only says .* git lfs pull"):
+                imports.plan(store, str(given))
+
     def test_what_is_too_large_to_copy_is_refused_before(self, store: Store) -> None:
         plan = imports.plan(store, str(GGUF), copy=True)
         plan = imports.Plan(plan.kind, plan.source, 1 << 60, plan.free, plan.model)
