@@ -53,14 +53,6 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     return Plan(kind, path, size, free, replace(model, name=chosen, folder=store.location(chosen).imported))
 
 
-def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
-    """Import as planned; raises StoreError where the store cannot be written."""
-    model = bring_in(store, plan, on_progress)
-    if not store.known(model.name):
-        store.keep(model, fingerprint(model.folder))  # again, for it says why that cannot be
-    return model
-
-
 def refuse_taken(store: Store, name: str, path: Path) -> None:
     """Refuse a name that a model has which is not the one at `path`, nor another snapshot of the same repository."""
     known, stopped = store.known(name), store.location(name).imported
@@ -72,8 +64,8 @@ def refuse_taken(store: Store, name: str, path: Path) -> None:
         raise StoreError(f"there is a model called {name!r} already; choose another --name, or: chatapp rm {name}")
 
 
-def bring_in(store: Store, plan: Plan, on_progress: Progress | None) -> StoredModel:
-    """The model of a plan, linked or copied, and registered where that can be written."""
+def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
+    """Import as planned, linked or copied; raises StoreError where the store cannot be written."""
     name, source, target = plan.model.name, Source(plan.source), store.location(plan.model.name).imported
     if plan.copied > plan.free:
         raise StoreError(
