@@ -22,6 +22,8 @@ KINDS = {
     ".toml": 4 * MEGABYTE,
 }
 """Bytes of a file by its name, or by the end of its name."""
+POINTER = b"version https://git-lfs.github.com/spec/"
+"""How the few lines begin that a clone without Git LFS has in the place of a large file."""
 MANIFEST_LIMIT = 1 << 26
 """Bytes of one of the store's own small files."""
 
@@ -45,6 +47,15 @@ def read_bytes(path: Path) -> bytes:
         return file.read(size)
 
 
+def refuse_pointer(path: Path) -> None:
+    """Raise UnsupportedCheckpoint for a file that Git LFS has not fetched."""
+    with suppress(OSError), open_file(path) as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise UnsupportedCheckpoint(
+                f"{path} only says which file is to be there; fetch it with: git lfs pull (in {path.parent})"
+            )
+
+
 def read_text(path: Path, errors: str = "strict") -> str:
     """All of a text in UTF-8, with the ends of lines as Python has them."""
     return read_bytes(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
@@ -59,6 +70,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error
     except (ValueError, RecursionError) as error:
+        refuse_pointer(path)
         raise UnsupportedCheckpoint(f"{path} is not valid JSON ({error}); download it again") from error
     if not isinstance(value, dict):
         raise UnsupportedCheckpoint(f"{path} holds no JSON object; download it again")

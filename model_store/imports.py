@@ -41,11 +41,7 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     if name is not None:
         check_new_name(name)
     chosen = name or (None if copy else store.name_of(path)) or store.name_for(path, source.name)
-    taken = store.known(chosen) is not None
-    if any(pulled.is_here(Location(root, chosen)) for root in store.roots) or (
-        name and taken and origin(store.read(name).folder) != path
-    ):
-        raise StoreError(f"there is a model called {chosen!r} already; choose another --name, or: chatapp rm {chosen}")
+    refuse_taken(store, chosen, path)
     if source.is_checkpoint:
         model, kind = source.describe(), "checkpoint folder"
     else:
@@ -57,26 +53,33 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     return Plan(kind, path, size, free, replace(model, name=chosen, folder=store.location(chosen).imported))
 
 
+def refuse_taken(store: Store, name: str, path: Path) -> None:
+    """Refuse a name that a model has which is not the one at `path`, nor another snapshot of the same repository."""
+    known, stopped = store.known(name), store.location(name).imported
+    taken = any(pulled.is_here(Location(root, name)) for root in store.roots)
+    if known or stopped.is_dir():  # the latter alone: an import that was stopped at its end
+        other = origin(known.folder if known else stopped) != path
+        taken = taken or (other and store.name_of(path) != name)
+    if taken:
+        raise StoreError(f"there is a model called {name!r} already; choose another --name, or: chatapp rm {name}")
+
+
 def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
-    """Import as planned; raises StoreError where the store cannot be written."""
-    model = bring_in(store, plan, on_progress)
-    if not store.known(model.name):
-        store.keep(model, fingerprint(model.folder))  # again, for it says why that cannot be
-    return model
-
-
-def bring_in(store: Store, plan: Plan, on_progress: Progress | None) -> StoredModel:
-    """The model of a plan, linked or copied, and registered where that can be written."""
+    """Import as planned, linked or copied; raises StoreError where the store cannot be written."""
     name, source, target = plan.model.name, Source(plan.source), store.location(plan.model.name).imported
     if plan.copied > plan.free:
         raise StoreError(
             f"copying {source.path} needs {plan.copied / 1e6:,.0f} MB, and {plan.free / 1e6:,.0f} MB are free in "
             f"{store.root}; free some, or import it without --copy"
         )
-    if plan.copied:
-        store.bring_in(name, lambda folder, tell: source.write_copy(folder, plan.copied, tell), on_progress)
-    elif source.is_checkpoint:
-        return store.register(name, source.path)
-    elif not target.exists():
-        store.bring_in(name, lambda folder, tell: source.write_link(folder))
-    return store.register(name, target)
+    linked = source.is_checkpoint and not plan.copied
+    with store.working(name, "importing", on_progress) as held:
+        refuse_taken(store, name, source.path)  # another process may have been quicker
+        if plan.copied:
+            store.fill(name, lambda folder: source.write_copy(folder, plan.copied, held.telling(on_progress)))
+        elif not linked and not target.exists():
+            store.fill(name, source.write_link)
+        folder = source.path if linked else target
+        if not store.known(name):
+            store.keep(replace(plan.model, folder=folder), fingerprint(folder))
+    return store.register(name, folder)

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -164,8 +165,9 @@ def lock(handle: int) -> bool:
 
 @contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """A new folder in `folder`, which disappears unless it is renamed."""
+    """A new folder in `folder`, which disappears unless it is renamed; who may read the one may read the other."""
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
+    made.chmod(stat.S_IMODE(folder.stat().st_mode))
     try:
         yield made
     finally:

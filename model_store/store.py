@@ -179,8 +179,13 @@ class Store:
         self, name: str, write: Callable[[Path, Progress], object], on_progress: Progress | None = None
     ) -> None:
         """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
-        with self.working(name, "importing", on_progress) as held, unfinished(self.folder(name)) as folder:
-            write(folder, held.telling(on_progress))
+        with self.working(name, "importing", on_progress) as held:
+            self.fill(name, lambda folder: write(folder, held.telling(on_progress)))
+
+    def fill(self, name: str, write: Callable[[Path], object]) -> None:
+        """Let `write` fill the folder of a checkpoint of which nobody else holds the lock, whole or not at all."""
+        with unfinished(self.folder(name)) as folder:
+            write(folder)
             target = self.location(name).imported
             shutil.rmtree(target, ignore_errors=True)
             folder.rename(target)

@@ -150,8 +150,16 @@ class Session(CachedSession):
     def load(self, config: Mapping[str, str]) -> None:
         """Open the graphs; packed weights would be copies, which what is larger than the memory must not have."""
         config = {**config, **(UNPACKED if self.unpacked else {})}
+        self.opened = self.written()
         self.runtime = open_runtime(self.folder / "model.onnx", config)
         self.encoder = open_runtime(self.folder / "encoder.onnx", config) if self.whole_prompts else None
+
+    def written(self) -> tuple[int, int] | None:
+        """Which file the graph is, and when it was written; None where it is gone."""
+        with suppress(OSError):
+            facts = (self.folder / "model.onnx").stat()
+            return facts.st_ino, facts.st_mtime_ns
+        return None
 
     @property
     def batch(self) -> int:
@@ -350,6 +358,7 @@ class Session(CachedSession):
         """Load the graph anew, with threads that wait in the other way, when others came or left.
 
         ONNX Runtime fixes this when it loads; five times as long passes between two changes as a load takes.
+        A graph that was deleted or replaced since stays open as it is.
         """
         passed = time.monotonic() - self.neighbours.start
         if passed < self.patience:
@@ -358,7 +367,7 @@ class Session(CachedSession):
         if computing < passed / 2:  # what others do while we are idle takes nothing from us
             return
         crowded = others > (0.2 if self.crowded else 0.5)
-        if crowded != self.crowded:
+        if crowded != self.crowded and self.written() == self.opened:
             self.crowded, self.steps = crowded, {}
             for batch in self.batches:
                 batch.steps = {}

@@ -222,7 +222,7 @@ class Turns:
             return
         passed = perf_counter() - self._idle if self._idle else 0.0
         for one in self.running:
-            one.turn.watch.last += passed  # readers took their time
+            one.turn.watch.leave_out(passed)  # readers took their time
             if one.inline:
                 self._move(one)
         self._idle = 0.0

@@ -1,6 +1,7 @@
 """Numbers and tables as people read them."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 
 from chatapp.text.printable import printable
@@ -45,10 +46,19 @@ def size(number: int) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under their heads, as wide as they need to be; names in them may have been given by anyone."""
-    lines = [heads, *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    lines = [heads, *([printable(text) for text in row] for row in rows)]
+    widths = [max(cells(line[column]) for line in lines) for column in range(len(heads))]
+    padded = [
+        "  ".join(text + " " * (width - cells(text)) for text, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
     return "\n".join(line.rstrip() for line in padded)
+
+
+def cells(text: str) -> int:
+    """The cells that a terminal gives to a text: two for a Chinese character, none for an accent on its own."""
+    wide = sum(unicodedata.east_asian_width(one) in "WF" for one in text)
+    return len(text) + wide - sum(unicodedata.category(one) in ("Mn", "Me") for one in text)
 
 
 def round_up(value: float) -> float:

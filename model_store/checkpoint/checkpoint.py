@@ -14,6 +14,7 @@ from model_store.checkpoint import int8, mxfp4, torch_file
 from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import read_json as read_json
+from model_store.files import refuse_pointer
 
 DTYPES = {
     "F64": np.dtype(np.float64),
@@ -103,6 +104,7 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
     overlap, so that a truncated or altered file is refused by the name of the tensor
     (https://github.com/huggingface/safetensors#format).
     """
+    refuse_pointer(path)
     status = path.stat()
     size = status.st_size
     if size < 8:

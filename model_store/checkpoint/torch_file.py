@@ -19,6 +19,7 @@ import numpy as np
 
 from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, shown
+from model_store.files import refuse_pointer
 
 UNUSED = {pickle.DICT, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.NEWOBJ, pickle.NEWOBJ_EX}
 UNUSED |= {pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER}
@@ -45,6 +46,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
         with zipfile.ZipFile(path) as archive:
             return read(path, archive)
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error) as error:
+        refuse_pointer(path)
         raise UnsupportedCheckpoint(
             f"{path} is damaged, or older than PyTorch 1.6 ({error}); convert the checkpoint to safetensors"
         ) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from model_store.errors import UnsupportedCheckpoint
+from model_store.files import refuse_pointer
 from model_store.gguf.blocks import KINDS, OTHER_KINDS, Kind
 
 MAGIC = b"GGUF"
@@ -82,6 +83,7 @@ def read_header(path: Path) -> Header:
             with mmap.mmap(file.fileno(), min(size, HEADER_LIMIT), access=mmap.ACCESS_READ) as data:
                 return parse(path, Cursor(data), size)
     except Damage as error:
+        refuse_pointer(path)
         raise UnsupportedCheckpoint(f"{path} is damaged or no GGUF file: {error}; download it again") from error
     except OSError as error:
         raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error

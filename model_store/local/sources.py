@@ -9,7 +9,7 @@ from typing import BinaryIO
 from model_store import prebuilt
 from model_store.checkpoint.links import LINK
 from model_store.errors import StoreError, UnsupportedCheckpoint
-from model_store.files import open_file, stays
+from model_store.files import open_file, refuse_pointer, stays
 from model_store.local.other_apps import Places, hub_snapshot, of_another_app
 from model_store.models import StoredModel
 from model_store.prebuilt import PACKAGE, graph_files
@@ -110,6 +110,7 @@ def weights_at(path: Path) -> Path:
                 return path
         if graph := prebuilt.find_export(path):
             return graph
+        refuse_pointer(path)
         beside = f" (give the folder {path.parent})" if path.suffix in (".safetensors", ".bin", ".json") else ""
         raise UnsupportedCheckpoint(f"{path} is no GGUF file, and no folder of a checkpoint{beside}")
     if not path.is_dir():  # reading it might never end

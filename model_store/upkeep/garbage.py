@@ -1,5 +1,6 @@
 """`gc`: the garbage in the store, whoever left it."""
 
+import os
 import re
 import shutil
 import time
@@ -39,11 +40,15 @@ def collect(
 ) -> list[Garbage]:
     """Delete what nobody needs, or only find it; what another process works on is left out.
 
-    A manifest that was altered is told to `warn`, and what it may need stays: its model's, or the blobs.
+    A manifest that was altered is told to `warn`, and what it may need stays: its model's, or the blobs. So is a folder
+    of models that cannot be written to.
     """
     found: list[Garbage] = []
     for root in store.roots:
         if not root.is_dir():
+            continue
+        if not os.access(root, os.W_OK):  # another user's, or a disk that can only be read
+            warn(f"{root} cannot be written to, and is left as it is")
             continue
         for name in every_name(root):
             location = Location(root, name)

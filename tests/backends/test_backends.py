@@ -180,6 +180,23 @@ def test_when_others_want_the_cores_the_threads_wait_asleep_and_the_logits_stay(
         assert found == near(logits[:, step : step + 1], abs=1e-4)
 
 
+def test_a_graph_that_was_removed_or_replaced_goes_on_as_it_was_opened(tmp_path: Path) -> None:
+    checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
+    backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")
+    session, content = OnnxSession(tmp_path), (tmp_path / "model.onnx").read_bytes()
+    arrays = np.load(GOLDEN / "gpt2" / "golden.npz")
+    tokens, logits = arrays["tokens"][:1], arrays["logits"][:1]
+    for step, change in enumerate(["removed", "replaced"]):
+        (tmp_path / "model.onnx").unlink(missing_ok=True)
+        if change == "replaced":
+            (tmp_path / "model.onnx").write_bytes(content[:100])
+        session.patience, session.neighbours, session.computing = 0.001, Crowd(2.0), 1.0
+        time.sleep(0.0015)
+        found = session.forward(tokens[:, step : step + 1])
+        assert not session.crowded
+        assert found == near(logits[:, step : step + 1], abs=1e-4)
+
+
 def test_what_others_did_while_the_session_was_idle_changes_nothing(tmp_path: Path) -> None:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / "gpt2")
     backends.get("onnx").lower(decoder, Canonical(checkpoint, family, decoder), tmp_path, precision="f32")

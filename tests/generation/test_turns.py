@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -247,6 +248,17 @@ def test_a_turn_whose_reader_has_enough_to_read_keeps_nobody_waiting(tokenizer: 
     grown = max(length for batch in session.batches for length in batch.lengths)
     assert grown <= UNREAD + 2 + engine.count_tokens("slow")
     assert said([*told, *slow]) == alone(tokenizer, "slow", options)
+
+
+def test_what_passed_before_a_turn_began_is_not_taken_from_its_time(tokenizer: Tokenizer) -> None:
+    engine, _ = watched(tokenizer)
+    first = engine.complete("hello", GREEDY)
+    next(first)
+    time.sleep(0.2)  # its reader takes its time
+    second = list(engine.complete("world", GREEDY))
+    assert usage_of(second).time_to_first_token > 0
+    assert all(token.seconds > 0 for delta in second for token in delta.tokens)
+    first.close()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -54,6 +54,43 @@ class TestPlanning:
             assert store.lowered(store.get(name), "onnx", "f32").size > 0
         assert store.remove("copy-tiny") > 0 and not (store.root / "copy-tiny").exists()
 
+    @pytest.mark.parametrize("copy", [False, True])
+    def test_of_two_imports_at_once_under_one_name_the_later_is_refused(
+        self, store: Store, checkpoint: MakeCheckpoint, copy: bool
+    ) -> None:
+        plans = [imports.plan(store, str(checkpoint(name)), name="mine", copy=copy) for name in ("one", "two")]
+        imports.carry_out(store, plans[0])
+        with pytest.raises(StoreError, match="there is a model called 'mine' already; choose another --name"):
+            imports.carry_out(store, plans[1])
+        folder = store.get("mine").folder
+        assert folder == (store.location("mine").imported if copy else plans[0].source)
+
+    def test_an_import_that_was_stopped_at_its_end_keeps_its_name(
+        self, store: Store, checkpoint: MakeCheckpoint
+    ) -> None:
+        imports.carry_out(store, imports.plan(store, str(checkpoint("one")), name="mine", copy=True))
+        store.location("mine").manifest.unlink()
+        with pytest.raises(StoreError, match="there is a model called 'mine' already"):
+            imports.plan(store, str(checkpoint("two")), name="mine", copy=True)
+        assert store.get("mine").family == "llama"
+
+    @pytest.mark.parametrize(
+        "name", ["model.safetensors", "pytorch_model.bin", "config.json", "tokenizer.json", "model.gguf"]
+    )
+    def test_what_git_lfs_did_not_fetch_is_said_to_be_missing(
+        self, store: Store, checkpoint: MakeCheckpoint, tmp_path: Path, name: str
+    ) -> None:
+        folder = checkpoint()
+        if name == "pytorch_model.bin":
+            (folder / "model.safetensors").unlink()
+        if name == "model.gguf":
+            shutil.rmtree(folder)
+            folder.mkdir()
+        (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0a1b\nsize 5000000000\n")
+        for given in {folder, folder / name if name == "model.gguf" else folder}:
+            with pytest.raises(UnsupportedCheckpoint, match=rf"{name} only says .* git lfs pull"):
+                imports.plan(store, str(given))
+
     def test_what_is_too_large_to_copy_is_refused_before(self, store: Store) -> None:
         plan = imports.plan(store, str(GGUF), copy=True)
         plan = imports.Plan(plan.kind, plan.source, 1 << 60, plan.free, plan.model)

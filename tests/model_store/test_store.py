@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models
 
-from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint
+from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint, imports
 from model_store.location import Location
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -44,6 +44,16 @@ def test_a_model_is_lowered_once(store: Store, checkpoint: Path) -> None:
     assert first.seconds > 0 and told == sorted(told) and told[-1] == 1
     again = store.lowered(store.get("my-gpt2"), "onnx", "int8", lambda what, fraction: pytest.fail("lowered again"))
     assert again.seconds == 0 and again.folder == first.folder and again.size == first.size > 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_who_may_read_a_store_may_read_what_is_lowered_or_copied_into_it(store: Store, checkpoint: Path) -> None:
+    model = imports.carry_out(store, imports.plan(store, str(checkpoint), name="copy", copy=True))
+    store.lowered(model, "onnx", "f32")
+    readable = store.folder("copy").stat().st_mode
+    folders = [path for path in store.folder("copy").rglob("*") if path.is_dir()]
+    assert {path.name for path in folders} == {"checkpoint", "onnx-f32"}
+    assert all(path.stat().st_mode == readable for path in folders)
 
 
 def test_another_runtime_or_processor_lowers_again(store: Store, checkpoint: Path) -> None:

@@ -136,6 +136,21 @@ def read_only(mount: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Ca
     return lambda: subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
 
+def test_garbage_in_a_store_that_can_only_be_read_stays_and_that_elsewhere_goes(
+    mount: Callable[..., Path], tmp_path: Path
+) -> None:
+    disk, told = mount("size=1m"), list[str]()
+    left = [root / "mine" / ".model.json.4711" for root in (tmp_path / "own", disk)]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    store = Store(tmp_path / "own", more=[disk])
+    assert [one.path for one in garbage.collect(store, warn=told.append)] == [left[0].parent]
+    assert [path.exists() for path in left] == [False, True]
+    assert told == [f"{disk} cannot be written to, and is left as it is"]
+
+
 def test_an_import_into_a_store_that_can_only_be_read_says_so(
     read_only: Callable[[], object], checkpoint: MakeCheckpoint, capsys: Printed
 ) -> None:

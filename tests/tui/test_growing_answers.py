@@ -136,3 +136,13 @@ async def test_a_reader_who_scrolls_up_finds_all_of_it_and_so_does_the_end(tmp_p
         await driver.answered()
         await driver.until(lambda: all(block.display for block in page.query(MarkdownBlock)), "all of it")
         assert driver.said[-1][1] == text.rstrip() or driver.said[-1][1] == text
+
+
+async def test_an_answer_that_ends_before_anything_of_it_can_be_shown_is_shown() -> None:
+    async with running(ScriptedEngine("42", can_chat=True)) as driver:  # "42." might yet begin a list
+        for times in (1, 2):
+            await driver.type(f"6 times 7, question {times}?\n")
+            await driver.answered()
+            await driver.until(lambda: "  42" in driver.picture)
+            assert f"question {times}?" in driver.picture
+        assert driver.pane.is_attached

@@ -1,11 +1,13 @@
 """Small terminals: less is shown, and what is shown is whole."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from chatapp.tui.insight.latencies import LatencyScreen
 from chatapp.tui.insight.table import TokenTable
+from support import models_page
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -48,3 +50,19 @@ async def test_the_welcome_leaves_the_figures_and_the_edge_alone() -> None:
         assert figures.startswith(" ● ready")
         assert any("continue this example, or…" in line for line in page)
         assert "^F Fill gap" in keys
+
+
+@pytest.mark.parametrize(("height", "listed", "told"), [(8, 3, 3), (12, 5, 5), (15, 7, 6), (24, 13, 9)])
+async def test_models_are_listed_on_a_low_screen(home: Path, height: int, listed: int, told: int) -> None:
+    async with models_page.running(home, size=(80, height)) as driver:
+        assert driver.models.listing.size.height == listed
+        assert driver.models.detail.size.height == told
+        assert driver.shown("builtin")
+
+
+async def test_the_page_about_a_model_is_as_high_as_the_screen_where_it_is_alone_or_beside(home: Path) -> None:
+    async with models_page.running(home, size=(80, 24)) as driver:
+        await driver.press("i")
+        await driver.until(lambda: driver.models.detail.size.height == 22)
+    async with models_page.running(home, size=(120, 24)) as driver:
+        assert driver.models.detail.size.height == driver.models.listing.outer_size.height == 22

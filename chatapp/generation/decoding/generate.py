@@ -40,7 +40,7 @@ class Decoding(Protocol):
 
 
 class Stopwatch:
-    """Tells the seconds from lap to lap and adds them up; `resume` leaves out what passed in between."""
+    """Tells the seconds from lap to lap and adds them up, without what passed for others."""
 
     def __init__(self, started: float):
         self.last = perf_counter()
@@ -57,6 +57,10 @@ class Stopwatch:
     def resume(self) -> None:
         """What passed since the last lap was not ours."""
         self.last = perf_counter()
+
+    def leave_out(self, seconds: float) -> None:
+        """So many seconds were not ours, or all since the last lap, where that is less."""
+        self.last = min(perf_counter(), self.last + seconds)
 
 
 @dataclass(slots=True)

@@ -332,10 +332,10 @@ class Answer(Said):
         from chatapp.tui.widgets.formatted import Formatted
 
         assert self.tame and isinstance(self.body, Formatted)
-        if self.stream is None:
-            self.stream = Formatted.get_stream(self.body)
-            self.body.growing = True
         if shown := self.tame.feed(text):
+            if self.stream is None:  # not before: to stop one that was never written to cancels who stops it
+                self.stream = Formatted.get_stream(self.body)
+                self.body.growing = True
             await self.stream.write(shown)
 
     async def finish(self, said: Message, mark: str = "") -> None:
