@@ -455,6 +455,7 @@ def test_without_ray_the_extra_is_named(chatapp: Run, home: Path, monkeypatch: p
     monkeypatch.setattr(environment, "find_spec", lambda name: None)
     done = chatapp("deploy", "ray", "builtin")
     assert done.returncode == 1 and "with its extra `ray`" in done.stderr
+    assert not (home / "deploy").exists()
     monkeypatch.setattr(environment, "find_spec", lambda name: object())
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
