@@ -59,7 +59,10 @@ def graph_files(graph: Path) -> list[Path]:
     """The files of a graph: itself, and its weights where they are beside it; or all those of a package."""
     if graph.is_dir():
         return sorted(path for path in graph.rglob("*") if path.is_file())
-    beside = [graph.with_suffix(".bin")] if graph.suffix == ".xml" else sorted(graph.parent.glob(f"{graph.name}?data*"))
+    if graph.suffix == ".xml":
+        beside = [graph.with_suffix(".bin")]
+    else:  # our own is model.data
+        beside = [graph.with_suffix(".data"), *sorted(graph.parent.glob(f"{graph.name}?data*"))]
     return [graph, *(path for path in beside if path.is_file())]
 
 

@@ -141,7 +141,7 @@ def parse(argv: Sequence[str]) -> Namespace:
         if word.startswith("-") and word != "-":
             known = re.findall(r"--[a-z][a-z-]*", used.format_help())
             name = word.partition("=")[0]
-            used.error(f"there is no option {name}{hint(name, known)}")
+            used.error(f"there is no option {name}{used.get_default('option_hint') or hint(name, known)}")
     words = [*given.words, *words, *rest]
     if extra := given.name_words(used, given, words) if given.name_words else words:
         used.error(f"there is one argument too many: {extra[0]!r}")

@@ -16,17 +16,18 @@ from chatapp.text.units import table
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-  add NAME COMMAND...  name a program, which is started when a conversation uses it
-  add NAME URL         name an address of streamable HTTP
-  list                 list the servers; none is started
-  tools [NAME]         start servers, and list what they offer
-  remove NAME          forget one
+  add NAME [--] COMMAND...  name a program, which is started when a conversation uses it
+  add NAME URL              name an address of streamable HTTP
+  list                      list the servers; none is started
+  tools [NAME]              start servers, and list what they offer
+  remove NAME               forget one
 
 Servers speak the Model Context Protocol; they are tables [mcp.NAME] of settings.toml, and this writes there.
 A conversation uses one after /tools on NAME, with models whose chat template knows tools. Each call is asked about.
 
 A program gets few variables of the environment: PATH, HOME and the like, what --env sets, what --pass names.
-It runs with your rights, and may use the network, also with --offline. Options of its own stand behind --.
+It runs with your rights, and may use the network, also with --offline. Options of its own stand behind --,
+as in: chatapp mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/papers
 """
 ACTIONS = ("add", "list", "tools", "remove")
 SHOWN = 100
@@ -35,11 +36,11 @@ SHOWN = 100
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.usage = "chatapp mcp add NAME COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
+    parser.usage = "chatapp mcp add NAME [--] COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
     parser.add_details(DETAILS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
     parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
-    parser.set_defaults(name_words=name_words)
+    parser.set_defaults(name_words=name_words, option_hint=": those of the program stand behind --")
     group = parser.add_argument_group("of add")
     group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for the program; repeatable")
     group.add_argument("--pass", dest="passed", metavar="NAME", action="append", help="one of yours; repeatable")

@@ -197,8 +197,8 @@ def install(service: Service) -> None:
     else:
         service.path.write_text(service.text, service.encoding)
     if problem := command_all(service.start):
-        left = "\n".join("  " + " ".join(command) for command in service.start)
-        raise InputError(f"{service.path} is written, and the system did not start it ({problem}); try:\n{left}")
+        left = " && ".join(" ".join(command) for command in service.start)
+        raise InputError(f"{service.path} is written, and the system did not start it ({problem}); try: {left}")
     print(printable(f"{service.path} is installed, and the server is started"))
 
 

@@ -64,7 +64,8 @@ def explain(name: str = "") -> str:
     if name == "/set":
         from chatapp.commands.parameters import PARAMETERS
 
-        return "\n".join([SET, *(f"  {option:19} {one.does}" for option, one in PARAMETERS.items())])
+        width = max(map(len, PARAMETERS))
+        return "\n".join([SET, *(f"  {option:{width}} {one.does}" for option, one in PARAMETERS.items())])
     if found := find(name):
         return "\n  ".join(filter(None, (f"{name} {found.usage}".strip(), found.does, DETAILS.get(name))))
     rows = [

@@ -171,7 +171,8 @@ def describe(view: View, topic: Topic) -> str:
 
             options = replace(engine.defaults, **setup.options)
             rows = ((name, getattr(options, name), "  (set)" * (name in setup.options)) for name in PARAMETERS)
-            return "\n".join(f"{name:19} {describe_value(name, value)}{mark}" for name, value, mark in rows)
+            width = max(map(len, PARAMETERS))
+            return "\n".join(f"{name:{width}} {describe_value(name, value)}{mark}" for name, value, mark in rows)
         case "system":
             return setup.system or "There is no system prompt; /set system TEXT sets one."
         case "modelfile":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -91,7 +92,8 @@ def describe_sampling(folder: Path) -> str:
     from chatapp.generation.options import published_options
 
     usual, published = asdict(Options()), asdict(published_options(folder))
-    recommended = ", ".join(f"{name} {value}" for name, value in published.items() if value != usual[name])
+    others = [(name, value) for name, value in published.items() if value != usual[name]]
+    recommended = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in others)
     return recommended or "the usual defaults"
 
 

@@ -100,7 +100,7 @@ class App:
             return 204
         endpoint = found.expect(method, call.scope["path"])
         raw = await read_body(receive, headers, self.service.settings.max_body)
-        if self.service.settings.log_requests:
+        if raw and self.service.settings.log_requests:
             self.service.tell(printable(raw.decode("utf-8", "replace")))
         call.scope["path_params"] = found.parts
         call.raw = raw

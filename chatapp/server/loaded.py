@@ -98,8 +98,8 @@ class LoadedModels:
         self._timer: asyncio.TimerHandle | None = None
 
     def list(self) -> list[StoredModel]:
-        """The models that there are."""
-        return self.workspace.open_store().list()
+        """The models that there are, first the one for requests that name none: many clients take the first."""
+        return sorted(self.workspace.open_store().list(), key=lambda one: one.name != self.default)
 
     def resolve(self, name: str) -> str:
         """The name in the store of the model that a client calls `name`; nothing is the default, a path is no name."""

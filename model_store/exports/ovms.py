@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends import Progress
-from model_store.exports import ExportError, Source, openvino, option
+from model_store.exports import ExportError, Source, decoders, openvino, option
 from model_store.files import optional_json, write_json
 
 SUMMARY = "a folder that OpenVINO Model Server serves: graphs, tokenizers, its configuration and start command"
@@ -23,6 +23,7 @@ def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what the server cannot have, or where a package is missing that the export needs."""
     from backends.openvino import tokenizers
 
+    decoders.require_decoder(source, "the target ovms")  # or it would be told of the target openvino
     openvino.refuse(source, options)
     if any(a.softcap for a in source.decoder.layers):
         raise ExportError(

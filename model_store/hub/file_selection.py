@@ -143,7 +143,8 @@ def exported(entries: Entries, repository: str) -> list[Wanted]:
         if name.endswith(".xml"):
             beside = [name.removesuffix(".xml") + ".bin"]
         else:
-            beside = sorted(one for one in entries if one.startswith((f"{name}_data", f"{name}.data")))
+            ours = f"{name.removesuffix('.onnx')}.data"
+            beside = sorted(one for one in entries if one == ours or one.startswith((f"{name}_data", f"{name}.data")))
         if lacking := [one for one in beside if one not in entries or not NAMES.fullmatch(one)]:
             raise UnsupportedCheckpoint(f"{repository} has {name} without {lacking[0]}, its weights; it cannot be run")
         return [entries[one] for one in (name, *beside)]

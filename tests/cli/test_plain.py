@@ -191,8 +191,8 @@ def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:
     desk.do("hello")
     assert desk.scripted.options[-1].temperature == 0.5
     shown = desk.do("/show parameters").splitlines()
-    assert "temperature         0.5  (set)" in shown
-    assert f"top_k               {Options().top_k}" in shown
+    assert "temperature          0.5  (set)" in shown
+    assert f"top_k                {Options().top_k}" in shown
 
 
 def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:

@@ -96,7 +96,7 @@ def test_a_service_is_written_started_ended_and_deleted(tmp_path: Path, capsys: 
     with pytest.raises(InputError, match="there is no service"):
         remove(service)
     fails = [sys.executable, "-c", "import sys; sys.exit('no bus')"]
-    with pytest.raises(InputError, match=r"did not start it \(no bus\)"):
+    with pytest.raises(InputError, match=r"did not start it \(no bus\); try: .+ && [^\n]+$"):
         install(replace(service, start=[fails, note("4")]))
     with pytest.raises(InputError, match="there is no launchctl-of-nobody here"):
         install(replace(service, start=[["launchctl-of-nobody"]]))

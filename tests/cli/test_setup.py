@@ -81,7 +81,7 @@ def test_the_plain_mode_begins_with_them(chatapp: Run, folder: Path) -> None:
     arguments = ("chat", str(folder), "--plain", "--system", "Be brief.", "--preset", "greedy")
     done = chatapp(*arguments, stdin="/show system\n/show parameters\n/bye\n")
     assert "Be brief." in done.stderr
-    assert "temperature         greedy  (set)" in done.stderr
+    assert "temperature          greedy  (set)" in done.stderr
 
 
 async def test_new_conversations_on_the_screen_begin_with_them_and_others_stay_as_they_were(tmp_path: Path) -> None:

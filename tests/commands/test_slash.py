@@ -168,8 +168,9 @@ def test_help_tells_every_command_and_every_parameter() -> None:
     assert len(lines) == len(listed()) + 2
     assert "/clear                     begin another conversation" in lines
     assert all(len(line) <= 80 for line in lines)
-    for name in parameters.PARAMETERS:
-        assert name in explain("/set")
+    told = [line.removeprefix("  ") for line in explain("/set").splitlines()]
+    width = max(map(len, parameters.PARAMETERS))
+    assert all(f"{name:{width}} {one.does}" in told for name, one in parameters.PARAMETERS.items())
     assert explain("/show").endswith("template, license or modelfile")
     assert explain("/again") == "/again\n  answer the last question once more"
 

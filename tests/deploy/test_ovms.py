@@ -76,7 +76,8 @@ def test_the_start_command_serves_this_machine_only(store: Store, checkpoint: Ma
 
 def test_what_the_server_cannot_have_is_refused_by_name(golden: Make) -> None:
     for case, said in {
-        "t5": "an encoder-decoder",
+        "t5": "an encoder-decoder .t5.: the target ovms has decoders only",
+        "lfm2": "has layers that keep a state .lfm2., which the target ovms cannot have",
         "gemma2": "has a soft cap on its scores",
         "phi3-longrope": "longrope",
     }.items():

@@ -415,12 +415,25 @@ def test_files_spread_as_a_tree_grows_and_wrong_ones_rest() -> None:
 def test_a_gateway_that_is_not_heard_of_uses_nothing() -> None:
     clock = Clock()
     ledger = Ledger(clock)
+    ledger.promote(Version("m", (), Placement("onnx", "cpu", "int8")))
     ledger.hear("one", "m", "old", {"old": 3})
     ledger.hear("two", "m", "new", {"old": 1, "new": 2})
     assert ledger.count_streams("m", "old") == 5 and ledger.count_streams("other", "old") == 0
     clock.now += GONE
     ledger.hear("two", "m", "new", {"new": 2})
     assert ledger.count_streams("m", "old") == 0
+
+
+def test_what_is_taken_away_waits_for_answers_and_not_for_gateways_that_run_on() -> None:
+    ledger = Ledger(Clock())
+    version = Version("m", (), Placement("onnx", "cpu", "int8"))
+    ledger.promote(version)
+    ledger.hear("one", "m", version.digest, {version.digest: 1})
+    assert ledger.count_streams("m", version.digest) == 2  # that, and new ones
+    ledger.forget("m")
+    assert ledger.count_streams("m", version.digest) == 1
+    ledger.hear("one", "m", version.digest, {})
+    assert ledger.count_streams("m", version.digest) == 0
 
 
 # The command
@@ -455,6 +468,7 @@ def test_without_ray_the_extra_is_named(chatapp: Run, home: Path, monkeypatch: p
     monkeypatch.setattr(environment, "find_spec", lambda name: None)
     done = chatapp("deploy", "ray", "builtin")
     assert done.returncode == 1 and "with its extra `ray`" in done.stderr
+    assert not (home / "deploy").exists()
     monkeypatch.setattr(environment, "find_spec", lambda name: object())
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

@@ -19,8 +19,11 @@ from chatapp.placement import measuring, selection
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store, StoreError, UnsupportedCheckpoint, imports
 from model_store.convert import open_checkpoint
+from model_store.exports import Source
+from model_store.exports import onnx as onnx_target
 from support.arrays import near
 from support.checkpoints import Run
+from support.golden_models import Make
 
 TESTS = Path(__file__).parents[1]
 GOLDEN, EXPORTS = TESTS / "golden" / "llama" / "golden.npz", TESTS / "golden_exports"
@@ -99,6 +102,17 @@ def test_an_export_is_linked_or_copied_and_runs_on_its_backend_only(kind: str, e
     assert store.lowered(store.get("mine"), kind).folder != variant.folder and copied.export == kind
     with pytest.raises(StoreError, match=r"put it back, or forget the model"):
         store.get(f"tiny-{kind}")
+
+
+def test_our_own_export_is_copied_with_its_weights(golden: Make, store: Store, tmp_path: Path) -> None:
+    source = golden("gpt2")
+    (tmp_path / "out").mkdir()
+    onnx_target.write(Source(source, source.folder / "tokenizer.json"), tmp_path / "out", onnx_target.Options("f32"))
+    plan = imports.plan(store, str(tmp_path / "out"), name="mine", copy=True)
+    copied = imports.carry_out(store, plan)
+    shutil.rmtree(tmp_path / "out")
+    assert copied.size > 4 * copied.parameters * 0.9
+    assert store.lowered(store.get("mine"), "onnx").folder.is_dir()
 
 
 def test_the_command_runs_an_export(export: Path, kind: str, chatapp: Run) -> None:

@@ -120,6 +120,16 @@ def test_a_new_revision_takes_the_place_of_the_old_one(
     assert (model.context_length, model.export, model.variants) == (32, kind, ())
 
 
+@pytest.mark.parametrize("kind", ["onnx"], indirect=True)
+@pytest.mark.parametrize("name", ["model.data", "model.onnx_data", "model.onnx.data"])
+def test_weights_beside_a_graph_belong_to_it(
+    planned: Callable[..., Plan], loopback: LoopbackHub, export: Path, name: str
+) -> None:
+    (export / "onnx" / name).write_bytes(bytes(8))
+    loopback.publish(ORG, export)
+    assert f"onnx/{name}" in {file.name for file in planned().files}
+
+
 def test_a_precision_cannot_be_asked_for(planned: Callable[..., Plan], kind: str) -> None:
     with pytest.raises(StoreError, match=f"is an export for {kind} and runs as it is, not at int4; leave out"):
         planned(precision="int4")

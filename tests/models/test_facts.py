@@ -40,6 +40,8 @@ def test_what_a_model_is_says_the_same_wherever_it_is_asked(store: Store) -> Non
     assert [fact.label for fact in describe_kind(model)] == ["family", "parameters", "context", "kind"]
     assert all(fact in every for fact in describe_kind(model))
     assert {fact.label for fact in every} >= {"name", "sampling", "precision", "checkpoint"}
+    (sampling,) = (fact.value for fact in every if fact.label == "sampling")
+    assert sampling.endswith(r'dry_breakers [], dry_whole_words true, stop ["\n\n\n"]')
 
 
 @pytest.mark.parametrize(("files", "listed"), [(None, "a (3 kB), b (2 kB), c (1 kB)"), (1, "a (3 kB) and 2 smaller")])

@@ -4,10 +4,14 @@ import math
 import os
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+from chatapp.workspace import Workspace
+from model_store import Store
 from model_store.store import BUILTIN_FOLDER
+from support.checkpoints import MakeCheckpoint
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
@@ -34,6 +38,13 @@ def test_models_are_listed_with_the_length_of_their_context(served: Served) -> N
     written = os.path.getmtime(BUILTIN_FOLDER / "config.json")
     assert model["created"] == int(written) == datetime.fromisoformat(model["created_at"]).timestamp()
     assert served.get("/v1/models/builtin").json() == model
+
+
+def test_the_model_for_requests_that_name_none_is_listed_first(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
+    Store(tmp_path / "home" / "models").get(str(checkpoint("tiny")))
+    with serving(Workspace(tmp_path / "home"), models=("tiny",)) as served:
+        assert [one["id"] for one in served.get("/v1/models").json()["data"]] == ["tiny", "builtin"]
+        assert [one["name"] for one in served.get("/api/tags").json()["models"]] == ["tiny", "builtin"]
 
 
 def test_a_conversation_is_answered(served: Served, engine: ScriptedEngine) -> None:

@@ -224,6 +224,14 @@ def test_a_refusal_is_logged_once_and_without_the_prompt(served: Served) -> None
     assert line.startswith(f"POST {CHAT} 400") and not any("secret" in line for line in served.said)
 
 
+def test_what_is_asked_is_logged_where_that_is_wanted_and_nothing_where_nothing_is() -> None:
+    with serving(Home(ScriptedEngine()), log_requests=True) as logging:
+        logging.get("/health")
+        logging.post("/v1/completions", prompt="import os")
+        until(lambda: any("POST" in line for line in logging.said))
+        assert any('"prompt":"import os"' in line for line in logging.said) and all(logging.said)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [("TRACE", "/v1/models", "GET, HEAD"), ("GET", CHAT, "POST"), ("OPTIONS", "/api/delete", "DELETE")],

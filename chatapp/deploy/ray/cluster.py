@@ -50,7 +50,8 @@ class RayReplicas:
         except (RayError, RayServeException) as error:
             raise ReplicaLost(type(error).__name__) from error
         finally:
-            response.cancel()
+            with suppress(RayError, RayServeException):  # where the version was taken away, there is nothing to end
+                response.cancel()
 
     def look(self, asked: Json) -> Any:
         """What one of them tells without writing."""

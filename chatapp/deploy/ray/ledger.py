@@ -75,11 +75,12 @@ class Ledger:
         return self.current(name)
 
     def count_streams(self, name: str, digest: str) -> int:
-        """The answers that a version is writing, and the gateways that still give it new ones."""
+        """The answers that a version is writing, and the gateways that have yet to take the one in its place."""
         now = self._clock()
         self._gateways = {key: one for key, one in self._gateways.items() if now - one.heard < GONE}
         there = [one for (_, model), one in self._gateways.items() if model == name]
-        return sum(one.streams.get(digest, 0) + (one.digest == digest) for one in there)
+        followed = name in self._current  # what was taken away has none in its place
+        return sum(one.streams.get(digest, 0) + (followed and one.digest == digest) for one in there)
 
     # Files
 

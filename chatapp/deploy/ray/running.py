@@ -132,6 +132,7 @@ def find_keys(workspace: Workspace, given: Path | None, tell: Callable[[str], ob
     """The keys that clients must have: those of a file, else one that is made here at the first time."""
     if given:
         return read_keys(given)
+    environment.check_installed()  # or a key would be made for nothing
     path = environment.keep_secret(workspace.home / "deploy" / "keys")
     tell(f"clients need the key in {path}")
     return read_keys(path)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from chatapp.deploy.reference import compare, open_reference
+from chatapp.deploy.reference import compare
 from chatapp.deploy.triton import stand_in
 from chatapp.generation.engine import Engine
 from chatapp.generation.text.message import Message
-from model_store.exports import ExportError, Finding, Source
+from model_store.exports import ExportError, Finding
 from model_store.exports import triton as repository
 
 PROMPT = "Once upon a time"
@@ -62,9 +62,8 @@ def serving(folder: Path) -> Iterator[Server]:
         server.process.communicate()
 
 
-def ask(source: Source, folder: Path, precision: str) -> list[Finding]:
-    """What each model of the repository answers, compared with what we would."""
-    engine = open_reference(source, precision)
+def ask(folder: Path, engine: Engine) -> list[Finding]:
+    """What each model of the repository answers, compared with what our engine does."""
     found = []
     with serving(folder) as server:
         text, ours = PROMPT, PROMPT

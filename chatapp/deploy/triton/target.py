@@ -102,7 +102,12 @@ def copy_modules(folder: Path) -> None:
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:
-    """Compare the graph's logits with ours, and ask all models of the repository, loaded as a server would."""
+    """Compare the graph's logits with ours, and ask all models of the repository, loaded as a server would.
+
+    Their texts must be ours: in f32 of the NumPy decoder, else of an engine of the same graph, since where two tokens
+    are about as likely, the runtime's rounding of activations decides.
+    """
+    from chatapp.deploy.reference import open_engine, open_reference
     from chatapp.deploy.triton import stand_in
     from chatapp.deploy.triton.asking import ask
     from chatapp.deploy.triton.session import RemoteSession
@@ -115,4 +120,7 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
         return [found[name] for name in names]
 
     session = RemoteSession(facts_of(source, options), compute)
-    return [compare_logits(source, session, options.precision), *ask(source, folder, options.precision)]
+    logits = compare_logits(source, session, options.precision)
+    session.rewind(0)
+    exact = options.precision == "f32"
+    return [logits, *ask(folder, open_reference(source, "f32") if exact else open_engine(source, session))]

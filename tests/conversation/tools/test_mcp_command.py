@@ -46,6 +46,14 @@ def test_what_cannot_be_is_refused(
     assert main(["mcp", *words]) == 1 and message in capsys.readouterr().err
 
 
+def test_options_of_a_program_are_told_their_place(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["mcp", "add", "x", "npx", "-y", "server"])
+    assert end.value.code == 2
+    assert "there is no option -y: those of the program stand behind --" in capsys.readouterr().err
+    assert main(["mcp", "add", "x", "--", "npx", "-y", "server"]) == 0
+
+
 def test_what_servers_offer_is_listed_harmlessly(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mcp")
     assert main(["mcp", "add", "odd", sys.executable, HOSTILE, "escapes"]) == 0
