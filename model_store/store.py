@@ -296,6 +296,10 @@ class Store:
 
         A checkpoint folder of the user's own stays as it is. Raises StoreError while another process works on it.
         """
+        return self.remove_from(self.find_removable(name))
+
+    def find_removable(self, name: str) -> Location:
+        """The location of the model called `name`, whole or not, or linked to this path."""
         from model_store.hub import pulled
 
         for root in self.roots:
@@ -303,8 +307,8 @@ class Store:
             if is_name(location.name) and any(
                 folder.is_dir() for folder in (location.folder, location.checkpoint, location.partial)
             ):
-                return self.remove_from(location)
-        return 0 if name == BUILTIN else self.remove(self.get(name).name)
+                return location
+        return self.location(name if name == BUILTIN else self.get(name).name)
 
     def remove_from(self, location: Location) -> int:
         """Delete a model from one store folder: its manifests first, so that half a model is never found."""
