@@ -272,7 +272,7 @@ class Store:
         """Keep what verification found with the variant, until it is lowered anew."""
         path = variant.folder / variants.FACTS
         facts = read_manifest(path)
-        with writing(self.root):
+        with writing(variant.folder.parent.parent):
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
 
     def tokenizer(self, model: StoredModel) -> Path:
@@ -283,10 +283,11 @@ class Store:
 
         from model_store.tokenizers import tokenizer
 
-        made = self.folder(model.name) / f"tokenizer-{tokenizer.REVISION}.json"
+        location = self.location(model.name)
+        made = location.folder / f"tokenizer-{tokenizer.REVISION}.json"
         if not made.is_file():
             content = tokenizer.convert(model.folder)
-            with writing(self.root):
+            with writing(location.root):
                 made.parent.mkdir(parents=True, exist_ok=True)
                 write_json(made, content, indent=None)
         return made
