@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # what it imports, listings do without
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 REMOVING = "removing"
+NAMES = ".names"
+"""The name of the lock of those that are given, which no model has."""
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
@@ -139,10 +141,19 @@ class Store:
 
     def adopt(self, source: "Source") -> StoredModel:
         """The model of a user's own, linked where it is."""
-        name = self.name_of(source.path)
-        if name is None:
-            name = self.name_for(source.path, source.name)
-            self.adopted.append(name)
+        if name := self.name_of(source.path):
+            return self.link(name, source)
+        with ExitStack() as held:
+            with suppress(OSError):  # where nothing can be written, no name is kept
+                held.enter_context(alone(Location(self.root, NAMES), "naming a model", lambda owner: None))
+            name = self.name_of(source.path)  # another process may have been quicker
+            if name is None:
+                name = self.name_for(source.path, source.name)
+                self.adopted.append(name)
+            return self.link(name, source)
+
+    def link(self, name: str, source: "Source") -> StoredModel:
+        """The model `name`, linked to a source."""
         if source.is_checkpoint:
             return self.register(name, source.path)
         if not self.known(name):
