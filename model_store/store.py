@@ -157,7 +157,7 @@ class Store:
         if source.is_checkpoint:
             return self.register(name, source.path)
         if not self.known(name):
-            self.bring_in(name, lambda folder, tell: source.write_link(folder))
+            self.bring_in(name, source.write_link)
         return self.register(name, self.location(name).imported)
 
     @contextmanager
@@ -175,23 +175,17 @@ class Store:
     def name_of(self, path: Path) -> str | None:
         """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
         for name, location in self.locations().items():
-            model = None
-            with suppress(StoreError):  # another model's manifest is damaged
-                model = read_model(location.folder) if location.manifest.exists() else None
-            if model is None:
-                continue
-            if links.origin(model.folder) == path or (
-                path.parent.name == "snapshots" and model.folder.parent == path.parent
-            ):
-                return name
+            with suppress(StoreError):  # it has no manifest, or a damaged one
+                folder = read_model(location.folder).folder
+                beside = path.parent.name == "snapshots" and folder.parent == path.parent
+                if beside or links.origin(folder) == path:
+                    return name
         return None
 
-    def bring_in(
-        self, name: str, write: Callable[[Path, Progress], object], on_progress: Progress | None = None
-    ) -> None:
+    def bring_in(self, name: str, write: Callable[[Path], object]) -> None:
         """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
-        with self.working(name, "importing", on_progress) as held:
-            self.fill(name, lambda folder: write(folder, held.telling(on_progress)))
+        with self.working(name, "importing"):
+            self.fill(name, write)
 
     def fill(self, name: str, write: Callable[[Path], object]) -> None:
         """Let `write` fill the folder of a checkpoint of which nobody else holds the lock, whole or not at all."""
@@ -211,7 +205,7 @@ class Store:
             if path.parent == folder:  # the store's own copy
                 source.write_link(folder)
             else:
-                self.bring_in(name, lambda fresh, tell: source.write_link(fresh))
+                self.bring_in(name, source.write_link)
         return path is not None
 
     def lowered(
