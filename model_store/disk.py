@@ -89,7 +89,10 @@ def writing(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"cannot write to the model store {root} ({error.strerror or error}); set CHATAPP_HOME to another folder"
+        what = (
+            f"cannot write to the model store {root} ({error.strerror or error}); if it is shared, ask its owner, "
+            "else set CHATAPP_HOME, or CHATAPP_STORES, to another folder"
+        )
         if error.errno in FULL:
             disk = error.filename or root
             what = f"the disk with {disk} is full; free some space, perhaps with: chatapp gc, or chatapp rm"

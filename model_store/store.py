@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # what it imports, listings do without
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 REMOVING = "removing"
+NAMES = ".names"
+"""The name of the lock of those that are given, which no model has."""
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and the fraction of it that is done, 0 to 1."""
@@ -139,14 +141,23 @@ class Store:
 
     def adopt(self, source: "Source") -> StoredModel:
         """The model of a user's own, linked where it is."""
-        name = self.name_of(source.path)
-        if name is None:
-            name = self.name_for(source.path, source.name)
-            self.adopted.append(name)
+        if name := self.name_of(source.path):
+            return self.link(name, source)
+        with ExitStack() as held:
+            with suppress(OSError):  # where nothing can be written, no name is kept
+                held.enter_context(alone(Location(self.root, NAMES), "naming a model", lambda owner: None))
+            name = self.name_of(source.path)  # another process may have been quicker
+            if name is None:
+                name = self.name_for(source.path, source.name)
+                self.adopted.append(name)
+            return self.link(name, source)
+
+    def link(self, name: str, source: "Source") -> StoredModel:
+        """The model `name`, linked to a source."""
         if source.is_checkpoint:
             return self.register(name, source.path)
         if not self.known(name):
-            self.bring_in(name, lambda folder, tell: source.write_link(folder))
+            self.bring_in(name, source.write_link)
         return self.register(name, self.location(name).imported)
 
     @contextmanager
@@ -164,23 +175,17 @@ class Store:
     def name_of(self, path: Path) -> str | None:
         """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
         for name, location in self.locations().items():
-            model = None
-            with suppress(StoreError):  # another model's manifest is damaged
-                model = read_model(location.folder) if location.manifest.exists() else None
-            if model is None:
-                continue
-            if links.origin(model.folder) == path or (
-                path.parent.name == "snapshots" and model.folder.parent == path.parent
-            ):
-                return name
+            with suppress(StoreError):  # it has no manifest, or a damaged one
+                folder = read_model(location.folder).folder
+                beside = path.parent.name == "snapshots" and folder.parent == path.parent
+                if beside or links.origin(folder) == path:
+                    return name
         return None
 
-    def bring_in(
-        self, name: str, write: Callable[[Path, Progress], object], on_progress: Progress | None = None
-    ) -> None:
+    def bring_in(self, name: str, write: Callable[[Path], object]) -> None:
         """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
-        with self.working(name, "importing", on_progress) as held:
-            self.fill(name, lambda folder: write(folder, held.telling(on_progress)))
+        with self.working(name, "importing"):
+            self.fill(name, write)
 
     def fill(self, name: str, write: Callable[[Path], object]) -> None:
         """Let `write` fill the folder of a checkpoint of which nobody else holds the lock, whole or not at all."""
@@ -200,7 +205,7 @@ class Store:
             if path.parent == folder:  # the store's own copy
                 source.write_link(folder)
             else:
-                self.bring_in(name, lambda fresh, tell: source.write_link(fresh))
+                self.bring_in(name, source.write_link)
         return path is not None
 
     def lowered(
@@ -272,7 +277,7 @@ class Store:
         """Keep what verification found with the variant, until it is lowered anew."""
         path = variant.folder / variants.FACTS
         facts = read_manifest(path)
-        with writing(self.root):
+        with writing(variant.folder.parent.parent):
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
 
     def tokenizer(self, model: StoredModel) -> Path:
@@ -283,10 +288,11 @@ class Store:
 
         from model_store.tokenizers import tokenizer
 
-        made = self.folder(model.name) / f"tokenizer-{tokenizer.REVISION}.json"
+        location = self.location(model.name)
+        made = location.folder / f"tokenizer-{tokenizer.REVISION}.json"
         if not made.is_file():
             content = tokenizer.convert(model.folder)
-            with writing(self.root):
+            with writing(location.root):
                 made.parent.mkdir(parents=True, exist_ok=True)
                 write_json(made, content, indent=None)
         return made
@@ -296,6 +302,10 @@ class Store:
 
         A checkpoint folder of the user's own stays as it is. Raises StoreError while another process works on it.
         """
+        return self.remove_from(self.find_removable(name))
+
+    def find_removable(self, name: str) -> Location:
+        """The location of the model called `name`, whole or not, or linked to this path."""
         from model_store.hub import pulled
 
         for root in self.roots:
@@ -303,8 +313,8 @@ class Store:
             if is_name(location.name) and any(
                 folder.is_dir() for folder in (location.folder, location.checkpoint, location.partial)
             ):
-                return self.remove_from(location)
-        return 0 if name == BUILTIN else self.remove(self.get(name).name)
+                return location
+        return self.location(name if name == BUILTIN else self.get(name).name)
 
     def remove_from(self, location: Location) -> int:
         """Delete a model from one store folder: its manifests first, so that half a model is never found."""

@@ -20,5 +20,6 @@ def run(given: Namespace) -> int:
     """Delete the models, and print what that freed."""
     store = Workspace().open_store()
     for name in given.models:
-        print(printable(f"{name}: {size(store.remove(name))} freed"))
+        location = store.find_removable(name)
+        print(printable(f"{location.name}: {size(store.remove_from(location))} freed"))
     return 0

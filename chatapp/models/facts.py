@@ -158,9 +158,10 @@ def mark_estimate(model: ListedModel, text: str) -> str:
 
 
 def format_speed(model: ListedModel) -> str:
-    """Tokens per second, in as many digits as are known."""
+    """Tokens per second, in as many digits as are known and have room."""
     value = model.tokens_per_second
-    return mark_estimate(model, f"{value:.0f}" if value >= 10 else f"{value:.1f}") if value else ""
+    text = f"{value / 1000:.0f}k" if value >= 9999.5 else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+    return mark_estimate(model, text) if value else ""
 
 
 def describe_needs(model: ListedModel) -> Iterator[Fact]:

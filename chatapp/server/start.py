@@ -21,7 +21,7 @@ from chatapp.server.connections import Connection
 from chatapp.server.protocol import Protocol
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
-from chatapp.settings.running import announce
+from chatapp.settings.running import announce, read
 from chatapp.settings.settings import SettingsError
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
@@ -113,6 +113,7 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
     store = workspace.open_store()
     settings = replace(settings, models=tuple(store.get(name).name for name in settings.models))
     service = Service(workspace, settings, placement, tell)
+    before = read(workspace.home)
 
     def share(port: int) -> None:
         if settings.host in SHARED and not settings.certificate:
@@ -124,7 +125,7 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
         run(make_server(service), open_first(service), share)
     finally:
         if service.own:
-            service.own.forget(workspace.home)
+            service.own.forget(workspace.home, before)
     return 0
 
 

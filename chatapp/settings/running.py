@@ -50,11 +50,13 @@ class RunningServer:
         with replacing(path, mode=0o600) as file:
             file.write(json.dumps(asdict(self)).encode())
 
-    def forget(self, home: Path) -> None:
-        """Delete the file, unless another server has written it by now."""
+    def forget(self, home: Path, before: "RunningServer | None" = None) -> None:
+        """Delete the file, unless another server has written it by now; the one `before` is told again if it runs."""
         if read(home) == self:
             with suppress(OSError):
                 (home / NAME).unlink()
+                if before and is_running(before.pid):
+                    before.tell(home)
 
 
 def announce(port: int, backend: str | None, device: str | None, precision: str | None) -> RunningServer:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 from model_store.checkpoint import int8, mxfp4, torch_file
 from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
+from model_store.files import optional_json, refuse_pointer
 from model_store.files import read_json as read_json
-from model_store.files import refuse_pointer
 
 DTYPES = {
     "F64": np.dtype(np.float64),
@@ -62,6 +62,12 @@ class Checkpoint:
         elif any(isinstance(tensor, int8.Int8Tensor) for tensor in self.tensors.values()):
             self.precision, self.precision_reason, self.exact = int8.PRECISION, int8.REASON, int8.PRECISION
 
+    def files_without(self, tensors: Sequence[str]) -> str:
+        """The files that lack tensors whose names end so, as far as an index tells; else all weights."""
+        index = optional_json(self.folder / LAYOUTS[0][0]).get("weight_map", {}).items()
+        lost = {file for name, file in index if name.endswith(tuple(tensors)) and name not in self.tensors}
+        return " and ".join(sorted(lost)) or "its weights"
+
 
 def refuse_adapter(folder: Path) -> None:
     """Raise for a folder with changes to a model rather than a model."""
@@ -80,6 +86,8 @@ def weight_files(folder: Path) -> list[Path]:
         if (folder / index).exists():
             return indexed(folder / index)
         if found := sorted(folder.glob(pattern)):
+            if away := next((path for path in found if not path.exists()), None):
+                raise UnsupportedCheckpoint(f"{away} is a link to {away.resolve()}, which is gone; download it again")
             return found
     raise UnsupportedCheckpoint(f"{folder} has neither a .safetensors file nor pytorch_model.bin; download its weights")
 

@@ -126,8 +126,9 @@ class Canonical(Lazy):
             elif name == "lm_head?" or (name == "lm_head" and self.tied):
                 self.table["lm_head"] = self.table["embedding"]
             elif not name.endswith("?") and name not in self.table:
-                missing = " and ".join(self.names(source, layer, ".weight"))
-                raise UnsupportedCheckpoint(f"{checkpoint.folder} lacks the tensor {missing} (its {name})")
+                names = self.names(source, layer, ".weight")
+                missing = f"{checkpoint.folder} lacks the tensor {' and '.join(names)} (its {name})"
+                raise UnsupportedCheckpoint(f"{missing}; download {checkpoint.files_without(names)} again")
         self.refuse_unclaimed(family)
 
     def rows(self, layer: str, name: str, source: Source, number: int) -> dict[str, tuple[Source, int]]:

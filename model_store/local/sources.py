@@ -10,7 +10,7 @@ from model_store import prebuilt
 from model_store.checkpoint.links import LINK
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.files import open_file, refuse_pointer, stays
-from model_store.local.other_apps import Places, hub_snapshot, of_another_app
+from model_store.local.other_apps import Places, hub_snapshot, of_another_app, repository_of, snapshot_of
 from model_store.models import StoredModel
 from model_store.prebuilt import PACKAGE, graph_files
 
@@ -89,6 +89,8 @@ def find(given: str, places: Places | None) -> Source | None:
         return source_at(found[0], found[1])
     path = Path(os.path.expanduser(given))
     if path.exists():
+        if (cached := path.resolve()).name.startswith("models--") and (cached / "snapshots").is_dir():
+            return source_at(snapshot_of(cached), repository_of(cached).rpartition("/")[2])
         # A link to a file keeps its name: in the cache of the Hub it leads to one that is called after its content.
         return source_at(path.resolve() if path.is_dir() else path.absolute())
     if places and (snapshot := hub_snapshot(given, places.hub_cache)):

@@ -174,6 +174,12 @@ def test_rm_frees_what_was_made_and_leaves_the_checkpoint(chatapp: Run, checkpoi
     assert (folder / "model.safetensors").exists()
 
 
+def test_rm_tells_the_name_of_the_model_that_it_deletes(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+    folder = str(checkpoint())
+    chatapp("import", folder, "--name", "Chat")
+    assert re.fullmatch(r"Chat: \d+ B freed\n", chatapp("rm", folder).stdout)
+
+
 def test_devices_and_version_tell_what_runs_here(chatapp: Run) -> None:
     assert {"backend": "onnx", "device": "cpu"}.items() <= json.loads(chatapp("devices", "--json").stdout)[0].items()
     assert "cpu" in chatapp("devices").stdout

@@ -141,9 +141,20 @@ def test_shards_are_joined_and_a_missing_one_is_named(folder: Path) -> None:
     joined = Checkpoint(folder).tensors
     assert joined.keys() == whole.keys()
     assert all(np.array_equal(joined[name], whole[name]) for name in names)
+    shutil.copy(folder / "model-1.safetensors", folder / "model-2.safetensors")
+    with pytest.raises(UnsupportedCheckpoint, match=r"lacks the tensor .*; download model-2\.safetensors again$"):
+        canonical(folder)
     (folder / "model-2.safetensors").unlink()
     with pytest.raises(UnsupportedCheckpoint, match=r"lacks 'model-2\.safetensors'"):
         Checkpoint(folder)
+
+
+def test_a_link_to_weights_that_are_gone_is_refused_with_both_names(folder: Path) -> None:
+    weights, gone = folder / "model.safetensors", folder / "gone"
+    weights.unlink()
+    weights.symlink_to(gone)
+    with pytest.raises(UnsupportedCheckpoint, match=f"{weights} is a link to {gone}, which is gone; download it again"):
+        canonical(folder)
 
 
 def test_an_index_that_points_outside_the_folder_is_refused(folder: Path) -> None:

@@ -208,6 +208,11 @@ class TestHubCache:
         copied = imports.carry_out(store, imports.plan(store, "someone/tiny-model", name="copy", copy=True))
         assert not any(path.is_symlink() for path in copied.folder.iterdir())
 
+    def test_the_folder_of_a_repository_is_its_main_snapshot(self, store: Store, snapshot: Path) -> None:
+        snapshot.with_name("f" * 40).mkdir()
+        model = imports.carry_out(store, imports.plan(store, str(snapshot.parent.parent)))
+        assert (model.name, model.folder) == ("tiny-model", snapshot)
+
     def test_a_newer_snapshot_takes_the_place_of_the_older(self, store: Store, snapshot: Path) -> None:
         store.get("someone/tiny-model")
         newer = snapshot.with_name("f" * 40)

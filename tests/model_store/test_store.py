@@ -3,15 +3,18 @@
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, models
 
 from model_store import ModelNotFound, Store, StoredModel, StoreError, UnsupportedCheckpoint, imports
+from model_store.checkpoint.links import origin
 from model_store.location import Location
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+GGUF = Path(__file__).parents[1] / "golden_gguf" / "qwen2-q8_0.gguf"
 
 
 @pytest.fixture
@@ -68,6 +71,16 @@ def test_a_changed_checkpoint_is_lowered_again(store: Store, checkpoint: Path) -
     config = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps({**config, "n_positions": 64, "layer_norm_epsilon": 1e-3}))
     assert store.get("my-gpt2").variants == ()
+
+
+def test_models_that_are_first_run_at_once_get_names_of_their_own(checkpoint: Path, tmp_path: Path) -> None:
+    folders = [Path(shutil.copytree(checkpoint, tmp_path / str(number) / "chat")) for number in range(6)]
+    files = [Path(shutil.copy(GGUF, tmp_path / str(number) / "chat.gguf")) for number in range(2)]
+    with ThreadPoolExecutor(8) as threads:
+        models = list(threads.map(lambda path: Store(tmp_path / "store").get(str(path)), [*folders, *files]))
+    assert {model.name for model in models} == {"chat", *(f"chat-{number}" for number in range(2, 9))}
+    store = Store(tmp_path / "store")
+    assert [origin(store.get(model.name).folder) for model in models] == [*folders, *files]
 
 
 def test_a_tokenizer_is_made_once_and_kept_beside_the_model(store: Store, checkpoint: Path) -> None:

@@ -161,6 +161,22 @@ def test_an_import_into_a_store_that_can_only_be_read_says_so(
     assert "Imported" not in printed.out and "Error: cannot write to the model store" in printed.err
 
 
+def test_who_cannot_write_to_a_shared_store_is_sent_to_its_owner(
+    mount: Callable[..., Path], checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    disk = mount("size=64m")
+    store = Store(disk)
+    store.lowered(store.register("shared", checkpoint("tiny")), "onnx", "f32")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    monkeypatch.setenv("CHATAPP_STORES", str(disk))
+    for command in (["rm", "shared"], ["run", "shared", "x", "--backend", "onnx", "--precision", "int4"]):
+        assert main(command) == 1
+        said = f"cannot write to the model store {disk} (Read-only file system); if it is shared, ask its owner"
+        assert f"Error: {said}" in capsys.readouterr().err
+    assert main(["verify", "shared", "--precision", "f32"]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_measuring_and_verifying_work_in_a_store_that_can_only_be_read(
     read_only: Callable[[], object], checkpoint: MakeCheckpoint, capsys: Printed
 ) -> None:

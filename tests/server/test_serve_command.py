@@ -5,12 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from chatapp.settings.running import read
 from support.checkpoints import Run
+from support.served import until
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")
@@ -27,6 +30,31 @@ def test_the_server_ends_in_good_order_when_it_is_told_to(tmp_path: Path) -> Non
         process.send_signal(signal.SIGTERM)
         said = process.stderr.read()
         assert process.wait(60) == 0 and "opened builtin" in said and "def add" not in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")
+def test_other_programs_find_the_first_server_again_when_the_second_has_ended(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chatapp", "serve", "--port", "0"]
+    environment = {**os.environ, "CHATAPP_HOME": str(tmp_path)}
+
+    with ExitStack() as ending:
+
+        def start() -> subprocess.Popen[bytes]:
+            process = ending.enter_context(subprocess.Popen(command, env=environment))
+            ending.callback(process.kill)
+            until(lambda: read_pid(tmp_path) == process.pid)
+            return process
+
+        first, second = start(), start()
+        for process, left in ((second, first.pid), (first, None)):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0 and read_pid(tmp_path) == left
+
+
+def read_pid(home: Path) -> int | None:
+    """The process that other programs would ask."""
+    found = read(home)
+    return found.pid if found else None
 
 
 @pytest.mark.parametrize(

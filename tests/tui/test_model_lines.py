@@ -59,6 +59,13 @@ def test_a_narrow_list_leaves_the_less_wanted_columns_out(width: int, columns: i
     assert draw_line(rows(1)[0], None, found, current=False).cell_length <= width
 
 
+def test_the_speed_of_the_smallest_models_has_room_in_its_column() -> None:
+    layout = choose_columns(200)
+    for speed, text in (6.14, "~6.1"), (372, "~372"), (9999.4, "~9999"), (9999.6, "~10k"), (270_123, "~270k"):
+        row = ListedModel("tiny", "here", "chat", "", tokens_per_second=speed)
+        assert f" {text} " in draw_line(row, None, layout, current=False).plain
+
+
 def test_what_publishers_write_cannot_drive_the_terminal() -> None:
     row = ListedModel("a\x1b[2Jb", "absent", "hub", "x", licence="\x1b]0;owned\x07", good_for="one\ntwo\u202e[b]")
     text = draw_line(row, None, choose_columns(200), current=False).plain

@@ -138,7 +138,7 @@ async def test_a_search_that_reaches_nobody_says_so_over_the_catalogue(tmp_path:
     (tmp_path / "go").touch()
     async with running(lambda: some(3), tmp_path) as (app, pilot):
         await pilot.press("s", *"lost", "enter")
-        said = ["Asking huggingface.co for 'lost'.", "this is the catalogue alone: no network"]
+        said = ["Asking the Hub for 'lost'.", "this is the catalogue alone: no network"]
         await app.until(lambda: [one.message for one in app._notifications] == said)
         assert not app.models.hub
 

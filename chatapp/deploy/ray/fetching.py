@@ -12,7 +12,7 @@ from typing import Protocol
 from chatapp.deploy.ray.version import PIECE, File, Version
 from chatapp.text.errors import InputError
 from chatapp.text.units import size
-from model_store import Progress, Store, StoredModel
+from model_store import Store, StoredModel
 
 PATIENCE = 600.0
 """Seconds for which a source of the files is looked for."""
@@ -63,7 +63,7 @@ def provide(store: Store, version: Version, find: Find, patience: float = PATIEN
     """The version's model in the store of this node: fetched now, unless another process of the node has done so."""
     target = store.location(version.stored).imported
 
-    def write(folder: Path, tell: Progress) -> None:
+    def write(folder: Path) -> None:
         if target.is_dir():
             raise Here
         for file in version.files:

@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 Purpose = Literal["filter", "search"]
 HINTS: dict[Purpose, tuple[str, str]] = {
     "filter": ("/", "a name, or what it is good for"),
-    "search": ("s", "a name: enter asks huggingface.co for it"),
+    "search": ("s", "a name: enter asks the Hub for it"),
 }
 """For each purpose, its key and what is to be typed."""
 

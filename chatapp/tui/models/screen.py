@@ -360,7 +360,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.sought = text
             self.hub = [row for row in self.hub if self.works_on(row.name)]
             self.jobs.add("search", text)
-            self.say(f"Asking huggingface.co for {text!r}.")
+            self.say(f"Asking the Hub for {text!r}.")
 
     def on_key(self, event: events.Key) -> None:
         """From the filter, up and down move in the list."""
@@ -381,4 +381,4 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             if unreached := job.facts.get("unreached"):
                 self.notify(printable(str(unreached)), severity="warning", markup=False, timeout=10)
             elif not found:
-                self.say(f"huggingface.co has nothing more called {self.sought!r} that runs here.")
+                self.say(f"The Hub has nothing more called {self.sought!r} that runs here.")
