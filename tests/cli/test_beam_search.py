@@ -15,7 +15,8 @@ def test_the_best_texts_come_with_their_scores(checkpoint: MakeCheckpoint, chata
     scores = [each["score"] for each in found]
     assert len(found) == 3 and scores == sorted(scores, reverse=True)
     plain = chatapp("run", folder, "def f", *SEARCH)
-    assert f"completion 2 of 3, score {scores[1]:.3f}" in plain.stderr
+    heads = [f"completion {place} of 3, score {score:.3f}" for place, score in enumerate(scores, 1)]
+    assert plain.stderr.splitlines() == heads
     assert "score" not in json.loads(chatapp("run", folder, "def f", "--max-tokens", "2", "--json").stdout)
 
 
