@@ -61,6 +61,7 @@ def test_what_differs_is_told_with_how_close_it_was() -> None:
     told = lossless.describe([there, here, here], [there, there, here])
     assert told[0] == 'Not the same from token 2 on: " a" with guesses, " b" by plain steps.'
     assert told[1].startswith("The model found them 0.0100 apart in log-probability")
+    assert "where tokens are drawn, between any two at whose border the random number falls" in told[1]
     assert "not among the 20 likeliest" in lossless.describe([Token(3, "c", None, (), 0.0)], [there])[1]
     assert lossless.describe([there], [there, here]) == ["Not the same: one of the answers ends after 1 tokens."]
     assert lossless.describe([there, here], [there, here]) == []
