@@ -126,6 +126,17 @@ class Engine:
         """How many tokens a text is."""
         return len(self.tokenizer.encode(text))
 
+    def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
+        """How many tokens the prompt of a text to go on with is, or its tokens are."""
+        return len(self._prompt(text, options)[0])
+
+    def _prompt(self, text: str | Sequence[int], options: Options) -> tuple[list[int], Sequence[int]]:
+        """The prompt of a text to go on with, and the tokens taken from its end."""
+        if not isinstance(text, str):
+            return list(text), ()
+        prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
+        return take_space(self.tokenizer, prompt) if options.indentation and not options.constraint else (prompt, ())
+
     def count_chat(
         self,
         messages: Sequence[Message],
@@ -229,13 +240,8 @@ class Engine:
     ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
-        taken: Sequence[int] = ()
-        if isinstance(text, str):
-            prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
-            if options.indentation and not options.constraint:
-                prompt, taken = take_space(self.tokenizer, prompt)
-        else:
-            prompt, text = list(text), self.tokenizer.decode(text)
+        prompt, taken = self._prompt(text, options)
+        text = text if isinstance(text, str) else self.tokenizer.decode(text)
         context, end = () if self.session.whole_prompts else prompt, self.tokenizer.eos
         turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, told=told)
         if grammar := self._grammar(options):  # which knows better than the layout of code

@@ -49,7 +49,8 @@ class Texts:
     given: Given
 
     def count(self, engine: Engine) -> int:
-        return max(len(one) if not isinstance(one, str) else engine.count_tokens(one) for one in self.prompts)
+        options, prompts = replace(engine.defaults, **self.given), [self._read(engine, one) for one in self.prompts]
+        return max(one.count(engine) if isinstance(one, Gap) else engine.count_prompt(one, options) for one in prompts)
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         options = limit(replace(engine.defaults, **self.given), most)
@@ -67,11 +68,15 @@ class Texts:
     def _go_on(
         self, engine: Engine, prompt: str | Sequence[int], options: Options, most: int | None
     ) -> Generator[Delta, None, None]:
+        found = self._read(engine, prompt)
+        return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
+
+    def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
-            return engine.complete(check_tokens(engine, prompt), options)
+            return check_tokens(engine, prompt)
         if engine.can_infill and (gap := find_gap(prompt)):
-            return Gap(*gap, self.given).draw(engine, most)
-        return engine.complete(engine.encode_marked(prompt) or prompt, options)
+            return Gap(*gap, self.given)
+        return engine.encode_marked(prompt) or prompt
 
 
 @dataclass(frozen=True)
