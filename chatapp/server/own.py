@@ -10,9 +10,8 @@ from pydantic import Field
 
 from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.generation.afar import describe, draw, look
-from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.spoken import read_message, read_options, read_surroundings, write_delta
-from chatapp.server.asks import limit
+from chatapp.server.asks import check_local, limit
 from chatapp.server.bodies import Body
 from chatapp.server.guard import matches
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
@@ -103,9 +102,7 @@ async def ask(call: Call, body: Asked) -> None:
 def answer(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
     """What the engine tells without writing; it ends early where nobody waits any more."""
     if asked.call == "facts":
-        if not isinstance(engine, LocalEngine):
-            raise Refusal(400, "this model is on another server: it is not handed on")
-        return describe(engine)
+        return describe(check_local(engine))
     if asked.messages is None:
         read_text(asked)
     else:
