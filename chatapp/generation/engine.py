@@ -186,13 +186,13 @@ class Engine:
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
-            raise GenerationError(f"{wrong} is for models that go on with a text; this one answers: set it to 0")
+            raise OptionError(f"{wrong} is for models that go on with a text; this one answers: set it to 0", wrong)
         if begun and self.session.whole_prompts:
             raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
         if begun and begun[-1] in self.tokenizer.eos:
             raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
         if options.tools and not self.knows_tools:
-            raise OptionError("tools are for models whose chat template knows them, and this one's does not")
+            raise OptionError("tools are for models whose chat template knows them, and this one's does not", "tools")
         prompt = self._prompts.of_chat(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # then a space counts, also the first one
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, told=told)
@@ -275,9 +275,8 @@ class Engine:
         """
         started = perf_counter()
         if options.constraint:
-            raise GenerationError(
-                f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
-            )
+            message = f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
+            raise OptionError(message, options.constraint)
         gap = self._prompts.check_gap()
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)

@@ -47,10 +47,12 @@ def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckp
     [
         (["-n", "5"], "a search with 4 beams finds 4 texts, not 5"),
         (["--top-k", "5"], "--top-k is for drawing, and a beam search takes the likeliest; add --beam-sampling"),
-        (["--num-beam-groups", "2"], "num_beam_groups and diversity_penalty belong together"),
+        (["--num-beam-groups", "2"], "--num-beam-groups and --diversity-penalty belong together"),
         (["--num-beams", "1", "--show-beams"], "--show-beams is for a beam search; give --num-beams too"),
-        (["--early-stopping", "maybe"], "early_stopping must be true, false or never"),
-        (["--num-beams", "1", "--length-penalty", "2"], "length_penalty 2.0 is for a beam search; give num_beams too"),
+        (["--early-stopping", "maybe"], "--early-stopping must be true, false or never"),
+        (["--num-beams", "1", "--length-penalty", "2"], "--length-penalty is for a beam search; give --num-beams too"),
+        (["--num-beams", "1", "--beam-sampling"], "--beam-sampling is for a beam search; give --num-beams too"),
+        (["--bad-word", ""], '--bad-word must be a list of texts, none of them empty, not [""]'),
     ],
     ids=str,
 )

@@ -39,7 +39,7 @@ def test_figures_tell_how_guesses_have_fared(checkpoint: MakeCheckpoint, chatapp
     [
         (["--draft-model", "builtin", "--no-speculate"], "--draft-model guesses, and --no-speculate forbids it"),
         (["--check-lossless", "-n", "2"], "--check-lossless compares one answer"),
-        (["--speculate", "--num-beams", "2"], "speculate is for one text at a time"),
+        (["--speculate", "--num-beams", "2"], "--speculate is for one text at a time, and --num-beams asks"),
         (["--draft-model", "builtin", "-n", "2"], "--draft-model guesses for one text, and --n asks for several"),
         (["--draft-model", "builtin", "--num-beams", "2"], "and --num-beams asks for several; leave one"),
     ],

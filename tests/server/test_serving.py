@@ -110,6 +110,23 @@ def test_more_tokens_than_the_server_gives_are_refused_by_name(served: Served) -
     assert isinstance(engine, ScriptedEngine) and engine.options[-1].max_tokens == 50
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("/v1/responses", {"input": "x", "max_output_tokens": 51}, "max_output_tokens"),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 51}, "max_completion_tokens"),
+        ("/api/chat", {"messages": HELLO, "options": {"num_predict": 51}}, "num_predict"),
+        ("/completion", {"prompt": "x", "typ_p": 2}, "typ_p"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 5, "stop_sequences": [""]}, "stop_sequences"),
+        (CHAT, {"messages": HELLO, "stop": [""]}, "stop"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_an_option_is_called_as_it_was_sent(served: Served, path: str, body: dict[str, object], name: str) -> None:
+    answer = served.post(path, model="builtin", **body)
+    assert answer.status_code in (400, 422) and re.search(rf"\b{name} (is|must be) ", answer.text), answer.text
+
+
 def test_a_long_prompt_is_refused_where_the_server_reads_less() -> None:
     with serving(Home(ScriptedEngine(can_chat=True)), max_prompt=3) as served:
         assert served.post(CHAT, messages=HELLO).status_code == 200
