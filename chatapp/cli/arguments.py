@@ -52,7 +52,7 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
     more = parser.add_argument_group("generation, seldom needed", "In which order what acts: docs/sampling.md.")
     for name, knob in KNOBS.items():
         default = temperature if name == "temperature" else f"{knob.default:g}"
-        option, kind, help_ = "--" + name.replace("_", "-"), type(knob.default), knob.help.format(default=default)
+        option, kind, help_ = name_flag(name), type(knob.default), knob.help.format(default=default)
         (more if knob.rare else group).add_argument(option, metavar=knob.metavar, type=kind, help=help_)
     more.add_argument(
         "--dry-breaker",
@@ -134,6 +134,11 @@ def add_beams(parser: Parser) -> None:
     )
 
 
+def name_flag(option: str) -> str:
+    """An option of Options, as it is called on the command line."""
+    return "--" + {"dry_breakers": "dry_breaker", "bad_words": "bad_word"}.get(option, option).replace("_", "-")
+
+
 def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
     """Read the options that were given, checked before a model is opened; the others are the model's to choose."""
     from dataclasses import fields
@@ -154,10 +159,8 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
             raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
         for name in ("n", "num_beams"):
             if chosen.get(name, 1) > 1:
-                raise OptionError(
-                    f"--draft-model guesses for one text, and --{name.replace('_', '-')} asks for several; leave one "
-                    "of them out"
-                )
+                message = f"--draft-model guesses for one text, and {name} asks for several; leave one of them out"
+                raise OptionError(message, name)
     check_beam_options(chosen)
     if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
         raise OptionError("--show-beams is for a beam search; give --num-beams too")
@@ -184,8 +187,8 @@ def check_beam_options(chosen: Mapping[str, Any]) -> None:
     if chosen.get("num_beams", 1) > 1 and not chosen.get("beam_sampling"):
         drawing = [name for name in (*ORDER, "xtc_probability", "dynamic_temperature", "seed") if name in chosen]
         if idle := [name for name in drawing if name != "temperature" or chosen[name]]:
-            option = "--" + idle[0].replace("_", "-")
-            raise OptionError(f"{option} is for drawing, and a beam search takes the likeliest; add --beam-sampling")
+            message = f"{idle[0]} is for drawing, and a beam search takes the likeliest; add --beam-sampling"
+            raise OptionError(message, idle[0])
 
 
 def add_placement(parser: Parser) -> None:

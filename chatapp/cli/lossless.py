@@ -71,7 +71,8 @@ def explain(here: Token, there: Token) -> str:
     gap = abs(there.logprob - found)
     return (
         f"The model found them {gap:.4f} apart in log-probability: several tokens at once are rounded otherwise than "
-        "one, which decides between tokens about as likely. --no-speculate, or a --seed without --speculate, avoids it."
+        "one. That decides between tokens about as likely and, where tokens are drawn, between any two at whose border "
+        "the random number falls. --no-speculate, or a --seed without --speculate, avoids it."
     )
 
 

@@ -72,12 +72,12 @@ class Printout:
         self.counting = sys.stderr.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
         self.counted = False
         """Whether the last line tells how much of a prompt is read."""
+        self.introduced = 0
+        """How many replies it was said of which they are."""
         self.signals = ExitStack()
 
     def __enter__(self) -> Self:
         self.stop = self.signals.enter_context(stoppable())
-        if len(self.replies) > 1 and not self.form.json:
-            note(f"completion 1 of {len(self.replies)}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,6 +95,7 @@ class Printout:
         for event in delta.beams if self.form.beams else ():
             print(json.dumps(asdict(event)) if self.form.json else describe_event(event), file=sys.stderr, flush=True)
         if delta.index == 0 and delta.text and not self.form.json:
+            self.introduce(0)
             if delta.channel == "thinking":
                 self.think(delta.text)
             else:
@@ -110,6 +111,13 @@ class Printout:
         elif self.counted:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         self.counted = self.counting and reading is not None
+
+    def introduce(self, index: int) -> None:
+        """Say which of several replies follows, before anything of it is printed."""
+        if index == self.introduced:
+            self.introduced += 1
+            if len(self.replies) > 1:
+                note(f"completion {index + 1} of {len(self.replies)}{tell_score(self.replies[index])}")
 
     def think(self, text: str) -> None:
         """Print a part of what the first reply thinks at once."""
@@ -130,8 +138,8 @@ class Printout:
             if self.form.json:
                 print(as_json(index, reply, logprobs=self.form.logprobs), flush=True)
                 continue
+            self.introduce(index)
             if index:
-                note(f"completion {index + 1} of {len(self.replies)}{tell_score(reply)}")
                 write(reply.text, self.form)
             end_line(reply.text, self.form)
             if reply.valid is False:

@@ -38,7 +38,9 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
             from chatapp.generation.decoding.grammar import check_grammar
 
             check_grammar(options)
-    except (OptionError, InputError) as error:
+    except OptionError as error:
+        raise SlashError(error.spell(lambda _: name)) from error
+    except InputError as error:
         raise SlashError(str(error)) from error
     except (ValueError, KeyError) as error:
         wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"

@@ -16,7 +16,7 @@ from chatapp.evaluation.timing import Decode, Prefill, time_decode, time_prefill
 from chatapp.generation.engine import Engine
 from chatapp.generation.memory import peak_memory
 from chatapp.text.printable import printable
-from chatapp.text.units import bars, milliseconds, size, table
+from chatapp.text.units import bars, milliseconds, round_up, size, table
 from model_store import Progress
 
 PROMPTS = (16, 64, 256, 1024)
@@ -24,7 +24,7 @@ PROMPTS = (16, 64, 256, 1024)
 BATCHES = (1, 5)
 COMMAND = (sys.executable, "-P", "-m", "chatapp", "bench")
 RANGES = 8
-"""Bars of the plot of latencies."""
+"""Bars of the plot of latencies, at most."""
 
 
 @dataclass(frozen=True)
@@ -185,11 +185,12 @@ def draw_histogram(latencies: Sequence[float]) -> str:
     """How many steps took how long, as bars; what is beyond the 98th percentile is in the last one."""
     ordered = sorted(latencies)
     low, high = ordered[0], ordered[int(0.98 * (len(ordered) - 1))]
-    width = (high - low) / RANGES or 1e-9
-    counts = [0] * RANGES
+    width = round_up(max((high - low) / (RANGES - 1), 1e-5))
+    first, last = int(low / width), int(high / width)
+    counts = [0] * (last - first + 1)
     for latency in ordered:
-        counts[min(int((latency - low) / width), RANGES - 1)] += 1
-    labels = [f"from {milliseconds(low + place * width)}" for place in range(RANGES)]
+        counts[min(int(latency / width), last) - first] += 1
+    labels = [f"from {1000 * place * width:.5g} ms" for place in range(first, last + 1)]
     return bars(labels, counts, [str(count) for count in counts])
 
 

@@ -144,7 +144,7 @@ class Delta:
     channel: Channel = "text"
     """Whether the text, marks and all, is what the model thinks before it answers; a delta has one channel."""
     score: float | None = None
-    """Of a text that a beam search has found, with its last delta."""
+    """Of a text that a beam search has found."""
     beams: tuple[BeamEvent, ...] = ()
     """What a beam search has done since the delta before."""
     reading: tuple[int, int] | None = None

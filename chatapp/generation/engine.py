@@ -126,6 +126,17 @@ class Engine:
         """How many tokens a text is."""
         return len(self.tokenizer.encode(text))
 
+    def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
+        """How many tokens the prompt of a text to go on with is, or its tokens are."""
+        return len(self._prompt(text, options)[0])
+
+    def _prompt(self, text: str | Sequence[int], options: Options) -> tuple[list[int], Sequence[int]]:
+        """The prompt of a text to go on with, and the tokens taken from its end."""
+        if not isinstance(text, str):
+            return list(text), ()
+        prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
+        return take_space(self.tokenizer, prompt) if options.indentation and not options.constraint else (prompt, ())
+
     def count_chat(
         self,
         messages: Sequence[Message],
@@ -175,13 +186,13 @@ class Engine:
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
-            raise GenerationError(f"{wrong} is for models that go on with a text; this one answers: set it to 0")
+            raise OptionError(f"{wrong} is for models that go on with a text; this one answers: set it to 0", wrong)
         if begun and self.session.whole_prompts:
             raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
         if begun and begun[-1] in self.tokenizer.eos:
             raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
         if options.tools and not self.knows_tools:
-            raise OptionError("tools are for models whose chat template knows them, and this one's does not")
+            raise OptionError("tools are for models whose chat template knows them, and this one's does not", "tools")
         prompt = self._prompts.of_chat(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # then a space counts, also the first one
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, told=told)
@@ -229,13 +240,8 @@ class Engine:
     ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
-        taken: Sequence[int] = ()
-        if isinstance(text, str):
-            prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
-            if options.indentation and not options.constraint:
-                prompt, taken = take_space(self.tokenizer, prompt)
-        else:
-            prompt, text = list(text), self.tokenizer.decode(text)
+        prompt, taken = self._prompt(text, options)
+        text = text if isinstance(text, str) else self.tokenizer.decode(text)
         context, end = () if self.session.whole_prompts else prompt, self.tokenizer.eos
         turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, told=told)
         if grammar := self._grammar(options):  # which knows better than the layout of code
@@ -269,9 +275,8 @@ class Engine:
         """
         started = perf_counter()
         if options.constraint:
-            raise GenerationError(
-                f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
-            )
+            message = f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
+            raise OptionError(message, options.constraint)
         gap = self._prompts.check_gap()
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)

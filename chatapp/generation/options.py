@@ -1,6 +1,8 @@
 """The options of one request, checked, and those that a model's publisher recommends."""
 
+import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -13,6 +15,18 @@ from chatapp.generation.text.thinking import EFFORTS, Think
 
 class OptionError(UserError):
     """An option outside its range; the message names it, its value and what is allowed."""
+
+    def __init__(self, message: str, *names: str):
+        """`names` are the options that the message names, as Options has them; the first is to blame."""
+        super().__init__(message)
+        self.names = names
+
+    def spell(self, spelling: Callable[[str], str]) -> str:
+        """The message, in which each option is called as it is where it was given."""
+        message = str(self)
+        for name in self.names:
+            message = re.sub(rf"\b{name}\b", spelling(name), message, count=1)
+        return message
 
 
 @dataclass(frozen=True)
@@ -285,27 +299,33 @@ GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
 def check_together(options: Options) -> None:
     """Refuse options that contradict each other."""
     if len(given := [name for name in GRAMMARS if getattr(options, name)]) > 1:
-        raise OptionError(f"{' and '.join(given)} each say what the whole answer must be; give one of them")
+        raise OptionError(f"{' and '.join(given)} each say what the whole answer must be; give one of them", *given)
     if options.speculate and max(options.n, options.num_beams) > 1:
-        raise OptionError("speculate is for one text at a time, and n or num_beams asks for several; leave it out")
+        several = "n" if options.n > 1 else "num_beams"
+        message = f"speculate is for one text at a time, and {several} asks for several; leave one of them out"
+        raise OptionError(message, "speculate", several)
     beams, groups = options.num_beams, options.num_beam_groups
     if beams == 1:
         for name, usual in BEAM_OPTIONS.items():
-            if (value := getattr(options, name)) != usual:
-                raise OptionError(f"{name} {value} is for a beam search; give num_beams too")
+            if getattr(options, name) != usual:
+                raise OptionError(f"{name} is for a beam search; give num_beams too", name, "num_beams")
         return
     if options.n > beams:
-        raise OptionError(f"a search with {beams} beams finds {beams} texts, not {options.n}; raise num_beams")
+        message = f"a search with {beams} beams finds {beams} texts, not {options.n}; raise num_beams"
+        raise OptionError(message, "num_beams")
     if beams % groups:
-        raise OptionError(f"{beams} beams do not make {groups} equal groups; choose another number")
+        message = f"{beams} beams do not make {groups} equal groups; choose another num_beam_groups"
+        raise OptionError(message, "num_beam_groups")
     if (groups > 1) != (options.diversity_penalty > 0):
-        raise OptionError("num_beam_groups and diversity_penalty belong together: give both, or neither")
+        both = "num_beam_groups", "diversity_penalty"
+        raise OptionError(f"{' and '.join(both)} belong together: give both, or neither", *both)
     if groups > 1 and options.beam_sampling:
-        raise OptionError("beam_sampling draws, and groups of beams are compared; choose one of them")
+        raise OptionError("beam_sampling draws, and groups of beams are compared; choose one of them", "beam_sampling")
     if options.mirostat_tau:
-        raise OptionError("mirostat_tau follows one text, and a beam search has several; leave it out")
+        raise OptionError("mirostat_tau follows one text, and a beam search has several; leave it out", "mirostat_tau")
     if options.beam_sampling and not options.temperature:
-        raise OptionError("beam_sampling draws, and with a temperature of 0 nothing is drawn; choose one of them")
+        message = "beam_sampling draws, and with a temperature of 0 nothing is drawn; choose one of them"
+        raise OptionError(message, "beam_sampling")
 
 
 BEAM_OPTIONS = {
@@ -338,7 +358,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _error(name: str, value: object, allowed: str) -> OptionError:
-    return OptionError(f"{name} must be {allowed}, not {value!r}")
+    said = repr(value) if isinstance(value, str | float) else json.dumps(value, default=repr)
+    return OptionError(f"{name} must be {allowed}, not {said}", name)
 
 
 def published_options(folder: Path) -> Options:

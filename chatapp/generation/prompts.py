@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from backends import Session
 from chatapp.generation.errors import GenerationError, PromptTooLong
+from chatapp.generation.options import OptionError
 from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate, count_beyond
 from chatapp.generation.text.infill import Gap, Infill
@@ -40,9 +41,8 @@ class Prompts:
         if not file_start:
             return self.tokenizer.encode_prompt(text)
         if (mark := infill.find_file_start(self.tokenizer)) is None:
-            raise GenerationError(
-                "this model has no token for the start of a file, such as <file_sep>: leave file_start off"
-            )
+            message = "this model has no token for the start of a file, such as <file_sep>: leave file_start off"
+            raise OptionError(message, "file_start")
         return [*self.tokenizer.start, mark, *self.tokenizer.encode(text)]
 
     def of_gap(

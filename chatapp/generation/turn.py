@@ -101,12 +101,11 @@ class Turn:
             text = self.opening + text if begins else text
             *before, (channel, text) = self._parts(row.index, text, ended=end is not None)
             for other, part in before:
-                yield Delta(part, row.index, (), None, NO_TIME, None, other)
-            score = row.score if end else None
+                yield Delta(part, row.index, (), None, NO_TIME, None, other, row.score)
             valid = self._check(row.index, [*before, (channel, text)], ended=end is not None)
             guesses = self.speculation.guesses if self.speculation else None
             ended = guesses, valid, row.stops.stop
-            yield Delta(text, row.index, tokens, end, timings, self.usage, channel, score, (), None, *ended)
+            yield Delta(text, row.index, tokens, end, timings, self.usage, channel, row.score, (), None, *ended)
 
     def _check(self, index: int, parts: Sequence[tuple[Channel, str]], *, ended: bool) -> bool | None:
         """Whether an answer that has ended with these parts is what it has to be; None before, or where all may be."""

@@ -108,6 +108,10 @@ class RemoteEngine:
         """How many tokens a text is, about: reckoned here from what the server counted in earlier prompts."""
         return -(-len(text.encode(errors="replace")) // max(1, round(self._bytes_per_token))) if text else 0
 
+    def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
+        """How many tokens a prompt is, about."""
+        return self.count_tokens(text) if isinstance(text, str) else len(text)
+
     def count_chat(
         self,
         messages: Sequence[Message],

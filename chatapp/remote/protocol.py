@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
-from chatapp.generation import FinishReason, GenerationError, Message, Options
+from chatapp.generation import FinishReason, Message, OptionError, Options
 from chatapp.generation.options import KNOBS
 from chatapp.generation.text.thinking import Channel, Think, split
 from chatapp.remote.calls import CallPart, describe_call, spell_name
@@ -151,7 +151,7 @@ def describe_message(message: Message, *, parsed: bool) -> Json:
 
 
 def read_options(options: Options, knobs: Mapping[str, str], limits: Sequence[Limit], server: str) -> Json:
-    """The options that a kind of server knows, by its names; GenerationError names the first that it does not.
+    """The options that a kind of server knows, by its names; OptionError names the first that it does not.
 
     `knobs` are the numbers by their names in Options, and what the server calls them. Those that do nothing are sent
     only where the server might do something otherwise.
@@ -168,7 +168,7 @@ def read_options(options: Options, knobs: Mapping[str, str], limits: Sequence[Li
         else:
             wrong = name not in ("think", "n", *limits) and value != getattr(usual, name)
         if wrong:
-            raise GenerationError(f"{server} cannot do {name}: leave it out")
+            raise OptionError(f"{server} cannot do {name}: leave it out", name)
     return body
 
 

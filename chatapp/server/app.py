@@ -68,7 +68,7 @@ class App:
             status, why = 499, "the client left"
             self.service.metrics.disconnects.inc()
         except Exception as error:
-            refusal = explain(error)
+            refusal = explain(error).spell(call.raw)
             status, why = refusal.status, refusal.message
             if refusal.code == "server_error":
                 why = describe_defect(error)

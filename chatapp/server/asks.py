@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from chatapp.generation import Delta, Engine, Message, Options, Surroundings
+from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.options import without_free_text
 from chatapp.server.gaps import find_gap
 from chatapp.server.refusals import UNPROCESSABLE, Refusal
@@ -49,7 +50,8 @@ class Texts:
     given: Given
 
     def count(self, engine: Engine) -> int:
-        return max(len(one) if not isinstance(one, str) else engine.count_tokens(one) for one in self.prompts)
+        options, prompts = replace(engine.defaults, **self.given), [self._read(engine, one) for one in self.prompts]
+        return max(one.count(engine) if isinstance(one, Gap) else engine.count_prompt(one, options) for one in prompts)
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         options = limit(replace(engine.defaults, **self.given), most)
@@ -67,11 +69,15 @@ class Texts:
     def _go_on(
         self, engine: Engine, prompt: str | Sequence[int], options: Options, most: int | None
     ) -> Generator[Delta, None, None]:
+        found = self._read(engine, prompt)
+        return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
+
+    def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
-            return engine.complete(check_tokens(engine, prompt), options)
+            return check_tokens(engine, prompt)
         if engine.can_infill and (gap := find_gap(prompt)):
-            return Gap(*gap, self.given).draw(engine, most)
-        return engine.complete(engine.encode_marked(prompt) or prompt, options)
+            return Gap(*gap, self.given)
+        return engine.encode_marked(prompt) or prompt
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,14 @@ def limit(options: Options, most: int | None) -> Options:
 
 def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") -> Sequence[int]:
     """The tokens that an option has; Refusal where one is no token of the model."""
-    try:
-        engine.text_of(tokens)
-    except Exception as error:  # the tokenizer's own
-        raise Refusal(400, f"{name} has a number that is no token of this model", param=name) from error
+    most = engine.session.vocab_size if isinstance(engine, LocalEngine) else 2**32
+    if wrong := next((token for token in tokens if not 0 <= token < most), None):
+        raise Refusal(400, f"{name} has {wrong}; this model has the tokens 0 to {most - 1:,}", param=name)
     return tokens
+
+
+def check_local(engine: Engine) -> LocalEngine:
+    """The engine of a model whose tokens are known here; Refusal of any other."""
+    if not isinstance(engine, LocalEngine):
+        raise Refusal(400, "this model is on another server, which alone knows its tokens: ask that one", param="model")
+    return engine

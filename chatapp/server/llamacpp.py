@@ -12,7 +12,7 @@ from pydantic import Field
 from chatapp import __version__
 from chatapp.generation import Token
 from chatapp.server import infill
-from chatapp.server.asks import Texts, check_tokens
+from chatapp.server.asks import Texts, check_local, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
 from chatapp.server.openai_chat import ChatMessage, read_messages
 from chatapp.server.openai_completions import read_prompts
@@ -199,22 +199,25 @@ class TemplateAsked(Body):
 
 
 async def tokenize(call: Call, body: TokenizeAsked) -> None:
-    """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so."""
+    """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so.
+
+    `add_special` puts those before it that the tokenizer puts before every text.
+    """
     async with call.service.use(body.model, call.client) as loaded:
-        engine = loaded.engine
-        marked = engine.encode_marked(body.content) if body.parse_special else None
-        plain = engine.tokens_of(body.content)
-        ids = list(marked) if marked is not None else [token.id for token in plain]
-        told: list[Any] = ids
+        engine = check_local(loaded.engine)
+        tokenizer, text = engine.tokenizer, body.content
+        marked = body.parse_special and tokenizer.controls(text)
+        ids = tokenizer.encode_template(text) if marked else tokenizer.encode(text)
+        told: list[Any] = [*tokenizer.start, *ids] if body.add_special else ids
         if body.with_pieces:
-            told = [{"id": token, "piece": engine.text_of([token])} for token in ids]
+            told = [{"id": token, "piece": engine.text_of([token])} for token in told]
     await call.send_json({"tokens": told})
 
 
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
     """The text of tokens."""
     async with call.service.use(body.model, call.client) as loaded:
-        text = loaded.engine.text_of(check_tokens(loaded.engine, body.tokens, "tokens"))
+        text = loaded.engine.text_of(check_tokens(check_local(loaded.engine), body.tokens, "tokens"))
     await call.send_json({"content": text})
 
 

@@ -8,11 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from chatapp.generation import Delta, Engine, Message
+from chatapp.generation import Delta, Engine, Message, Options
 from chatapp.generation.afar import describe, draw, look
-from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.spoken import read_message, read_options, read_surroundings, write_delta
-from chatapp.server.asks import limit
+from chatapp.server.asks import check_local, limit
 from chatapp.server.bodies import Body
 from chatapp.server.guard import matches
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
@@ -51,21 +50,24 @@ class OwnAsk:
 
     def count(self, engine: Engine) -> int:
         """The tokens of the prompt."""
-        if self.asked.messages is not None:
-            return engine.count_chat(read_messages(self.asked), self.asked.begun)
-        text = self.asked.text if self.asked.call == "complete" else ""
-        return engine.count_tokens(text) if isinstance(text, str) else len(text)
+        asked, options = self.asked, self.read_options()
+        if asked.messages is not None:
+            return engine.count_chat(read_messages(asked), asked.begun, think=options.think, tools=options.tools)
+        return engine.count_prompt(asked.text, options) if asked.call == "complete" else 0
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         """The deltas."""
-        asked = self.asked
-        try:
-            options = limit(read_options(asked.options), most)
-            read_surroundings(asked.around)
-        except (TypeError, ValueError, KeyError) as error:
-            raise Refusal(400, f"the options cannot be read: {error}") from error
+        asked, options = self.asked, limit(self.read_options(), most)
         _ = read_messages(asked) if asked.call == "chat" else read_text(asked) if asked.call == "infill" else None
         return draw(engine, asked.model_dump(), options)
+
+    def read_options(self) -> Options:
+        """The options, where these and what surrounds a gap can be read."""
+        try:
+            read_surroundings(self.asked.around)
+            return read_options(self.asked.options)
+        except (TypeError, ValueError, KeyError) as error:
+            raise Refusal(400, f"the options cannot be read: {error}") from error
 
 
 def read_messages(asked: Asked) -> list[Message]:
@@ -100,9 +102,7 @@ async def ask(call: Call, body: Asked) -> None:
 def answer(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
     """What the engine tells without writing; it ends early where nobody waits any more."""
     if asked.call == "facts":
-        if not isinstance(engine, LocalEngine):
-            raise Refusal(400, "this model is on another server: it is not handed on")
-        return describe(engine)
+        return describe(check_local(engine))
     if asked.messages is None:
         read_text(asked)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from backends.errors import UserError
 from chatapp.generation import GenerationError, OptionError, PromptTooLong
@@ -29,6 +30,13 @@ class Refusal(UserError):
         """What happened, and what to do."""
         return str(self)
 
+    def spell(self, raw: bytes) -> Refusal:
+        """The same, in which the option to blame is called as in the body of the request."""
+        name = self.param or ""
+        other = next((one for one in OTHER_NAMES.get(name, ()) if f'"{one}"'.encode() in raw), name)
+        message = re.sub(rf"\b{name}\b", other, str(self), count=1) if other != name else str(self)
+        return Refusal(self.status, message, param=other or None, code=self.code, retry_after=self.retry_after)
+
 
 def unknown_model(name: str, hint: str = "") -> Refusal:
     """The refusal of a name that no model has."""
@@ -41,6 +49,16 @@ def unsupported(name: str, why: str) -> Refusal:
     return Refusal(400, f"{name}: {why}", param=name, code="unsupported_parameter")
 
 
+OTHER_NAMES: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_completion_tokens", "max_output_tokens", "num_predict", "n_predict"),
+    "repetition_penalty": ("repeat_penalty",),
+    "typical_p": ("typ_p",),
+    "logprobs": ("top_logprobs", "n_probs"),
+    "stop": ("stop_sequences", "stop_words"),
+}
+"""Options, as protocols call them besides their names in Options."""
+
+
 def explain(error: BaseException) -> Refusal:
     """What an error means to a client; of a defect, nothing but its kind and place."""
     if isinstance(error, Refusal):
@@ -50,7 +68,7 @@ def explain(error: BaseException) -> Refusal:
     if isinstance(error, ModelNotFound):
         return Refusal(404, str(error), param="model", code="model_not_found")
     if isinstance(error, OptionError):
-        return Refusal(400, str(error), param=str(error).split()[0], code="invalid_value")
+        return Refusal(400, str(error), param=next(iter(error.names), None), code="invalid_value")
     if isinstance(error, GenerationError):
         return Refusal(400, str(error))
     if isinstance(error, MemoryError):

@@ -30,6 +30,22 @@ class StoredResponse:
         """Bytes of its texts, nearly."""
         return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in self.said)
 
+    def list_input(self) -> list[dict[str, Any]]:
+        """What the response answers, as OpenAI's items: what was said in responses before it, too."""
+        items = list[dict[str, Any]]()
+        for one in self.said[:-1]:
+            if one.answers:
+                items.append({"type": "function_call_output", "call_id": one.answers.id, "output": one.text})
+            elif one.text or not one.calls:
+                own = one.role == "assistant"
+                part = {"type": "output_text", "annotations": []} if own else {"type": "input_text"}
+                items.append({"type": "message", "role": one.role, "content": [{**part, "text": one.text}]})
+            for call in one.calls:
+                called = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+                items.append({"type": "function_call", **called})
+        name = self.response["id"].removeprefix("resp_")
+        return [{"id": f"item_{name}_{place}", "status": "completed", **one} for place, one in enumerate(items)]
+
 
 class ResponseStore:
     """The responses of all clients; each sees its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
 from chatapp.server.openai_shapes import Part, form_error, form_late_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
-from chatapp.server.refusals import unsupported
+from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
@@ -200,6 +201,25 @@ async def show(call: Call, _: None) -> None:
     await call.send_json(call.service.responses.find(call.path_part("response"), owner(call)).response)
 
 
+async def list_input(call: Call, _: None) -> None:
+    """List what a response answers in pages, the last item first unless `order` says otherwise."""
+    items = call.service.responses.find(call.path_part("response"), owner(call)).list_input()
+    asked = {"order": "desc", "limit": "20", "after": "", **call.query}
+    if asked["order"] not in ("asc", "desc"):
+        raise Refusal(400, "order must be asc or desc", param="order", code="invalid_value")
+    if not re.fullmatch(r"[1-9]\d?|100", asked["limit"]):
+        raise Refusal(400, "limit must be a whole number from 1 to 100", param="limit", code="invalid_value")
+    items = items if asked["order"] == "asc" else items[::-1]
+    ids = [one["id"] for one in items]
+    if (after := asked["after"]) and after not in ids:
+        raise Refusal(400, f"after names {after[:100]!r}, which is no item of this list", param="after")
+    begin = ids.index(after) + 1 if after else 0
+    end = begin + int(asked["limit"])
+    listed = ids[begin:end] or [None]
+    page = {"object": "list", "data": items[begin:end], "first_id": listed[0], "last_id": listed[-1]}
+    await call.send_json(page | {"has_more": end < len(items)})
+
+
 async def forget(call: Call, _: None) -> None:
     """Forget a response."""
     name = call.path_part("response")
@@ -352,6 +372,7 @@ PROTOCOL = Protocol(
     "openai responses",
     (
         Endpoint("POST", "/v1/responses", respond, ResponseAsked, "Answer a conversation"),
+        Endpoint("GET", "/v1/responses/{response}/input_items", list_input, about="List what a response answers"),
         Endpoint("GET", "/v1/responses/{response}", show, about="Tell a response again"),
         Endpoint("DELETE", "/v1/responses/{response}", forget, about="Forget a response"),
     ),

@@ -129,7 +129,16 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
         spans = {name: span(name, entry) for name, entry in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(path, f"its header cannot be read ({error})") from error
+    check_cover(path, spans, start=start, size=size)
+    return {
+        name: Tensor(path, status.st_mtime_ns, start + begin, dtypes[entry["dtype"]], tuple(entry["shape"]))
+        for (name, entry), (begin, _, _) in zip(header.items(), spans.values(), strict=True)
+        if entry["dtype"] in dtypes
+    }
 
+
+def check_cover(path: Path, spans: Mapping[str, tuple[int, int, int]], *, start: int, size: int) -> None:
+    """Raise unless the tensors, from `start` on, cover a file of this size without gap or overlap."""
     end = 0
     for name, (begin, stop, expected) in sorted(spans.items(), key=lambda item: item[1]):
         if begin != end or stop - begin != expected:
@@ -141,11 +150,6 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
         end = stop
     if start + end != size:
         raise damaged(path, f"its tensors end at byte {start + end} and the file has {size}")
-    return {
-        name: Tensor(path, status.st_mtime_ns, start + begin, dtypes[entry["dtype"]], tuple(entry["shape"]))
-        for (name, entry), (begin, _, _) in zip(header.items(), spans.values(), strict=True)
-        if entry["dtype"] in dtypes
-    }
 
 
 def refuse_rounded(path: Path, header: dict[str, Any]) -> None:

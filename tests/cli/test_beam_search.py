@@ -15,7 +15,8 @@ def test_the_best_texts_come_with_their_scores(checkpoint: MakeCheckpoint, chata
     scores = [each["score"] for each in found]
     assert len(found) == 3 and scores == sorted(scores, reverse=True)
     plain = chatapp("run", folder, "def f", *SEARCH)
-    assert f"completion 2 of 3, score {scores[1]:.3f}" in plain.stderr
+    heads = [f"completion {place} of 3, score {score:.3f}" for place, score in enumerate(scores, 1)]
+    assert plain.stderr.splitlines() == heads
     assert "score" not in json.loads(chatapp("run", folder, "def f", "--max-tokens", "2", "--json").stdout)
 
 
@@ -46,10 +47,12 @@ def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckp
     [
         (["-n", "5"], "a search with 4 beams finds 4 texts, not 5"),
         (["--top-k", "5"], "--top-k is for drawing, and a beam search takes the likeliest; add --beam-sampling"),
-        (["--num-beam-groups", "2"], "num_beam_groups and diversity_penalty belong together"),
+        (["--num-beam-groups", "2"], "--num-beam-groups and --diversity-penalty belong together"),
         (["--num-beams", "1", "--show-beams"], "--show-beams is for a beam search; give --num-beams too"),
-        (["--early-stopping", "maybe"], "early_stopping must be true, false or never"),
-        (["--num-beams", "1", "--length-penalty", "2"], "length_penalty 2.0 is for a beam search; give num_beams too"),
+        (["--early-stopping", "maybe"], "--early-stopping must be true, false or never"),
+        (["--num-beams", "1", "--length-penalty", "2"], "--length-penalty is for a beam search; give --num-beams too"),
+        (["--num-beams", "1", "--beam-sampling"], "--beam-sampling is for a beam search; give --num-beams too"),
+        (["--bad-word", ""], '--bad-word must be a list of texts, none of them empty, not [""]'),
     ],
     ids=str,
 )

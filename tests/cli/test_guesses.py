@@ -39,7 +39,7 @@ def test_figures_tell_how_guesses_have_fared(checkpoint: MakeCheckpoint, chatapp
     [
         (["--draft-model", "builtin", "--no-speculate"], "--draft-model guesses, and --no-speculate forbids it"),
         (["--check-lossless", "-n", "2"], "--check-lossless compares one answer"),
-        (["--speculate", "--num-beams", "2"], "speculate is for one text at a time"),
+        (["--speculate", "--num-beams", "2"], "--speculate is for one text at a time, and --num-beams asks"),
         (["--draft-model", "builtin", "-n", "2"], "--draft-model guesses for one text, and --n asks for several"),
         (["--draft-model", "builtin", "--num-beams", "2"], "and --num-beams asks for several; leave one"),
     ],
@@ -61,6 +61,7 @@ def test_what_differs_is_told_with_how_close_it_was() -> None:
     told = lossless.describe([there, here, here], [there, there, here])
     assert told[0] == 'Not the same from token 2 on: " a" with guesses, " b" by plain steps.'
     assert told[1].startswith("The model found them 0.0100 apart in log-probability")
+    assert "where tokens are drawn, between any two at whose border the random number falls" in told[1]
     assert "not among the 20 likeliest" in lossless.describe([Token(3, "c", None, (), 0.0)], [there])[1]
     assert lossless.describe([there], [there, here]) == ["Not the same: one of the answers ends after 1 tokens."]
     assert lossless.describe([there, here], [there, here]) == []

@@ -113,6 +113,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/set parameter logit_bias", "say the value of logit_bias, such as: /set parameter logit_bias 50256=-100"),
         ("/set parameter logit_bias 5", "'5' is no value of logit_bias"),
         ("/set parameter top_p 1.5", "top_p must be above 0 and at most 1, not 1.5"),
+        ("/set parameter num_predict 0", "num_predict must be a whole number, 1 or more, not 0"),
         ("/set parameter temperature nan", "temperature must be 0 (greedy) or from 0.0001 to 100, not nan"),
         ("/show lisense", "there is no 'lisense' to show; did you mean license?"),
         ("/export pdf", "there is no format 'pdf'; choose from markdown, html and json, or a file: pdf.md"),

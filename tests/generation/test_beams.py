@@ -226,9 +226,9 @@ def test_filters_hold_for_drawn_beams_and_a_seed_draws_them_again(tokenizer: Tok
     ("given", "reason"),
     [
         (dict(num_beams=2, n=3), "a search with 2 beams finds 2 texts, not 3"),
-        (dict(length_penalty=2), "length_penalty 2 is for a beam search"),
-        (dict(early_stopping=True), "early_stopping True is for a beam search"),
-        (dict(beam_sampling=True), "beam_sampling True is for a beam search"),
+        (dict(length_penalty=2), "length_penalty is for a beam search"),
+        (dict(early_stopping=True), "early_stopping is for a beam search"),
+        (dict(beam_sampling=True), "beam_sampling is for a beam search"),
         (dict(num_beams=4, num_beam_groups=3, diversity_penalty=1), "do not make 3 equal groups"),
         (dict(num_beams=4, num_beam_groups=2), "belong together"),
         (dict(num_beams=4, diversity_penalty=1), "belong together"),

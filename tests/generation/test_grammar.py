@@ -280,7 +280,7 @@ def test_an_answer_that_was_begun_is_gone_on_with(tokenizer: Tokenizer, folder: 
     for delta in engine.chat([Message("user", "hello")], options("json_schema"), begun):
         told.add(delta)
     assert told.valid and is_answer("json_schema", '{"name": "x", "age":' + told.text)
-    with pytest.raises(GenerationError, match="json_schema does not allow what the answer begins with"):
+    with pytest.raises(OptionError, match="json_schema does not allow what the answer begins with"):
         engine.chat([Message("user", "hello")], options("json_schema"), tokenizer.encode("hello"))
 
 
@@ -318,7 +318,7 @@ def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(tmp_path: Path) -> Non
 )
 def test_what_allows_nothing_is_refused_before_any_work(tokenizer: Tokenizer, name: str, value: str) -> None:
     engine, session = make_engine(tokenizer)
-    with pytest.raises(GenerationError, match=f"{name} allows no text at all"):
+    with pytest.raises(OptionError, match=f"{name} allows no text at all"):
         engine.complete("hello", Options(**{name: value}))  # type: ignore[arg-type]
     assert not session.calls
 
@@ -367,5 +367,5 @@ def test_only_one_of_them_can_be_asked_for() -> None:
 def test_a_gap_is_not_a_whole_answer(tmp_path: Path) -> None:
     tokenizer = Tokenizer(write_tokenizer(tmp_path, fim_order="spm"))
     engine, _ = make_engine(tokenizer)
-    with pytest.raises(GenerationError, match="choice is about a whole answer, and a gap's ends are given"):
+    with pytest.raises(OptionError, match="choice is about a whole answer, and a gap's ends are given"):
         engine.infill("a", "b", options("choice"))

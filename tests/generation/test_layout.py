@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chatapp.generation import GenerationError, Options
+from chatapp.generation import OptionError, Options
 from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
 from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -134,8 +134,8 @@ def test_an_engine_begins_a_file_indents_and_ends_with_the_block(tokenizer: Toke
 def test_what_is_for_free_text_is_refused_where_it_has_no_meaning(tmp_path: Path) -> None:
     folder = write_tokenizer(tmp_path, chat_template=CHATML, eos_token="<|endoftext|>")
     engine, _ = make_engine(Tokenizer(folder), hashed)
-    with pytest.raises(GenerationError, match="no token for the start of a file"):
+    with pytest.raises(OptionError, match="no token for the start of a file"):
         engine.complete("x", Options(file_start=1))
     for options in (Options(file_start=1), Options(indentation=1), Options(stop_at_dedent=1)):
-        with pytest.raises(GenerationError, match="is for models that go on with a text"):
+        with pytest.raises(OptionError, match="is for models that go on with a text"):
             engine.chat([], options)

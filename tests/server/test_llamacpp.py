@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+from tokenizers import processors
 
 from chatapp.cli.main import main
 from chatapp.generation import Options
 from chatapp.workspace import Workspace
+from model_store import Store
+from support.checkpoints import MakeCheckpoint
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import HALF, REST, Home
@@ -125,6 +129,34 @@ def test_tokens_there_and_back(real: Served) -> None:
     assert [one["piece"] for one in pieces] == ["def", " add"]
     plain = real.post("/tokenize", content="<fim_prefix>").json()["tokens"]
     assert len(plain) > 1 == len(real.post("/tokenize", content="<fim_prefix>", parse_special=True).json()["tokens"])
+
+
+def test_what_a_tokenizer_puts_before_a_text_is_told_where_it_is_wanted(
+    tmp_path: Path, checkpoint: MakeCheckpoint
+) -> None:
+    path = checkpoint("tiny") / "tokenizer.json"
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.post_processor = processors.TemplateProcessing("! $A", special_tokens=[("!", 7)])
+    tokenizer.save(str(path))
+    Store(tmp_path / "home" / "models").get(str(path.parent))
+    with serving(Workspace(tmp_path / "home"), models=("tiny",)) as served:
+        told = [
+            served.post("/tokenize", content="def<|endoftext|>", add_special=special, parse_special=parse).json()
+            for parse in (False, True)
+            for special in (False, True)
+        ]
+    letters, framed, marked, both = (one["tokens"] for one in told)
+    assert len(letters) > len(marked) > 1
+    assert framed == [7, *letters] and both == [7, *marked]
+
+
+@pytest.mark.parametrize("token", [8192, -1, 2**40])
+def test_a_number_that_is_no_token_is_refused(real: Served, token: int) -> None:
+    for path, name in (("/detokenize", "tokens"), ("/completion", "prompt")):
+        error = real.post(path, **{name: [5, token]}).json()["error"]
+        assert (
+            error["param"] == name and f"{name} has {token}; this model has the tokens 0 to 8,191" in error["message"]
+        )
 
 
 def test_the_template_is_applied(served: Served) -> None:

@@ -201,7 +201,7 @@ def test_log_probabilities_of_a_completion(served: Served) -> None:
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
          "messages.0.content", 400),
         (CHAT, {}, "messages", 400),
-        (CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_tokens", 400),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", 400),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "mood": 1}]}]},
          "messages.0.content.0.mood", 400),
         (CHAT, {"messages": HELLO, "tool_choice": {"type": "function", "function": {"nam": "x"}}},

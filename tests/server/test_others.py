@@ -176,6 +176,33 @@ def test_a_response_goes_on_from_one_before_without_its_instructions(served: Ser
     assert served.get(f"/v1/responses/{second['id']}").json() == second
 
 
+def test_what_a_response_answers_is_listed_in_pages(served: Served) -> None:
+    called = [
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "3"},
+    ]
+    first = served.post("/v1/responses", input=[{"role": "user", "content": "Hello"}, *called]).json()
+    second = served.post("/v1/responses", input="And?", previous_response_id=first["id"]).json()
+    path = f"/v1/responses/{second['id']}/input_items"
+    whole = served.get(f"{path}?order=asc").json()
+    hello, call, result, answer, question = whole["data"]
+    assert [hello["content"], question["content"]] == [
+        [{"type": "input_text", "text": one}] for one in ("Hello", "And?")
+    ]
+    assert answer["role"] == "assistant" and answer["content"][0]["type"] == "output_text"
+    assert [{name: one[name] for name in wanted} for one, wanted in zip((call, result), called, strict=True)] == called
+    assert (whole["first_id"], whole["last_id"], whole["has_more"]) == (hello["id"], question["id"], False)
+    page = served.get(f"{path}?limit=2").json()
+    assert page["data"] == [question, answer] and page["has_more"]
+    rest = served.get(f"{path}?after={page['last_id']}").json()
+    assert rest["data"] == [result, call, hello] and not rest["has_more"]
+    assert served.get(f"{path}?after={hello['id']}").json()["data"] == []
+    for wrong in "limit=0", "order=up", "after=x":
+        refused = served.get(f"{path}?{wrong}")
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, wrong.partition("=")[0])
+    assert "no response 'resp_1' here" in served.get("/v1/responses/resp_1/input_items").text
+
+
 def test_what_a_response_said_is_sent_back_whole_or_by_name(served: Served, engine: ScriptedEngine) -> None:
     output = served.post("/v1/responses", input="Hello").json()["output"]
     for said in output, [{"type": "item_reference", "id": one["id"]} for one in output]:

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from chatapp.server.bodies import parse
 from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal
+from chatapp.workspace import Workspace
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving, until
 from support.stand_in_home import Home
@@ -108,11 +110,35 @@ def test_more_tokens_than_the_server_gives_are_refused_by_name(served: Served) -
     assert isinstance(engine, ScriptedEngine) and engine.options[-1].max_tokens == 50
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("/v1/responses", {"input": "x", "max_output_tokens": 51}, "max_output_tokens"),
+        (CHAT, {"messages": HELLO, "max_completion_tokens": 51}, "max_completion_tokens"),
+        ("/api/chat", {"messages": HELLO, "options": {"num_predict": 51}}, "num_predict"),
+        ("/completion", {"prompt": "x", "typ_p": 2}, "typ_p"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 5, "stop_sequences": [""]}, "stop_sequences"),
+        (CHAT, {"messages": HELLO, "stop": [""]}, "stop"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_an_option_is_called_as_it_was_sent(served: Served, path: str, body: dict[str, object], name: str) -> None:
+    answer = served.post(path, model="builtin", **body)
+    assert answer.status_code in (400, 422) and re.search(rf"\b{name} (is|must be) ", answer.text), answer.text
+
+
 def test_a_long_prompt_is_refused_where_the_server_reads_less() -> None:
     with serving(Home(ScriptedEngine(can_chat=True)), max_prompt=3) as served:
         assert served.post(CHAT, messages=HELLO).status_code == 200
         answer = served.post(CHAT, messages=[{"role": "user", "content": "a b c d e f"}])
         assert answer.status_code == 422 and answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_what_stands_before_a_text_counts_as_part_of_the_prompt(tmp_path: Path) -> None:
+    with serving(Workspace(tmp_path / "home"), max_prompt=20) as served:
+        short, long = (served.post("/v1/completions", prompt="import os" * n, max_tokens=1) for n in (9, 10))
+        assert short.json()["usage"]["prompt_tokens"] == 19
+        assert long.status_code == 422 and "has 21 tokens" in long.json()["error"]["message"]
 
 
 def test_a_full_queue_says_when_to_come_again() -> None:

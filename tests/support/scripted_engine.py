@@ -117,6 +117,9 @@ class ScriptedEngine:
     def count_tokens(self, text: str) -> int:
         return len(pieces(text))
 
+    def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
+        return self.count_tokens(text) if isinstance(text, str) else len(text)
+
     def count_chat(
         self,
         messages: Sequence[Message],

@@ -109,9 +109,9 @@ def test_a_broken_config_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) ->
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run", "builtin", "x", "--top-p", "7"), ("top_p", "7.0")),
+        (("run", "builtin", "x", "--top-p", "7"), ("--top-p", "7.0")),
         (("run", "builtin", "x", "--top-p", "seven"), ("--top-p", "'seven'")),
-        (("run", "builtin", "x", "--max-tokens", "0"), ("max_tokens", "0")),
+        (("run", "builtin", "x", "--max-tokens", "0"), ("--max-tokens", "0")),
         (("run", "builtin", "x", "--logit-bias", "5"), ("ID=BIAS",)),
         (("run", "builtin", "x", "--logit-bias", "9999999=5"), ("9999999",)),
         (("run", "builtin", "x", "--temprature", "1"), ("there is no option --temprature", "--temperature")),

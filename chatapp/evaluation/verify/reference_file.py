@@ -101,7 +101,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
     except (ValueError, TypeError, EOFError, BadZipFile, AttributeError, StoreError) as error:
-        raise VerifyError(f"{path} is no reference file ({error}); make one with: chatapp verify --write") from error
+        why = error if isinstance(error, StoreError) else "it is no archive of arrays of numbers"  # NumPy says: pickle
+        advice = "make one with: chatapp verify MODEL --write FILE"
+        raise VerifyError(f"{path} is no reference file ({why}); {advice}") from error
     for name, array in arrays.items():
         wanted = np.floating if "logits" in name else np.integer
         is_wide = array.dtype == DTYPES["BF16"] and wanted is np.floating

@@ -122,7 +122,7 @@ def check_peak(peak: float | np.floating) -> None:
     if isfinite(peak):
         return
     if peak == -inf:
-        raise GenerationError("no token can follow: every one of them is forbidden (see logit_bias and bad_words)")
+        raise GenerationError("no token can follow: every one of them is forbidden; forbid fewer")
     raise GenerationError(
         "the model computed logits that are not numbers; its weights may be damaged, "
         "or this precision does not suit it: try another one"

@@ -43,13 +43,14 @@ def write_grammar(options: Options, name: str) -> str:
         try:
             return _write_schema(_read_schema(value) if name == "json_schema" else {"type": "object"})
         except RecursionError:
-            raise OptionError("json_schema has too many parts in each other; make it flatter") from None
+            raise OptionError("json_schema has too many parts in each other; make it flatter", name) from None
     if name == "choice":
         return LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quote, value)))
     grammar = LLMatcher.grammar_from_regex(value) if name == "regex" else LLMatcher.grammar_from_lark(value)
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     if failed:
-        raise OptionError(f"{name} {_describe_regex(messages[0]) if name == 'regex' else _describe(messages[0])}")
+        described = _describe_regex(messages[0]) if name == "regex" else _describe(messages[0])
+        raise OptionError(f"{name} {described}", name)
     return grammar
 
 
@@ -62,17 +63,18 @@ def _read_schema(text: str) -> Any:  # Any: JSON
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise OptionError(f"json_schema is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+        message = f"json_schema is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise OptionError(message, "json_schema") from error
 
 
 def _write_schema(schema: Any) -> str:  # Any: JSON
     if not isinstance(schema, (dict, bool)):
-        raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}")
+        raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}", "json_schema")
     if schema is True:  # as an object, to which the white space can be added
         schema = {}
     if wrong := _check_schema(schema):
         place, message = _find_place(schema, wrong)
-        raise OptionError(f"json_schema at {place}: {message}")
+        raise OptionError(f"json_schema at {place}: {message}", "json_schema")
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": BLANKS})
 
 
@@ -179,15 +181,15 @@ class Grammar:
         possible[vocabulary.special_token_ids] = False
         self._check()
         if not possible.any() or not self.matcher.deep_copy().try_consume_tokens([int(possible.argmax())]):
-            raise GenerationError(f"{name} {EMPTY}")
+            raise OptionError(f"{name} {EMPTY}", name)
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray:
-        """Which tokens may follow, (vocab,) bool; GenerationError, where the vocabulary cannot go on."""
+        """Which tokens may follow, (vocab,) bool; OptionError, where the vocabulary cannot go on."""
         self._move(tokens)
         mask = self._mask()
         self._check()
         if not mask[:-1].any():
-            raise GenerationError(f"{self.name} wants what no token of this model spells; ask for something else")
+            raise OptionError(f"{self.name} wants what no token of this model spells; ask for another", self.name)
         return mask[:-1]
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -233,7 +235,7 @@ class Grammar:
             self.spelt = None
         more = list(tokens[len(known) :])
         if not self.matcher.consume_tokens(more):
-            raise GenerationError(f"{self.name} does not allow what the answer begins with; begin it anew")
+            raise OptionError(f"{self.name} does not allow what the answer begins with; begin it anew", self.name)
         known += more
         foreseen = self.spelt or ()
         self.spelt = (foreseen[len(more) :] or None) if list(foreseen[: len(more)]) == more else None
@@ -242,4 +244,4 @@ class Grammar:
         """Refuse to go on with a matcher that has failed."""
         error = self.matcher.get_error() if self.matcher.is_error() else ""
         if error and not error.startswith(ENDED):
-            raise GenerationError(f"{self.name}: {_join_lines(error)}")
+            raise OptionError(f"{self.name}: {_join_lines(error)}", self.name)

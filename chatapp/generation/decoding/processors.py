@@ -76,7 +76,8 @@ def list_processors(options: Options, vocab_size: int, tokenizer: Tokenizer | No
     found: list[Processor] = []
     if options.logit_bias:
         if unknown := [token for token in options.logit_bias if token >= vocab_size]:
-            raise OptionError(f"logit_bias names token {unknown[0]}, this model has only {vocab_size} tokens")
+            message = f"logit_bias names token {unknown[0]}, this model has only {vocab_size} tokens"
+            raise OptionError(message, "logit_bias")
         ids, biases = list(options.logit_bias), list(options.logit_bias.values())
         found.append(partial(add_biases, np.array(ids, np.int64), np.array(biases, np.float32)))
     penalties = [
@@ -92,7 +93,7 @@ def list_processors(options: Options, vocab_size: int, tokenizer: Tokenizer | No
         found.append(partial(ban_repeated, options.no_repeat_ngram_size))
     if options.bad_words:
         if tokenizer is None:
-            raise OptionError("bad_words need a tokenizer, and this model has none")
+            raise OptionError("bad_words need a tokenizer, and this model has none", "bad_words")
         spelt = [tuple(tokenizer.encode(text)) for word in options.bad_words for text in (word, f" {word}")]
         found.append(partial(ban_sequences, list(dict.fromkeys(spelt))))
     return found
