@@ -151,7 +151,7 @@ never seen, in {heldout["reproduced"]} of {heldout["files"]}. On average it agre
 """
 
 
-def sources(work: Path) -> str:
+def sources(work: Path, remark: str) -> str:
     """What it was trained on, and what was set aside."""
     found = read(work / "sources.json")["sources"]
     rows = "\n".join(
@@ -164,6 +164,7 @@ def sources(work: Path) -> str:
 Files of Python's standard library and of packages under permissive licences, from the wheels of these versions;
 generated files, vendored code, tables and duplicates left out. The authors keep their copyright;
 their licences and notices are in `NOTICES.txt`.
+{remark}
 
 | package | version | licence | MB | set aside |
 |---|---|---|---|---|
@@ -178,6 +179,7 @@ def making(run: Json, config: Json) -> str:
     spent = f"One GPU, {wall:.1f}" if on_gpu else f"A processor, {core:.1f} hours of one core in {wall:.1f}"
     watts = GPU_WATTS if on_gpu else CORE_WATTS
     energy = (wall if on_gpu else core) * watts / 1000
+    before = ", beside what the model took that it began with" if run["begun_from"] else ""
     return f"""## How it was made
 
 Llama-type decoder: {config["num_hidden_layers"]} layers, hidden size {config["hidden_size"]}, \
@@ -186,7 +188,7 @@ feed-forward {config["intermediate_size"]}, tied embedding, context {config["max
 Byte-level BPE of {config["vocab_size"]:,} tokens. Half of the samples are for infilling, in the order
 `<fim_prefix><fim_suffix>{{suffix}}<fim_middle>{{prefix}}`.
 {run["steps"]:,} steps, {run["tokens"]:,} tokens, Muon and AdamW.
-{spent} hours in all, about {energy:.2f} kWh: an estimate, at {watts} W.
+{spent} hours in all, about {energy:.2f} kWh: an estimate, at {watts} W{before}.
 The recipe, with every seed, is `packaging/builtin_model/` of the source repository.
 
 Licence of the weights: Apache-2.0, as the project's.
@@ -200,6 +202,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="the exported folder, which gets the card")
     parser.add_argument("--package-tokens", type=int, default=PACKAGE_TOKENS, help="as given to samples.py")
+    parser.add_argument("--remark", default="", help="what else is to be said of what it was trained on")
     arguments = parser.parse_args()
     state = torch.load(arguments.run / "state.pt", map_location="cpu", weights_only=True)
     evaluation, baselines = read(arguments.work / "evaluation.json"), read(arguments.work / "baselines.json")
@@ -211,7 +214,7 @@ def main() -> None:
         examples(evaluation),
         by_heart(read(arguments.work / "memorisation.json")),
         making(state["run"], read(arguments.model / "config.json")),
-        sources(arguments.work),
+        sources(arguments.work, arguments.remark),
     ]
     (arguments.model / "README.md").write_text("\n".join(parts), encoding="utf-8")
 

@@ -128,6 +128,22 @@ def test_the_notices_of_all_that_was_trained_on_are_collected_each_text_once(
     assert not {"Others may.", "None may."} & set(texts)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "# SPDX-License-Identifier: LicenseRef-NvidiaProprietary",
+        '"""PRO is dual-licensed: PolyForm Noncommercial License 1.0.0, or ours."""',
+        "# Licensed under CC BY-NC-SA 3.0 US.",
+        '"""Released under GNU GPL v2 license or later."""',
+        '# Magic Leap, Inc. ("COMPANY") CONFIDENTIAL',
+    ],
+)
+def test_a_file_under_terms_of_its_own_is_left_out_of_a_permissive_package(corpus: Any, head: str) -> None:
+    text = source_text("a")
+    assert corpus.cleaned(text.encode())[1] == ""
+    assert corpus.cleaned(f"{head}\n{text}".encode()) == ("", "licence header")
+
+
 def test_the_terms_of_the_apache_license_are_printed_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "corpus", corpus)
     begin, end = "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION", "END OF TERMS AND CONDITIONS"
