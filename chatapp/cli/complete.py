@@ -74,6 +74,9 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     """Take the model and the file from the words, and return those that are too many."""
     *model, given.file = words[:2] or ["-"]
     given.model = model[0] if model else None
+    placed = re.fullmatch(r"(.+?):(\d+:\d+)", given.file)
+    if placed and not Path(given.file).exists():
+        parser.error(f"there is no file {given.file}; a place is given apart: {placed[1]} --at {placed[2]}")
     return words[2:]
 
 

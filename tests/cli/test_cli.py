@@ -127,6 +127,14 @@ def test_the_model_completes_where_the_file_has_nothing(chatapp: Run) -> None:
     assert len({offer["text"] for offer in offers}) == len(offers) <= 3
 
 
+def test_a_place_behind_the_name_of_a_file_is_told_how_to_give(chatapp: Run, tmp_path: Path) -> None:
+    file = tmp_path / "adder.py"
+    file.write_text("def add(a, b):\n    ")
+    done = chatapp("complete", f"{file}:2:5")
+    assert done.returncode == 2
+    assert f"a place is given apart: {file} --at 2:5" in done.stderr
+
+
 def test_without_a_place_the_end_is_completed(chatapp: Run) -> None:
     text = "import os\nimport sys\n\n\ndef main("
     assert chatapp("complete", stdin=text).stdout == chatapp("complete", "--at", "5:10", stdin=text).stdout
