@@ -110,8 +110,8 @@ def limit(options: Options, most: int | None) -> Options:
 
 
 def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") -> Sequence[int]:
-    """The tokens that an option has; Refusal where one is no token of the model."""
-    most = engine.session.vocab_size if isinstance(engine, LocalEngine) else 2**32
+    """The tokens that an option has; Refusal where one is no token of the model, or where these are not known here."""
+    most = check_local(engine).session.vocab_size
     if wrong := next((token for token in tokens if not 0 <= token < most), None):
         raise Refusal(400, f"{name} has {wrong}; this model has the tokens 0 to {most - 1:,}", param=name)
     return tokens

@@ -217,7 +217,7 @@ async def tokenize(call: Call, body: TokenizeAsked) -> None:
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
     """The text of tokens."""
     async with call.service.use(body.model, call.client) as loaded:
-        text = loaded.engine.text_of(check_tokens(check_local(loaded.engine), body.tokens, "tokens"))
+        text = loaded.engine.text_of(check_tokens(loaded.engine, body.tokens, "tokens"))
     await call.send_json({"content": text})
 
 

@@ -1,7 +1,6 @@
 """Numbers and tables as people read them."""
 
 import math
-import unicodedata
 from collections.abc import Sequence
 
 from chatapp.text.printable import printable
@@ -57,8 +56,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def cells(text: str) -> int:
     """The cells that a terminal gives to a text: two for a Chinese character, none for an accent on its own."""
-    wide = sum(unicodedata.east_asian_width(one) in "WF" for one in text)
-    return len(text) + wide - sum(unicodedata.category(one) in ("Mn", "Me") for one in text)
+    if text.isascii():  # most are, and need no tables of characters
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def round_up(value: float) -> float:
