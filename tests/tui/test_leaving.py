@@ -4,9 +4,11 @@ from collections.abc import Awaitable, Callable
 from threading import Event
 
 import pytest
+from textual.widget import AwaitMount, Widget
 
 from chatapp.generation import Options
 from chatapp.tui.answers.comparison import ComparisonScreen
+from chatapp.tui.chat.message import Answer
 from chatapp.tui.engines import Choice
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.workspace import Opened
@@ -48,3 +50,18 @@ async def test_leaving_knows_what_still_computes(begin: Callable[[Driver, Event,
         assert not driver.screen.rest(0)
         go.set()
         assert driver.screen.rest(20)
+
+
+async def test_an_answer_that_begins_while_the_screen_closes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(ScriptedEngine("Because.", can_chat=True)) as driver:
+        page = driver.pane.chat_page
+        mount = page.messages.mount
+
+        def refuse(*widgets: Widget) -> AwaitMount:
+            """What Textual does in a widget that is being closed."""
+            return AwaitMount(page.messages, []) if isinstance(widgets[0], Answer) else mount(*widgets)
+
+        monkeypatch.setattr(page.messages, "mount", refuse)
+        await driver.type("why?\n")
+        await driver.until(lambda: driver.pane.newest and driver.pane.newest.ended)
+        assert not page.messages.query(Answer)

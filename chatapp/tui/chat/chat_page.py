@@ -171,6 +171,9 @@ class ChatPage(VerticalScroll):
             self.answer = Answer(reply, self.shared_parser, tame=Tame())
             with self.app.batch_update():
                 await self.messages.mount(self.answer)
+        if not self.answer.is_mounted:  # the screen closes
+            self.answer = None
+            return
         if isinstance(self.screen.focused, Said):  # the keys stay with the messages, at the newest one
             self.answer.focus(scroll_visible=False)
         self.anchor()
