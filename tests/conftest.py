@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from tempfile import mkdtemp
+from zlib import crc32
 
 import no_network
 import pytest
@@ -46,6 +49,18 @@ no_network.refuse()
 telemetry.silence()
 gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules in no order: those that wait (screens, processes) stand together, and others should run beside them."""
+    items.sort(key=lambda item: crc32(item.nodeid.partition("::")[0].encode()))
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A folder of this test; pytest's own would look at those of all tests before it for a free name."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return Path(mkdtemp(prefix=name, dir=tmp_path_factory.getbasetemp()))
 
 
 @pytest.fixture(autouse=True)
