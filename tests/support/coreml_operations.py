@@ -4,6 +4,7 @@ https://apple.github.io/coremltools/source/coremltools.converters.mil.mil.ops.de
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -102,8 +103,8 @@ def bounds(begin: Array, end: Array, shape: tuple[int, ...]) -> tuple[slice, ...
     return tuple(slice(int(b), int(e)) for b, e in zip(begin, end, strict=True))
 
 
-def reduce_sum(x: Array, axes: Array, *, keep_dims: Array) -> Array:
-    return np.asarray(x.sum(tuple(int(axis) for axis in axes), keepdims=bool(keep_dims)))
+def reduce(by: Callable[..., Array], x: Array, axes: Array, *, keep_dims: Array) -> Array:
+    return np.asarray(by(x, axis=tuple(map(int, axes)), keepdims=bool(keep_dims)))
 
 
 def constexpr_blockwise_shift_scale(data: Array, scale: Array, *, offset: Array | None = None) -> Array:
@@ -140,10 +141,6 @@ def topk(
     return [np.take_along_axis(x, places, int(axis)), places.astype(np.int32)]
 
 
-def reduce_min(x: Array, axes: Array, *, keep_dims: Array) -> Array:
-    return np.asarray(x.min(tuple(int(axis) for axis in axes), keepdims=bool(keep_dims)))
-
-
 OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "identity": lambda x: x,
     "abs": lambda x: np.abs(x),
@@ -155,7 +152,7 @@ OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "greater_equal": lambda x, y: x >= y,
     "less_equal": lambda x, y: x <= y,
     "maximum": lambda x, y: np.maximum(x, y),
-    "reduce_min": reduce_min,
+    "reduce_min": partial(reduce, np.min),
     "select": lambda cond, a, b: np.asarray(np.where(cond, a, b)),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "stack": lambda values, axis: np.stack(values, int(axis)),
@@ -177,7 +174,7 @@ OPERATIONS: Mapping[str, Callable[..., Array | list[Array]]] = {
     "layer_norm": layer_norm,
     "linear": linear,
     "matmul": matmul,
-    "reduce_sum": reduce_sum,
+    "reduce_sum": partial(reduce, np.sum),
     "reshape": reshape,
     "slice_by_index": slice_by_index,
     "slice_update": slice_update,
