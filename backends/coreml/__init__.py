@@ -19,6 +19,8 @@ GRAPH = 2
 """Counts the changes of what `lower` writes."""
 OLDEST = 15
 """The first macOS with states."""
+NEWEST = 13
+"""The last Python 3 for which there is a coremltools."""
 
 
 def devices() -> list[str]:
@@ -36,6 +38,8 @@ def missing() -> str:
     if int(release.partition(".")[0] or 0) < OLDEST:
         return f"Core ML has had what is needed since macOS {OLDEST}, and this is {release}"
     if not find_spec("coremltools"):
+        if sys.version_info >= (3, NEWEST + 1):
+            return f"there is no coremltools for this Python; to use Core ML, install chatapp with Python 3.{NEWEST}"
         return "coremltools is not installed; run: pip install coremltools"
     return ""
 
