@@ -109,7 +109,7 @@ def test_on_a_full_disk_what_was_saved_stays_and_it_goes_on_when_there_is_room(h
 
 
 READ_ONLY = """
-import os, sys
+import os, sys, urllib.parse  # the last for pathlib, which may not read it later where Python is root's own
 from pathlib import Path
 from chatapp.history import History, NotKept
 if os.geteuid() == 0:

@@ -73,6 +73,8 @@ def _write_schema(schema: Any) -> str:  # Any: JSON
     if schema is True:  # as an object, to which the white space can be added
         schema = {}
     if wrong := _check_schema(schema):
+        if "recursion limit" in wrong:  # what Python could still read is too much for llguidance
+            raise RecursionError
         place, message = _find_place(schema, wrong)
         raise OptionError(f"json_schema at {place}: {message}", "json_schema")
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": BLANKS})

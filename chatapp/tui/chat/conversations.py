@@ -92,7 +92,9 @@ class Conversations(LaidOutOnce, Screen[None]):
             import chatapp.conversation  # noqa: F401  # so that the screen need not wait for it
 
             kept = self.workspace.read_settings().history
-            self.call_later(self.take_history, self.workspace.open_history(PATIENCE) if kept else None)
+            history = self.workspace.open_history(PATIENCE) if kept else None
+            if not self.call_later(self.take_history, history) and history:  # the screen has closed
+                history.close()
         except Exception as error:  # whatever the disk says belongs on the screen
             self.call_later(self.take_history, None, one_line(error) or str(error))
 
