@@ -67,7 +67,8 @@ def test_another_program_that_holds_the_database_is_outlasted(
     path: Path, begin: Begin, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chatapp.history.database.PATIENCE", 0.05)
-    dialogue = Dialogue(History(path), kind="chat", setup=Setup(), warn=told.append)
+    kept = History(path)
+    dialogue = Dialogue(kept, kind="chat", setup=Setup(), warn=told.append)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     talk(dialogue, chatty(), "one", "two")
@@ -77,6 +78,7 @@ def test_another_program_that_holds_the_database_is_outlasted(
     assert dialogue.save() and dialogue.conversation
     with History(path) as history:
         assert list(history.messages(dialogue.conversation)) == dialogue.branch()
+    kept.close()
 
 
 def test_what_was_taken_back_while_the_disk_was_full_is_gone_afterwards(history: History, begin: Begin) -> None:

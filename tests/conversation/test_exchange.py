@@ -1,6 +1,7 @@
 """Conversations to files and back, the same from every front end."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,16 @@ from chatapp.text.errors import InputError
 
 
 @pytest.fixture
-def history() -> History:
+def history() -> Iterator[History]:
     """One conversation, whose answer has its tokens."""
-    history = History(None)
-    talk = history.create("chat", model="tiny")
-    asked = history.add(talk.id, "user", "Why?", parent=None)
-    answer = history.add(talk.id, "assistant", "So.", parent=asked.id)
-    history.change(
-        answer, tokens=[Token(1, "So", -0.5, (Alternative(2, "As", -1.5),), 0.01), Token(3, ".", -0.1, (), 0.01)]
-    )
-    return history
+    with History(None) as history:
+        talk = history.create("chat", model="tiny")
+        asked = history.add(talk.id, "user", "Why?", parent=None)
+        answer = history.add(talk.id, "assistant", "So.", parent=asked.id)
+        history.change(
+            answer, tokens=[Token(1, "So", -0.5, (Alternative(2, "As", -1.5),), 0.01), Token(3, ".", -0.1, (), 0.01)]
+        )
+        yield history
 
 
 def test_json_keeps_the_tokens_of_answers(history: History, tmp_path: Path) -> None:

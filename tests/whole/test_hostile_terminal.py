@@ -58,11 +58,12 @@ def test_the_screen_writes_no_sequence_but_its_own(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def said(home: Path) -> History:
+def said(home: Path) -> Iterator[History]:
     """The user's history with a hostile conversation."""
     home.mkdir(exist_ok=True)
     keep(home / "history.db", NAME, "\n".join(ANSWERS.values()))
-    return History(home / "history.db")
+    with History(home / "history.db") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
