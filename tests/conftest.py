@@ -51,6 +51,15 @@ gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the t
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process of pytest-xdist begins with other folders, and finds compiled what the others began with."""
+    process = getattr(config, "workerinput", None)
+    if process and config.args == ["tests"]:
+        places = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.rglob("test_*.py")})
+        first = int(process["workerid"].removeprefix("gw")) * len(places) // process["workercount"]
+        config.args[:] = places[first:] + places[:first]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules in no order: those that wait (screens, processes) stand together, and others should run beside them."""
     items.sort(key=lambda item: crc32(item.nodeid.partition("::")[0].encode()))
