@@ -1,8 +1,11 @@
 """Tiny random checkpoints, a home of their own for every test, chatapp as a process, and no network."""
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more of them would only wait for each other, at full speed
+
 import gc
 import json
-import os
 import re
 import signal
 import subprocess
