@@ -26,6 +26,7 @@ from backends import telemetry
 from chatapp.cli import main
 from chatapp.history import History
 from model_store import Store
+from support import stylesheets
 from support.checkpoints import (
     CHAT_TEMPLATE,
     LLAMA,
@@ -50,6 +51,7 @@ pytest_plugins = (
 
 no_network.refuse()
 telemetry.silence()
+stylesheets.share()
 gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
