@@ -1,8 +1,11 @@
 """Tiny random checkpoints, a home of their own for every test, chatapp as a process, and no network."""
 
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # more of them would only wait for each other, at full speed
+
 import gc
 import json
-import os
 import re
 import signal
 import subprocess
@@ -23,6 +26,7 @@ from backends import telemetry
 from chatapp.cli import main
 from chatapp.history import History
 from model_store import Store
+from support import stylesheets
 from support.checkpoints import (
     CHAT_TEMPLATE,
     LLAMA,
@@ -47,8 +51,18 @@ pytest_plugins = (
 
 no_network.refuse()
 telemetry.silence()
+stylesheets.share()
 gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process of pytest-xdist begins with other folders, and finds compiled what the others began with."""
+    process = getattr(config, "workerinput", None)
+    if process and config.args == ["tests"]:
+        places = sorted({f"tests/{path.relative_to(TESTS).parts[0]}" for path in TESTS.rglob("test_*.py")})
+        first = int(process["workerid"].removeprefix("gw")) * len(places) // process["workercount"]
+        config.args[:] = places[first:] + places[:first]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -44,6 +44,7 @@ def cases_of(backend: str) -> tuple[str, ...]:
     return tuple(case for case in CASES if case not in REFUSED.get(backend, ()))
 
 
+@cache
 def features_of(case: str) -> Features:
     """What a backend sees of a checkpoint: the options of its decoder, as 0, 1 or other numbers, whether its layers
     differ in them, and the kinds of its weights."""

@@ -294,11 +294,13 @@ def changes(field: str, value: Any) -> Iterator[tuple[str, Any]]:  # Any: config
 
 def is_first_of_its_kind(name: str) -> bool:
     """Whether no model before this one says the same fields, so that each kind of config.json is altered once."""
-    return next(other for other, config in PUBLISHED.items() if kind_of(config) == kind_of(PUBLISHED[name])) == name
+    return next(other for other in PUBLISHED if kind_of(other) == kind_of(name)) == name
 
 
-def kind_of(config: Config) -> tuple[Any, ...]:  # Any: of strings
+@cache
+def kind_of(name: str) -> tuple[Any, ...]:  # Any: of strings
     """What tells how a config.json is read: the type and the fields that say something."""
+    config = PUBLISHED[name]
     text = config.get("text_config", config)
     scaling = text.get("rope_scaling") or {}
     said = {field for field in ARITHMETIC if text.get(field) is not None} | {*scaling}
