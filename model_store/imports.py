@@ -1,6 +1,7 @@
 """`import`: bring a model that is on this machine already into the store, linked where it is, or copied."""
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -73,8 +74,10 @@ def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> 
             f"{store.root}; free some, or import it without --copy"
         )
     linked = source.is_checkpoint and not plan.copied
-    with store.working(name, "importing", on_progress) as held:
-        refuse_taken(store, name, source.path)  # another process may have been quicker
+    with ExitStack() as until_done:
+        with store.naming():  # of which another process sees the outcome, or the work
+            held = until_done.enter_context(store.working(name, "importing", on_progress))
+            refuse_taken(store, name, source.path)  # another process may have been quicker
         if plan.copied:
             store.fill(name, lambda folder: source.write_copy(folder, plan.copied, held.telling(on_progress)))
         elif not linked and not target.exists():

@@ -143,14 +143,20 @@ class Store:
         """The model of a user's own, linked where it is."""
         if name := self.name_of(source.path):
             return self.link(name, source)
-        with ExitStack() as held:
-            with suppress(OSError):  # where nothing can be written, no name is kept
-                held.enter_context(alone(Location(self.root, NAMES), "naming a model", lambda owner: None))
+        with self.naming():
             name = self.name_of(source.path)  # another process may have been quicker
             if name is None:
                 name = self.name_for(source.path, source.name)
                 self.adopted.append(name)
             return self.link(name, source)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Be the only one to give a name; where nothing can be written, none is kept."""
+        with ExitStack() as held:
+            with suppress(OSError):
+                held.enter_context(alone(Location(self.root, NAMES), "naming a model", lambda owner: None))
+            yield
 
     def link(self, name: str, source: "Source") -> StoredModel:
         """The model `name`, linked to a source."""
@@ -401,6 +407,7 @@ class Store:
             or not is_new_name(name)
             or any(pulled.is_here(Location(root, name)) for root in self.roots)
             or ((other := self.known(name)) and links.origin(other.folder) != source)
+            or (not other and working_on(self.location(name)))  # a copy that is made, or a pull, will be called so
         ):
             count += 1
             name = f"{base}-{count}"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from backends.suggest import suggest
 from chatapp.commands.commands import SlashError
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.errors import InputError
-from chatapp.text.files import read_input
+from chatapp.text.files import expand, read_input
 from chatapp.text.printable import printable
 
 ANY = "any text"
@@ -95,7 +94,7 @@ def _schema(given: str) -> str | None:
     found = _text(given)
     if found is None or found.lstrip().startswith(("{", "start:")):
         return found
-    return read_input(str(Path(found).expanduser()))
+    return read_input(str(expand(found)))
 
 
 def _names(given: str) -> tuple[str, ...]:

@@ -83,7 +83,12 @@ class Dialogue:
     @property
     def is_ahead(self) -> bool:
         """Whether there are words here that are not on the disk."""
-        return bool(self._saving.new or self._saving.changed)
+        return bool(self._saving.new or self._saving.changed or self.unsaved_draft)
+
+    @property
+    def unsaved_draft(self) -> str:
+        """What the user has not sent, where that is not on the disk; a completion's has what was said, too."""
+        return "" if self.kind == "completion" and self.branch() else self._saving.draft or ""
 
     def change(self, setup: Setup) -> None:
         """Answer in another way from now on."""

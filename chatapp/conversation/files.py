@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from chatapp.history import exports, imported
 from chatapp.text.errors import InputError
-from chatapp.text.files import find_free, read_input, write_whole
+from chatapp.text.files import expand, find_free, read_input, write_whole
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation, History
@@ -45,7 +45,7 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
     Without a path its title is made one; without a form, the path's ending says which.
     """
     conversation = history.get(number)
-    path = Path(given).expanduser() if given else free_name(conversation.title, form or "markdown")
+    path = expand(given) if given else free_name(conversation.title, form or "markdown")
     form = form or FORMS.get(path.suffix[1:].lower())
     if form is None:
         raise InputError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
@@ -64,7 +64,7 @@ def import_file(history: History, file: str) -> imported.Batch:
     """Add the conversations of a file (`-`: standard input), ours, ChatGPT's or Ollama's."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
-    text = read_input(file if file == "-" else str(Path(file).expanduser()))
+    text = read_input(file if file == "-" else str(expand(file)))
     batch = imported.read(text, "standard input" if file == "-" else file)
     for one in batch.conversations:
         history.restore(one.conversation, one.messages, one.tokens)

@@ -256,6 +256,10 @@ class Engine:
                 row.stops = Dedent(options.stop, text)
         return self._stream(turn)
 
+    def limit_gaps(self, most: int) -> None:
+        """Leave out of what stands around a gap what is farthest from it, beyond so many tokens."""
+        self._prompts.longest_gap = most
+
     @cached_property
     def _breaks(self) -> LineBreaks:
         return LineBreaks(self.tokenizer, self.session.vocab_size)

@@ -24,6 +24,8 @@ class Prompts:
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.gap: Infill | Gap | None = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
         """How the model infills, if it can."""
+        self.longest_gap = session.context_length
+        """Tokens of a gap's prompt: of longer ones, what is farthest from the gap is left out."""
 
     def of_chat(self, messages: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()) -> list[int]:
         """The prompt of a conversation; one of many times the context is refused before it is rendered."""
@@ -50,7 +52,8 @@ class Prompts:
     ) -> tuple[list[int], list[int]]:
         """The prompt for a gap to be filled by so many tokens, and the tokens taken from its end."""
         gap, length = self.check_gap(), self.session.context_length
-        prompt = gap.prompt(self.tokenizer, prefix, suffix, length - min(max_tokens, length // 2), around)
+        room = min(length - min(max_tokens, length // 2), self.longest_gap)
+        prompt = gap.prompt(self.tokenizer, prefix, suffix, room, around)
         self.check(prompt)
         return gap.heal(self.tokenizer, prompt, prefix)
 

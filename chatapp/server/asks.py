@@ -90,7 +90,7 @@ class Gap:
     around: Surroundings | None = None
 
     def count(self, engine: Engine) -> int:
-        return 0  # what is far from the gap is left out
+        return 0  # of more than --max-prompt, what is far from the gap is left out
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         if not engine.can_infill:

@@ -15,6 +15,7 @@ from typing import Any
 from backends.suggest import suggest
 from chatapp.completion.completer import Completer
 from chatapp.generation import Engine
+from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.text import infill
 from chatapp.generation.text.tokenizer import open_tokenizer
 from chatapp.placement.selection import PlacementOptions
@@ -85,10 +86,11 @@ class LoadedModels:
         placement: PlacementOptions | None,
         budget: int,
         keep_alive: float,
+        max_prompt: int | None,
         tell: Callable[[str], object],
     ):
         self.workspace, self.default, self.placement = workspace, default, placement
-        self.budget, self.keep_alive, self.tell = budget, keep_alive, tell
+        self.budget, self.keep_alive, self.max_prompt, self.tell = budget, keep_alive, max_prompt, tell
         self.open: dict[str, LoadedModel] = {}
         self.loading: set[str] = set()
         self.loads = 0
@@ -180,6 +182,8 @@ class LoadedModels:
         opened = await in_thread(
             lambda: self.workspace.open_model(name, self.placement, on_fallback=lambda why: self.tell(f"{name}: {why}"))
         )
+        if self.max_prompt is not None and isinstance(opened.engine, LocalEngine):
+            opened.engine.limit_gaps(self.max_prompt)
         self.loads += 1
         self.tell(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
         return LoadedModel(opened, stored, memory, self.keep_alive, used=time.monotonic())

@@ -124,6 +124,7 @@ class ResponseAsked(SampledBody):
         if self.max_output_tokens == 0:
             raise unsupported("max_output_tokens", "must be 1 or more")
         first = [Message("system", self.instructions)] if self.instructions else []
+        said = [replace(one, role="system") if one.role == "developer" else one for one in said]
         knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think)
         return Conversation([*first, *said], knobs | kept | tools)
 
@@ -141,14 +142,13 @@ class ResponseAsked(SampledBody):
 
 
 def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Message]:
-    """A conversation, as a chat template takes it, which goes on from what was said before."""
+    """A conversation with its roles as they were sent, which goes on from what was said before."""
     known = {call.id: call.name for one in before for call in one.calls}
     known |= {one.call_id or "": one.name or "" for one in items if one.type == "function_call"}
     said = list(before)
     for number, one in enumerate(items):
         if one.type == "message":
-            role = "system" if one.role == "developer" else one.role
-            said.append(Message(role, read_content(one.content, f"input.{number}.content")))
+            said.append(Message(one.role, read_content(one.content, f"input.{number}.content")))
         elif one.type == "function_call":
             arguments = check_arguments(one.arguments or "{}", f"input.{number}.arguments")
             called = ToolCall(one.name or "", arguments, one.call_id or "")

@@ -97,6 +97,7 @@ class Service:
             placement=placement,
             budget=settings.memory or round(SHARE * fit.memory()),
             keep_alive=settings.keep_alive,
+            max_prompt=settings.max_prompt,
             tell=tell,
         )
 

@@ -14,6 +14,14 @@ from typing import BinaryIO
 from chatapp.text.errors import InputError
 
 
+def expand(given: str) -> Path:
+    """The path that somebody typed, in which `~` is a home folder; InputError where there is none."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:  # neither a variable nor the system's list of users has a folder
+        raise InputError(f"there is no home folder for {Path(given).parts[0]}; give a path without it") from error
+
+
 def read_input(file: str) -> str:
     """The text of a file, or of standard input for `-`."""
     name = "standard input" if file == "-" else file

@@ -1,5 +1,6 @@
 """Conversations as files of our own: what is exported is harmless, and what is imported is understood or refused."""
 
+import os
 import random
 import re
 import time
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from backends.errors import UserError
+from chatapp.commands.parameters import read_parameter
+from chatapp.conversation import files
 from chatapp.generation import Alternative, Token
 from chatapp.history import Conversation, History, Message, NotUnderstood
 from chatapp.history.exports import as_json, as_markdown
@@ -236,6 +240,18 @@ def test_titles_and_names_cannot_leave_their_line(history: History) -> None:
     markdown = as_markdown(strange, [replace(history.messages(1)[0], model="m\n```")])
     assert markdown.startswith("# x \\`\\`\\` &lt;b>\n\n*m \\`\\`\\`, ")
     assert "\n## You (m \\`\\`\\`)\n" in markdown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows guesses the home folders of others")
+def test_a_path_in_a_home_folder_that_is_not_there_is_refused(history: History) -> None:
+    number, file = kept(history, "Why?"), "~nobody-of-this-machine/why.json"
+    for act in (
+        lambda: files.export(history, number, "json", file),
+        lambda: files.import_file(history, file),
+        lambda: read_parameter("grammar", file),
+    ):
+        with pytest.raises(UserError, match="no home folder for ~nobody-of-this-machine; give a path without it"):
+            act()
 
 
 # Our own

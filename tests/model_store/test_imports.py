@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from model_store import ModelNotFound, Places, Store, StoreError, UnsupportedCheckpoint, imports
-from model_store.models import RESERVED
+from model_store.models import RESERVED, StoredModel
 from support.checkpoints import MakeCheckpoint, Run
 
 GGUF = Path(__file__).parents[1] / "golden_gguf" / "qwen2-q8_0.gguf"
@@ -64,6 +64,16 @@ class TestPlanning:
             imports.carry_out(store, plans[1])
         folder = store.get("mine").folder
         assert folder == (store.location("mine").imported if copy else plans[0].source)
+
+    def test_what_is_run_while_a_copy_is_made_gets_another_name(
+        self, store: Store, checkpoint: MakeCheckpoint, tmp_path: Path
+    ) -> None:
+        other = Path(shutil.copytree(checkpoint("two"), tmp_path / "elsewhere" / "mine"))
+        plan = imports.plan(store, str(checkpoint("one")), name="mine", copy=True)
+        run: list[StoredModel] = []
+        imports.carry_out(store, plan, lambda step, share: None if run else run.append(store.get(str(other))))
+        assert [(one.name, one.folder) for one in run] == [("mine-2", other)]
+        assert store.get("mine").folder == store.location("mine").imported and store.get("mine-2").folder == other
 
     def test_an_import_that_was_stopped_at_its_end_keeps_its_name(
         self, store: Store, checkpoint: MakeCheckpoint

@@ -203,6 +203,15 @@ def test_what_a_response_answers_is_listed_in_pages(served: Served) -> None:
     assert "no response 'resp_1' here" in served.get("/v1/responses/resp_1/input_items").text
 
 
+def test_what_a_developer_said_is_listed_as_it_was_sent(served: Served, engine: ScriptedEngine) -> None:
+    sent = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    first = served.post("/v1/responses", input=sent).json()
+    second = served.post("/v1/responses", input="And?", previous_response_id=first["id"]).json()
+    listed = served.get(f"/v1/responses/{second['id']}/input_items?order=asc").json()["data"]
+    assert [one["role"] for one in listed] == ["developer", "user", "assistant", "user"]
+    assert [[one.role for one in said[:2]] for said in engine.chats[-2:]] == [["system", "user"]] * 2
+
+
 def test_what_a_response_said_is_sent_back_whole_or_by_name(served: Served, engine: ScriptedEngine) -> None:
     output = served.post("/v1/responses", input="Hello").json()["output"]
     for said in output, [{"type": "item_reference", "id": one["id"]} for one in output]:

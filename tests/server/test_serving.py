@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.generation.engine import Engine
 from chatapp.server.bodies import parse
 from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
@@ -139,6 +140,17 @@ def test_what_stands_before_a_text_counts_as_part_of_the_prompt(tmp_path: Path) 
         short, long = (served.post("/v1/completions", prompt="import os" * n, max_tokens=1) for n in (9, 10))
         assert short.json()["usage"]["prompt_tokens"] == 19
         assert long.status_code == 422 and "has 21 tokens" in long.json()["error"]["message"]
+
+
+def test_around_a_gap_no_more_is_read_than_the_server_reads(tmp_path: Path) -> None:
+    before, behind = "x = 1\n" * 200, "y = 2\n" * 200
+    with serving(Workspace(tmp_path / "home"), max_prompt=40) as served:
+        drawn = served.post("/v1/completions", prompt=before, suffix=behind, max_tokens=1).json()
+        assert 20 < drawn["usage"]["prompt_tokens"] <= 40
+        offered = served.post("/infill", input_prefix=before, input_suffix=behind, prompt="z", stop=["\n"])
+        assert offered.status_code == 200
+        (loaded,) = served.service.models.open.values()
+        assert isinstance(loaded.engine, Engine) and 20 < loaded.engine.session.length <= 40
 
 
 def test_a_full_queue_says_when_to_come_again() -> None:

@@ -182,6 +182,24 @@ async def test_without_a_history_answers_go_on_and_all_of_it_is_rescued(path: Pa
     assert sorted(texts) == [["one", "Because.", "two", "Because."], ["three", "Because."]]
 
 
+async def test_without_a_history_what_was_not_sent_is_rescued(path: Path) -> None:
+    damaged(path)
+    start = beginning(engine(), "chatty", history=path)
+    async with started(start) as driver:
+        await driver.until(lambda: driver.pane.opened and driver.screen.lack)
+        await ask(driver, "one")
+        await driver.type("and two")
+        await driver.press("ctrl+n")
+        await driver.type("a long question")
+        driver.screen.keep()
+        assert driver.screen.save_or_rescue().startswith("2 conversations could not be saved")
+    (file,) = start.home.glob("unsaved-*.json")
+    with History(None) as history:
+        files.import_file(history, str(file))
+        texts = [[message.text for message in history.messages(one.id)] for one in history.list()]
+    assert sorted(texts) == [["a long question"], ["one", "Because.", "and two"]]
+
+
 async def test_what_is_saved_is_not_rescued(path: Path) -> None:
     start = beginning(engine(), "chatty", history=path)
     async with started(start) as driver:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -243,6 +244,10 @@ async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(
         told = [one.message for one in app._notifications]
         assert told == [f"{tmp_path / 'mine.csv'} is there already; choose another name."]
         assert (tmp_path / "mine.csv").read_text() == "precious"
+        if os.name != "nt":  # which guesses the home folders of others
+            app.screen.query_one(Input).value = "~nobody-of-this-machine/other.csv"
+            await pilot.press("enter")
+            await until(lambda: "no home folder" in str([one.message for one in app._notifications]))
         app.screen.query_one(Input).value = "other.csv"
         await pilot.press("enter")
         await until(lambda: (tmp_path / "other.csv").exists())

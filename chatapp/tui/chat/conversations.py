@@ -297,7 +297,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         if not self.shelved and any(pane.box.text for pane in self.panes):
             with suppress(HistoryError):
                 self.keep_early()
-        kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept and pane.begun]
+        kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept]
         if self.history:
             catch_up(self.history, kept)
         elif not self.lack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from textual import on
@@ -15,6 +14,7 @@ from textual.widget import Widget
 
 from chatapp.evaluation.measurements import Answer, Form, propose_path, save
 from chatapp.text.errors import InputError
+from chatapp.text.files import expand
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram
@@ -155,8 +155,8 @@ class LatencyScreen(EndsOnce, Screen[None]):
 
         def write(given: str | None) -> None:
             if given is not None:
-                path = Path.cwd() / os.path.expanduser(given)
                 try:
+                    path = Path.cwd() / expand(given)
                     save(self.answer, path)
                 except InputError as error:
                     self.notify(f"{printable(str(error))}.", severity="error", markup=False)
