@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -43,6 +43,8 @@ class History:
         """Open the database there; without a path there is one in memory, which ends with the program."""
         self.path = path
         self.connection = connect(path)
+        self.inode = path.stat().st_ino if path else 0
+        """Of the database's file."""
         self.patience = PATIENCE
         self._damage: dict[str, bool] = {}
         """The damaged rows that were read, a line each, and whether `new_damage` has told of it."""
@@ -58,6 +60,7 @@ class History:
     def reopen(self) -> None:
         """Open the database anew: a file that could only be read may be writable by now."""
         with self._lock:
+            self._check_file()  # a new one would know nothing of the conversations that are open
             before, self.connection = self.connection, connect(self.path)
             before.close()
             self.wait_at_most(self.patience)
@@ -393,8 +396,17 @@ class History:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._reading() as connection, transaction(connection):
-            yield connection
+        with self._reading() as connection:
+            self._check_file()
+            with transaction(connection):
+                yield connection
+
+    def _check_file(self) -> None:
+        """Refuse to write to a file that nobody will find: SQLite goes on with one that was deleted or moved."""
+        with suppress(OSError):
+            if not self.path or self.path.stat().st_ino == self.inode:
+                return
+        raise NotKept(f"{self.path} has been deleted, moved or replaced meanwhile; put it back, or start chatapp again")
 
 
 def name_fork(title: str, titles: set[str]) -> str:

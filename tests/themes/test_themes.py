@@ -5,12 +5,16 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from pygments.token import Token
+from rich.color import Color as RichColour
 from textual.app import App, ComposeResult
 from textual.color import Color
+from textual.style import Style as Look
 from textual.widgets import Static
 
 import themes
 from chatapp.tui.theme import palette
+from chatapp.tui.widgets.code_colours import CodeColours
 from themes import Theme, ThemeError
 
 ALL = list(themes.load().values())
@@ -151,6 +155,24 @@ async def test_the_screen_shows_a_theme_as_its_file_says(theme: Theme) -> None:
         assert last.styles.background == Color.parse(theme.selection)
         assert app.native_ansi_color == theme.ansi
         assert app.theme_variables["input-cursor-text-style"] == "none", "reversed, a cursor would be its own ground"
+
+
+@pytest.mark.parametrize("theme", ALL, ids=name_of)
+def test_code_is_legible(theme: Theme) -> None:
+    variables = palette(theme).to_color_system().generate() | palette(theme).variables
+    looks = {kind: Look.parse(f"{look or '$text'} on $surface", variables) for kind, look in CodeColours.STYLES.items()}
+    styles = {kind: look.rich_style for kind, look in looks.items() if look.foreground}
+    assert Token.Comment in styles
+    for terminal in PALETTES.values() if theme.ansi else ("",):
+        inks = {kind: shown_as(style.color, terminal) for kind, style in styles.items()}
+        papers = {kind: shown_as(style.bgcolor, terminal) for kind, style in styles.items()}
+        assert not {kind: ratio for kind in styles if (ratio := contrast(inks[kind], papers[kind])) < 4.5}
+
+
+def shown_as(colour: RichColour | None, terminal: str) -> str:
+    """A colour as a terminal shows it; the default of a terminal may be any."""
+    assert colour and not colour.is_default
+    return colour.triplet.hex if colour.triplet else f"#{terminal.split()[colour.number or 0]}"
 
 
 def changed(tmp_path: Path, old: str, new: str) -> Path:

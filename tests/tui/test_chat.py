@@ -335,6 +335,19 @@ async def test_a_conversation_opened_again_shows_how_much_of_the_context_it_take
         await driver.until(lambda: driver.pane.heading.used == used > 0)
 
 
+async def test_a_click_on_a_number_says_how_many_answers_there_are_to_be() -> None:
+    engine = ScriptedEngine("Yes.", can_chat=True)
+    async with running(engine) as driver:
+        await driver.type("one")
+        await driver.press("f7")
+        await driver.until(lambda: "How many answers" in driver.picture)
+        rows = driver.picture.splitlines()
+        row = next(place for place, line in enumerate(rows) if " 2   3   4 " in line)
+        await driver.pilot.click(offset=(rows[row].index("3"), row))
+        await driver.until(lambda: engine.options and not driver.pane.reply)
+        assert engine.options[0].n == 3
+
+
 async def test_several_answers_are_asked_for_with_one_key_while_typing() -> None:
     engine = ScriptedEngine("Yes.", can_chat=True)
     async with running(engine) as driver:

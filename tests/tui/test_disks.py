@@ -254,3 +254,23 @@ async def test_a_conversation_that_is_not_saved_stays_however_many_others_are_op
         assert first in driver.screen.panes
         await driver.screen.show(first)
         assert len(driver.said) == 4
+
+
+async def test_a_history_that_was_deleted_meanwhile_is_told_and_no_other_is_begun(path: Path) -> None:
+    async with running(engine(), history=path) as driver:
+        await ask(driver, "why?")
+        path.unlink()
+        await ask(driver, "and then?")
+        assert len(driver.toasts) == 1
+        assert "history.db has been deleted, moved or replaced" in driver.toasts[0]
+        assert driver.pane.dialogue and driver.pane.dialogue.failure
+        assert not path.exists()
+
+
+async def test_a_history_that_comes_back_to_its_place_has_all_that_was_said_meanwhile(path: Path) -> None:
+    async with running(engine(), history=path) as driver:
+        await ask(driver, "why?")
+        path.rename(path.with_name("elsewhere.db"))
+        await ask(driver, "and then?")
+        path.with_name("elsewhere.db").rename(path)
+        await until_saved(driver, path, [["why?", "Because.", "and then?", "Because."]])

@@ -162,3 +162,16 @@ async def test_code_has_the_colours_of_the_theme_also_in_answers_that_are_long_p
         pieces = [segment for strip in strips for segment in strip]
         looks = {piece.text: piece.style for piece in pieces if piece.text in ("so", "return")}
         assert [str(look.bgcolor.name) for look in looks.values() if look and look.bgcolor] == [surface] * 2
+
+
+@pytest.mark.parametrize("theme", ["terminal", "terminal-light"])
+async def test_names_in_code_have_no_ink_that_may_be_the_colour_of_the_paper(theme: str) -> None:
+    engine = ScriptedEngine("```python\nanything = 1  # so far\n```\n", can_chat=True)
+    async with running(engine, theme=theme) as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        await driver.until(lambda: "anything" in driver.picture)
+        pieces = [segment for strip in driver.app.screen._compositor.render_strips() for segment in strip]
+        inks = {piece.text.strip(): piece.style.color for piece in pieces if piece.style and piece.style.color}
+        assert not inks["anything"].is_default
+        assert not inks["="].is_default

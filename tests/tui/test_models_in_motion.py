@@ -204,6 +204,19 @@ async def test_a_question_shows_its_answers_whatever_the_room(tmp_path: Path, si
         await app.until(lambda: "too large." in app.picture, "the end of the question")
 
 
+async def test_a_click_on_an_answer_to_a_question_gives_it(tmp_path: Path) -> None:
+    async with running(lambda: some(1), tmp_path, (80, 24)) as (app, pilot):
+        done: list[str] = []
+        for button, expected in (("n", []), ("y", ["pulled"])):
+            ask(app, pull_question(PLAN, 80), "pull", lambda: done.append("pulled"))
+            await app.until(lambda: isinstance(app.screen, Asking) and " n  no" in app.picture, "the keys")
+            rows = app.picture.splitlines()
+            row = next(place for place, line in enumerate(rows) if " n  no" in line)
+            await pilot.click(offset=(rows[row].index(f" {button} ") + 1, row))
+            await app.until(lambda: not isinstance(app.screen, Asking), "the end of the question")
+            assert done == expected
+
+
 async def test_a_store_that_cannot_be_read_is_told_for_as_long_as_that_is_so(tmp_path: Path) -> None:
     def rows() -> Sequence[ListedModel]:
         raise PermissionError(13, "Permission denied", "models")

@@ -74,6 +74,17 @@ async def test_a_call_is_asked_about_shown_folded_and_opened() -> None:
         assert not driver.pane.calls.display
 
 
+async def test_a_click_on_a_choice_takes_it() -> None:
+    async with using() as driver:
+        await driver.type("Weather?\n")
+        await asked(driver)
+        rows = driver.picture.splitlines()
+        row = next(place for place, line in enumerate(rows) if "for this conversation" in line)
+        await driver.pilot.click(offset=(rows[row].index("r refuse"), row))
+        await ended(driver, 4)
+        assert "refused" in driver.said[2][1]
+
+
 async def test_long_arguments_scroll_above_the_choices() -> None:
     long = json.dumps({"name": "weather", "arguments": {"city": "Bern", "days": list(range(200))}})
     async with using("good", call=f"<tool_call>{long}</tool_call>") as driver:

@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from chatapp.text.printable import printable
 from chatapp.tui.errors import telling
+from chatapp.tui.widgets.buttons import Buttons, as_button
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
@@ -29,8 +30,8 @@ QUIET = 0.6
 KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse"}
 CHOICES = Content("").join(
     part
-    for key, does in (("o", "once"), ("c", "for this conversation"), ("r", "refuse"), ("esc", "stop"))
-    for part in (Content.styled(key, "bold $accent"), Content.styled(f" {does}   ", "$muted"))
+    for key, does in (("o", "once"), ("c", "for this conversation"), ("r", "refuse"), ("escape", "stop"))
+    for part in (as_button(key, key[:3], "bold $accent"), as_button(key, f" {does}   ", "$muted"))
 )
 SCROLLS = {"up": -1, "down": 1, "pageup": -8, "pagedown": 8}
 """Lines by which keys scroll long arguments."""
@@ -75,7 +76,7 @@ class Calls(Vertical):
 
     def compose(self) -> ComposeResult:
         yield self.head
-        yield Static(CHOICES, markup=False)  # above what may be longer than the screen
+        yield Buttons(CHOICES)  # above what may be longer than the screen
         yield self.scroll
 
     def begin(self, dialogue: Dialogue) -> None:

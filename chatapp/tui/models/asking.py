@@ -17,6 +17,7 @@ from chatapp.models.facts import describe_plan
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.tui.models.columns import draw_fact
+from chatapp.tui.widgets.buttons import Buttons, as_button
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 WIDTH = 76
@@ -45,13 +46,12 @@ class Asking(EndsOnce, ModalScreen[bool]):
         self.question, self.yes = question, yes
 
     def compose(self) -> ComposeResult:
-        keys = Content.assemble(
-            "\n", (" y ", "bold $background on $accent"), f" {self.yes}   ", (" n ", "bold on $panel"), " no"
-        )
+        yes, no = as_button("y", " y ", "bold $background on $accent"), as_button("n", " n ", "bold on $panel")
+        keys = Content.assemble("\n", yes, f" {self.yes}   ", no, " no")
         with Vertical(classes="window"):
             with VerticalScroll():
                 yield Static(self.question, markup=False)
-            yield Static(keys, markup=False)
+            yield Buttons(keys)
 
     def on_resize(self, event: events.Resize) -> None:
         """What can be answered is always in view."""

@@ -7,8 +7,12 @@ from typing import Any
 from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.content import Content
+from textual.highlight import highlight
 from textual.widgets import Markdown, Static
-from textual.widgets._markdown import MarkdownBlock, MarkdownTable, MarkdownTableContent
+from textual.widgets._markdown import MarkdownBlock, MarkdownFence, MarkdownTable, MarkdownTableContent
+
+from chatapp.tui.widgets.code_colours import CodeColours
 
 NARROWEST = 5
 """Cells of a column: below its padding, a row would be wider than the screen."""
@@ -29,6 +33,14 @@ class Table(MarkdownTable):
             yield content
 
 
+class Fence(MarkdownFence):
+    """A block of code in the theme's colours, the terminal's own too."""
+
+    @classmethod
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
+        return highlight(code, language=language or None, theme=CodeColours)
+
+
 class Formatted(Markdown):
     """Markdown whose tables fit, and of which what lies far above the window is not laid out while it grows."""
 
@@ -42,7 +54,8 @@ class Formatted(Markdown):
         self.columns = 0
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
-        return Table if block_name == "table_open" else super().get_block_class(block_name)
+        ours: dict[str, type[MarkdownBlock]] = {"table_open": Table, "fence": Fence, "code_block": Fence}
+        return ours.get(block_name) or super().get_block_class(block_name)
 
     def update(self, markdown: str) -> AwaitComplete:
         """Show another text, the whole of it."""

@@ -11,10 +11,10 @@ from rich.markdown import BlockQuote, Heading, ListElement, Markdown, Paragraph
 from rich.style import Style
 from rich.syntax import SyntaxTheme, TokenType
 from rich.theme import Theme
-from textual.highlight import HighlightTheme
 from textual.style import Style as Look
 
 from chatapp.text.markdown import make_parser, tame
+from chatapp.tui.widgets.code_colours import CodeColours
 
 if TYPE_CHECKING:
     from rich.segment import Segment
@@ -81,9 +81,7 @@ class CodeTheme(SyntaxTheme):
         self.app = app
 
     def get_style_for_token(self, token_type: TokenType) -> Style:
-        look = next(
-            (HighlightTheme.STYLES[kind] for kind in list_kinds(token_type) if kind in HighlightTheme.STYLES), ""
-        )
+        look = next((CodeColours.STYLES[kind] for kind in list_kinds(token_type) if kind in CodeColours.STYLES), "")
         return self.style(f"{look or '$text'} on $surface")
 
     def get_background_style(self) -> Style:

@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 from chatapp.text.markdown import cut
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
+from chatapp.tui.widgets.buttons import Buttons, as_button
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 MOST = 30
@@ -76,9 +77,9 @@ class CountScreen(Window[int | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="count.leave")]
 
     def __init__(self) -> None:
-        digits = [part for n in range(2, 10) for part in ((f" {n} ", "bold $accent"), (" ", ""))]
+        digits = Content(" ").join([as_button(str(n), f" {n} ", "bold $accent") for n in range(2, 10)])
         note = "press a number; they are decoded together, and one is kept"
-        super().__init__("How many answers at once?", Static(Content.assemble(*digits)), note)
+        super().__init__("How many answers at once?", Buttons(digits), note)
 
     @classmethod
     def over(cls, front: Front) -> Opening:

@@ -1,0 +1,21 @@
+"""Widget: the keys that answer a question; a click on one presses it."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.content import Content
+from textual.style import Style
+from textual.widgets import Static
+
+
+def as_button(key: str, label: str, look: str) -> Content:
+    """A text that stands for a key, in `Buttons`."""
+    return Content.styled(label, look).stylize(Style.from_meta({"key": key}))
+
+
+class Buttons(Static):
+    """Texts that stand for keys, made by `as_button`."""
+
+    def on_click(self, event: events.Click) -> None:
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)
