@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chatapp.desktop import state as kept
-from chatapp.desktop.bridge import COMMAND, Bridge
+from chatapp.desktop.bridge import Bridge
 from chatapp.desktop.state import Running
 
 LEAD = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>chatapp</title>
@@ -60,7 +60,7 @@ def is_there() -> bool:
     return True
 
 
-def open_page(home: Path, running: Running, command: Sequence[str] = COMMAND, *, reader: bool = False) -> int:
+def open_page(home: Path, running: Running, command: Sequence[str], *, reader: bool) -> int:
     """Open the page and stay until its user leaves; the app's exit code."""
     state = kept.read(home / "window.json")
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from backends.decoder import Decoder, Experts
+from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import granite, llama
+from model_store.families import granite, llama, mixtral
 from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -20,10 +20,4 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = granite.decoder(config)
-    experts = Experts(
-        layers=tuple(range(len(same.layers))),
-        count=config.get("num_local_experts", 8),
-        chosen=config.get("num_experts_per_tok", 2),
-        size=config["intermediate_size"],
-    )
-    return replace(same, experts=experts)
+    return replace(same, experts=mixtral.experts(config, len(same.layers)))

@@ -21,10 +21,14 @@ __all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = mistral.decoder({"sliding_window": None, "rms_norm_eps": 1e-5, **config})
-    experts = Experts(
-        layers=tuple(range(len(same.layers))),
+    return replace(same, experts=experts(config, len(same.layers)))
+
+
+def experts(config: Config, layers: int) -> Experts:
+    """The experts, in every layer."""
+    return Experts(
+        layers=tuple(range(layers)),
         count=config.get("num_local_experts", 8),
         chosen=config.get("num_experts_per_tok", 2),
         size=config["intermediate_size"],
     )
-    return replace(same, experts=experts)
