@@ -12,6 +12,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from tempfile import mkdtemp
@@ -47,6 +48,10 @@ pytest_plugins = (
     "support.golden_models",
     "support.pulls",
     "support.transfers",
+)
+
+collect_ignore = (
+    [] if find_spec("coremltools") else ["backends/test_coreml_imports.py", "backends/test_coreml_packages.py"]
 )
 
 no_network.refuse()

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ def read(home: Path) -> dict[str, Remote]:
     path = home / "remotes.toml"
     try:
         found = toml_files.read(path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RemoteError(f"cannot read the servers in {path}: {error}; mend or delete the file") from error
     return {name: _check(path, name, table) for name, table in found.items()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,7 +42,7 @@ def read(path: Path, actions: Iterable[Action]) -> Keymap:
     """The user's keys; what is wrong in the file is told and left out."""
     try:
         entries = toml_files.read(path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         return Keymap(complaints=(f"cannot read the keys in {path}: {error}",))
     known = {action.id: action for action in actions}
     chosen: dict[str, str] = {}

@@ -1,7 +1,6 @@
 """Sampling options under a name: those that come along, and the user's own in one TOML file."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -75,7 +74,7 @@ def read_own(path: Path) -> dict[str, Preset]:
     """Read the user's presets from the file at `path`; none if there is no file."""
     try:
         found = toml_files.read(path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
     return _read_tables(path, found)
 
@@ -185,7 +184,7 @@ def _check_readable(path: Path, text: str) -> None:
         raise PresetError(f"cannot write the presets to {path}: they have more than 1 MB; delete one, or save less")
     try:
         _read_tables(path, toml_files.parse(text))
-    except (tomllib.TOMLDecodeError, PresetError) as error:
+    except (ValueError, PresetError) as error:
         raise PresetError(f"cannot write the presets to {path}: they could not be read again ({error})") from error
 
 

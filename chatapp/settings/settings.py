@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -98,7 +97,7 @@ def read(path: Path) -> Settings:
     """The settings in a TOML file, and in the environment; the defaults where nothing was set."""
     try:
         found = toml_files.read(path)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
     known = [one.name for one in fields(Settings)]
     for name, value in found.items():
@@ -137,7 +136,7 @@ def choose_theme(path: Path, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = toml_files.read_text(path) if path.exists() else ""
         write_whole(path, _with_theme(path, text, name))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error  # without the name of a temporary file
         raise SettingsError(f"cannot write the theme into {path}: {reason}; it lasts until you leave") from error
 
@@ -152,7 +151,7 @@ def _with_theme(path: Path, text: str, name: str) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     news.append(head + (end if head and not head.endswith("\n") else "") + line + end + tail)
     for new in news:
-        with suppress(tomllib.TOMLDecodeError):  # a line that only looks so, within a longer text
+        with suppress(ValueError):  # a line that only looks so, within a longer text
             if toml_files.parse(new) == wanted:
                 return new
     raise SettingsError(f"cannot find the place for the theme in {path}; write {line} there")

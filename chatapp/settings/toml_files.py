@@ -13,7 +13,7 @@ DEEPEST = 20
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a file, nothing where there is none; raises OSError, UnicodeDecodeError or TOMLDecodeError otherwise."""
+    """Read a file, nothing where there is none; raises OSError or ValueError otherwise."""
     try:
         return parse(read_text(path).replace("\r\n", "\n"))
     except (FileNotFoundError, NotADirectoryError):
@@ -32,17 +32,15 @@ def read_text(path: Path) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parse a text; raises TOMLDecodeError for what is no TOML, or nested too deep."""
+    """Parse a text; raises ValueError for what is no TOML, or nested too deep."""
     try:
         found = tomllib.loads(text)
     except RecursionError as error:
-        raise tomllib.TOMLDecodeError("it is nested too deep") from error
-    except ValueError as error:  # also a number of thousands of digits
-        raise tomllib.TOMLDecodeError(str(error)) from error
+        raise ValueError("it is nested too deep") from error
     level: list[Any] = [found]
     for _ in range(DEEPEST):
         level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
         level = [one for one in level if isinstance(one, dict | list)]
     if level:
-        raise tomllib.TOMLDecodeError("it is nested too deep")
+        raise ValueError("it is nested too deep")
     return found

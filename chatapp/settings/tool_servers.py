@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +165,7 @@ def _replace(path: Path, text: str, wanted: Mapping[str, object]) -> None:
     """Write a settings file whose lines were changed, unless they say something else than what is wanted by now."""
     try:
         fits = toml_files.parse(text) == wanted
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         fits = False
     if not fits:
         raise ToolServerError(f"cannot find the place for it in {path}; change the table [mcp.NAME] there yourself")

@@ -11,7 +11,10 @@ from backends import BackendError, versions
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino", "coremltools"])
 def test_it_is_the_one_of_the_metadata(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = metadata.version(name)
+    try:
+        expected = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pytest.skip("there is no package for this machine")
     monkeypatch.delattr(versions, "read_version")  # which is the slow way
     versions.version.cache_clear()
     assert versions.version(name) == expected
