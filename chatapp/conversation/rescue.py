@@ -38,7 +38,7 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
     """Write them to a file in a folder, or where temporary files are; gives the file, or raises InputError."""
-    text = exports.as_json((facts(one), gather_messages(one)) for one in dialogues)
+    text = exports.as_json(map(gather, dialogues))
     name = f"unsaved-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     try:
         return files.write(folder / name, text)
@@ -46,18 +46,18 @@ def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
         return files.write(Path(tempfile.gettempdir()) / name, text)
 
 
-def gather_messages(dialogue: Dialogue) -> Sequence[Message]:
-    """All of its messages; at the end what was not sent yet, since no export has drafts."""
-    messages, branch = dialogue.messages(), dialogue.branch()
-    if not dialogue.unsaved_draft:
-        return messages
-    number, parent = 1 + max((one.id for one in messages), default=0), branch[-1].id if branch else None
-    return [*messages, Message(number, 0, parent, "user", dialogue.unsaved_draft, time.time())]
+def gather(dialogue: Dialogue) -> tuple[Conversation, Sequence[Message]]:
+    """A conversation and its messages; the last is what was not sent yet, since no export has drafts."""
+    messages, branch, unsent = dialogue.messages(), dialogue.branch(), list[Message]()
+    if draft := dialogue.unsaved_draft:
+        number, parent = 1 + max((one.id for one in messages), default=0), branch[-1].id if branch else None
+        unsent = [Message(number, 0, parent, "user", draft, time.time())]
+    return facts(dialogue, unsent), [*messages, *unsent]
 
 
-def facts(dialogue: Dialogue) -> Conversation:
-    """What a history would know of a conversation."""
-    messages = gather_messages(dialogue)
+def facts(dialogue: Dialogue, unsent: Sequence[Message] = ()) -> Conversation:
+    """What a history would know of a conversation, had it what was not sent yet, too."""
+    messages = [*dialogue.messages(), *unsent]
     return Conversation(
         0,
         first_words(next((one.text for one in messages if one.role == "user" and one.text.strip()), "")),
@@ -66,6 +66,6 @@ def facts(dialogue: Dialogue) -> Conversation:
         min(one.created for one in messages),
         max(one.created for one in messages),
         len(messages),
-        messages[-1].id if dialogue.unsaved_draft else dialogue.branch()[-1].id,
+        (unsent or dialogue.branch())[-1].id,
         setup=dialogue.setup.as_json(),
     )
