@@ -4,6 +4,7 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -183,27 +184,28 @@ def check_tools(engine: "Engine", model: str, tools: Sequence[str]) -> None:
 
 def answer(view: LineView, prompt: str | None = None, past: Past | None = None, *, compared: bool = False) -> int:
     """Answer one prompt, or line by line, where that was left; return the exit code."""
-    try:
-        if past:
-            go_on(view, past)
-        if prompt is not None:
-            printout = view.print(turn := view.ask(prompt))
-            if compared and not printout.interrupted:
-                from chatapp.cli.lossless import compare
+    with ExitStack() as copies:
+        try:
+            if past:
+                go_on(view, past, copies)
+            if prompt is not None:
+                printout = view.print(turn := view.ask(prompt))
+                if compared and not printout.interrupted:
+                    from chatapp.cli.lossless import compare
 
-                return compare(view, turn, printout.replies[0])
-            return 130 if printout.interrupted else 0
-        if past and past.messages:
-            note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
-        return loop(view)
-    finally:
-        if view.history:
-            view.dialogue.save()
-            write_states(view.engine, view.history)
-            view.history.close()
+                    return compare(view, turn, printout.replies[0])
+                return 130 if printout.interrupted else 0
+            if past and past.messages:
+                note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
+            return loop(view)
+        finally:
+            if view.history:
+                view.dialogue.save()
+                write_states(view.engine, view.history)
+                view.history.close()
 
 
-def go_on(view: LineView, past: Past) -> None:
+def go_on(view: LineView, past: Past, copies: ExitStack) -> None:
     """Go on with a conversation; where nothing is kept, with a copy of it that is in memory only."""
     if not view.engine.can_chat:
         raise GenerationError(f"{view.model} has no chat template: it cannot continue a conversation")
@@ -211,7 +213,7 @@ def go_on(view: LineView, past: Past) -> None:
     if history is None:
         from chatapp.history import History
 
-        history = History(None)
+        history = copies.enter_context(closing(History(None)))
         conversation = history.restore(conversation, past.messages)
     setup, toolset = view.dialogue.setup, view.dialogue.toolset
     view.dialogue = Dialogue(history, conversation, kind="chat", setup=setup, warn=warn, toolset=toolset)
