@@ -194,7 +194,7 @@ def npm_packages(tarballs: Path) -> Iterator[tuple[Source, dict[str, Read]]]:
 def cleaned(raw: bytes) -> tuple[str, str]:
     """Returns the text of a file of Python fit for training, or an empty text and the reason."""
     text, reason = decoded(raw)
-    return shaped(without_licence_header(text)) if text else ("", reason)
+    return ("", reason) if reason else shaped(without_licence_header(text))
 
 
 def cleaned_javascript(path: str, raw: bytes) -> tuple[str, str]:
