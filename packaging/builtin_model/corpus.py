@@ -1,7 +1,7 @@
-"""Builds the training corpus: Python's standard library and the permissively licensed packages among the wheels.
+"""Builds the training corpus: Python's standard library and the permissively licensed packages of PyPI and npm.
 
-Reads the wheels in the work folder's `wheels`; writes train.jsonl, heldout_package.jsonl, heldout_file.jsonl and
-sources.json into the work folder.
+Reads the wheels in the work folder's `wheels` and the tarballs in its `npm`; writes train.jsonl,
+heldout_package.jsonl, heldout_file.jsonl, heldout_npm.jsonl and sources.json into the work folder.
 """
 
 import argparse
@@ -11,14 +11,18 @@ import email.message
 import functools
 import hashlib
 import json
+import math
 import platform
 import re
+import string
 import sysconfig
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import npm
 
 HELD_OUT_PACKAGES = {
     "jinja2", "starlette", "uvicorn", "httpx", "httpx2", "iniconfig",
@@ -90,10 +94,7 @@ class Source:
 def permissive_licence(meta: email.message.Message) -> tuple[bool, str]:
     """Says whether a package's metadata names permissive licences only, and which."""
     if expression := (meta.get("License-Expression") or "").strip():
-        names = [name.strip() for name in re.split(r"\bAND\b|\bOR\b|[()]", expression) if name.strip()]
-        accepted = [PERMISSIVE.fullmatch(name) is not None for name in names]
-        dual = " OR " in expression and " AND " not in expression
-        return (any if dual else all)(accepted), expression
+        return permissive_expression(expression), expression
     classifiers = [c.split("::")[-1].strip() for c in meta.get_all("Classifier") or [] if c.startswith("License")]
     classifiers = [c for c in classifiers if c != "OSI Approved"]
     text = (meta.get("License") or "").strip()
@@ -108,6 +109,14 @@ def permissive_licence(meta: email.message.Message) -> tuple[bool, str]:
     if "redistribution and use in source and binary forms" in text.lower() and not NOT_PERMISSIVE.search(text):
         return True, "BSD"
     return False, "; ".join(classifiers) or text[:50] or "unknown"
+
+
+def permissive_expression(expression: str) -> bool:
+    """Says whether an expression of SPDX names permissive licences: one of several to choose from, or else all."""
+    names = [name.strip() for name in re.split(r"\bAND\b|\bOR\b|[()]", expression) if name.strip()]
+    accepted = [PERMISSIVE.fullmatch(name) is not None for name in names]
+    dual = " OR " in expression and " AND " not in expression
+    return (any if dual else all)(accepted)
 
 
 def spdx_name(stated: str) -> str | None:
@@ -167,8 +176,36 @@ def packages(wheels: Path) -> Iterator[tuple[Source, dict[str, Read]]]:
         yield Source(name, meta["Version"], licence, name in HELD_OUT_PACKAGES, name in first), files
 
 
+def npm_packages(tarballs: Path) -> Iterator[tuple[Source, dict[str, Read]]]:
+    """Yields every usable package of npm with its sources by path, the held-out ones last."""
+
+    def place(tarball: Path) -> tuple[bool, str]:
+        """Orders the held-out packages last."""
+        return npm.tarball_name(tarball) in npm.HELD_OUT, tarball.name
+
+    for name, version, stated, files in npm.packages(sorted(tarballs.glob("*.tgz"), key=place)):
+        licence = spdx_name(stated) or stated
+        if licence and permissive_expression(licence):
+            yield Source(npm.PREFIX + name, version, licence, name in npm.HELD_OUT, first=False), files
+        else:
+            print(f"left out: {npm.PREFIX}{name} ({licence or 'unknown'})")
+
+
 def cleaned(raw: bytes) -> tuple[str, str]:
-    """Returns a file's text fit for training, or an empty text and the reason."""
+    """Returns the text of a file of Python fit for training, or an empty text and the reason."""
+    text, reason = decoded(raw)
+    return ("", reason) if reason else shaped(without_licence_header(text))
+
+
+def cleaned_javascript(path: str, raw: bytes) -> tuple[str, str]:
+    """Returns the text of a file of JavaScript or TypeScript fit for training, or an empty text and the reason."""
+    text, reason = decoded(raw)
+    reason = reason or npm.refused(path, text)
+    return ("", reason) if reason else shaped(npm.without_licence_header(text), letters=0.6, tabs=math.inf)
+
+
+def decoded(raw: bytes) -> tuple[str, str]:
+    """Returns a file's text, or an empty text and the reason, where its beginning speaks against it."""
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n").replace("\f", "")
     except UnicodeDecodeError:
@@ -177,18 +214,38 @@ def cleaned(raw: bytes) -> tuple[str, str]:
         return "", "generated"
     if FOREIGN_LICENCE.search(text[:3000]):
         return "", "licence header"
-    text = re.sub(r"[ \t]+$", "", without_licence_header(text), flags=re.MULTILINE)
+    return text, ""
+
+
+def shaped(text: str, letters: float = 0.68, tabs: float = 0.2) -> tuple[str, str]:
+    """Returns a text with no more empty space than it needs, or an empty text and the reason, where it is no code.
+
+    `letters` is the least share of them, spaces included, and `tabs` the most in a line on average.
+    """
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\n{4,}", "\n\n\n", text).strip("\n") + "\n"
     lines = text.split("\n")
+    spaces = " \n_" if math.isfinite(tabs) else " \n\t_"
     if not 250 <= len(text) <= 250_000:
         return "", "size"
     if max(map(len, lines)) > 400 or len(text) / len(lines) > 70:
         return "", "long lines"
-    if sum(c.isalpha() or c in " \n_" for c in text) < 0.68 * len(text) or "\0" in text or TABLE.search(text):
+    if count_letters(text, spaces) < letters * len(text) or "\0" in text or TABLE.search(text):
         return "", "data"
-    if sum(ord(c) > 127 for c in text) > 0.02 * len(text) or text.count("\t") > 0.2 * len(lines):
+    if (
+        not text.isascii()
+        and sum(ord(c) > 127 for c in text) > 0.02 * len(text)
+        or text.count("\t") > tabs * len(lines)
+    ):
         return "", "unusual characters"
     return text, ""
+
+
+def count_letters(text: str, spaces: str) -> int:
+    """Counts letters and what counts as space, by one pass over the bytes where these are the characters."""
+    if text.isascii():
+        return len(text) - len(text.encode().translate(None, (string.ascii_letters + spaces).encode()))
+    return sum(c.isalpha() or c in spaces for c in text)
 
 
 def without_licence_header(text: str) -> str:
@@ -210,7 +267,7 @@ class Corpus:
 
     def __init__(self) -> None:
         self.train: list[Document] = []
-        self.heldout: dict[str, list[Document]] = {"heldout_package": [], "heldout_file": []}
+        self.heldout: dict[str, list[Document]] = {"heldout_package": [], "heldout_file": [], "heldout_npm": []}
         self.candidates: list[Document] = []
         self.sources: list[Source] = []
         self.dropped: collections.Counter[str] = collections.Counter()
@@ -220,7 +277,8 @@ class Corpus:
 
     def add(self, source: Source, path: str, raw: bytes) -> str:
         """Cleans a file and puts it where it belongs; returns why it was dropped, if it was."""
-        text, reason = cleaned(raw)
+        from_npm = source.package.startswith(npm.PREFIX)
+        text, reason = cleaned_javascript(path, raw) if from_npm else cleaned(raw)
         digest = hashlib.sha1(re.sub(r"\s+", " ", text).encode()).digest()
         if not text or digest in self.texts:
             return reason or "duplicate"
@@ -231,9 +289,9 @@ class Corpus:
         self.seen |= runs
         document = {"package": source.package, "path": path, "text": text}
         if source.heldout:
-            self.heldout["heldout_package"].append(document)
+            self.heldout["heldout_npm" if from_npm else "heldout_package"].append(document)
         # One file in fifty, chosen by its path alone, is put aside for the held-out files.
-        elif hashlib.md5(path.encode()).digest()[0] < 5:
+        elif not from_npm and hashlib.md5(path.encode()).digest()[0] < 5:
             if source.first:
                 self.candidates.append(document)
             return "put aside"
@@ -247,10 +305,15 @@ class Corpus:
     def read_source(self, source: Source, files: dict[str, Read]) -> None:
         """Adds the files of a source."""
         self.sources.append(source)
+        from_npm = source.package.startswith(npm.PREFIX)
+        skipped = npm.SKIPPED_PATH if from_npm else SKIPPED_PATH
         for path, read in files.items():
-            reason = "path" if SKIPPED_PATH.search(path) else self.add(source, path, read())
+            if from_npm and source.bytes > npm.MOST_BYTES:
+                reason = "above the limit"
+            else:
+                reason = "path" if skipped.search(path) else self.add(source, path, read())
             if reason:
-                self.dropped[reason] += 1
+                self.dropped[f"{npm.PREFIX} {reason}" if from_npm else reason] += 1
 
     def put_aside(self) -> None:
         """Keeps those of the files put aside that training has nothing of."""
@@ -260,8 +323,10 @@ class Corpus:
                 self.heldout["heldout_file"].append(document)
 
     def write(self, work: Path) -> None:
-        """Writes the three sets and the list of sources."""
+        """Writes the sets that are not empty and the list of sources."""
         for name, documents in {**self.heldout, "train": self.train}.items():
+            if not documents:
+                continue
             with open(work / f"{name}.jsonl", "w", encoding="utf-8") as out:
                 out.writelines(json.dumps(document) + "\n" for document in documents)
             print(f"{name}: {len(documents)} files, {sum(len(d['text'].encode()) for d in documents) / 1e6:.1f} MB")
@@ -276,13 +341,18 @@ def main() -> None:
     """Parses the command line and builds the corpus."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    work: Path = parser.parse_args().work
-    if not any((work / "wheels").glob("*.whl")):
-        raise SystemExit(f"no wheels in {work / 'wheels'}: get them with pip download, as README.md says")
+    parser.add_argument("--only-npm", action="store_true", help="leave out all of Python")
+    arguments = parser.parse_args()
+    work: Path = arguments.work
     corpus = Corpus()
-    for source, files in packages(work / "wheels"):
+    if not arguments.only_npm:
+        if not any((work / "wheels").glob("*.whl")):
+            raise SystemExit(f"no wheels in {work / 'wheels'}: get them with fetch.py, as README.md says")
+        for source, files in packages(work / "wheels"):
+            corpus.read_source(source, files)
+        corpus.put_aside()
+    for source, files in npm_packages(work / "npm"):
         corpus.read_source(source, files)
-    corpus.put_aside()
     corpus.write(work)
 
 

@@ -7,6 +7,7 @@ A model may know parts of its sources by heart, so their notices are shipped wit
 
 import argparse
 import email.message
+import itertools
 import json
 import re
 import sysconfig
@@ -14,6 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import npm
 from corpus import normalised, read_metadata
 
 FILE = "NOTICES.txt"
@@ -23,20 +25,36 @@ PLACES = re.compile(rf"[^/]+\.dist-info/(.*/)?{NAMED}", re.I), re.compile(rf"[^/
 FOREIGN = re.compile(r"third.?party|vendor", re.I)
 """Of what the corpus leaves out."""
 HEADING = """\
-The built-in model was trained on Python files of these packages. It may know parts of them by heart (README.md says
+The built-in model was trained on source files of these packages. It may know parts of them by heart (README.md says
 how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
 The terms of the Apache License 2.0, which stand in many of them, are printed where they come first.
 """
 TERMS = re.compile(r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS", re.S)
 
 
-def notices(wheels: Path) -> Iterator[tuple[str, email.message.Message, list[str]]]:
-    """Yields the normalised name of each wheel's package, its metadata and the texts of its licences."""
+def notices(wheels: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yields the normalised name of each wheel's package, what its metadata tell and the texts of its licences."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             names, meta = [name for name in archive.namelist() if not FOREIGN.search(name)], read_metadata(archive)
             here = next(filter(None, ([name for name in names if place.fullmatch(name)] for place in PLACES)), [])
-            yield normalised(meta["Name"]), meta, [archive.read(name).decode("utf-8", "replace") for name in here]
+            texts = [archive.read(name).decode("utf-8", "replace") for name in here]
+            yield normalised(meta["Name"]), stated_terms(meta), texts
+
+
+def npm_notices(tarballs: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yields the name of each tarball's package, what its package.json tells and the texts of its licences."""
+    for tarball in sorted(tarballs.glob("*.tgz")):
+        manifest, texts = npm.read_licences(tarball)
+        fields = ("name", "author", "contributors", "license", "licenses", "homepage", "repository")
+        lines = [f"{field}: {stated_field(manifest[field])}" for field in fields if manifest.get(field)]
+        stated = "\n".join(["Its package has no file of its licence; its package.json says:", *lines])
+        yield npm.PREFIX + npm.tarball_name(tarball), stated, texts
+
+
+def stated_field(field: object) -> str:
+    """Spells what a field of package.json says."""
+    return field if isinstance(field, str) else json.dumps(field, ensure_ascii=False)
 
 
 def stated_terms(meta: email.message.Message) -> str:
@@ -63,13 +81,13 @@ def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
     standard = (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt").read_text(encoding="utf-8")
     texts: dict[str, tuple[str, list[str]]] = {" ".join(standard.split()): (standard, ["python-stdlib"])}
     missing = set(trained) - {"python-stdlib"}
-    for name, meta, found in notices(work / "wheels"):
+    for name, stated, found in itertools.chain(notices(work / "wheels"), npm_notices(work / "npm")):
         if name in trained:
             missing.discard(name)
-            for text in found or [stated_terms(meta)]:
+            for text in found or [stated]:
                 texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
     if missing:
-        raise SystemExit(f"no wheel of {', '.join(sorted(missing))} in {work / 'wheels'}")
+        raise SystemExit(f"no wheel or tarball of {', '.join(sorted(missing))} in {work}")
     return texts
 
 
@@ -90,7 +108,9 @@ def shared_terms(texts: list[str]) -> list[str]:
 def main() -> None:
     """Parses the command line and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="folder with sources.json and the wheels")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder with sources.json, the wheels and the tarballs"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the exported folder")
     arguments = parser.parse_args()
     parts = [HEADING]

@@ -16,6 +16,7 @@ from model_store.store import BUILTIN_FOLDER
 from support.checkpoints import ROOT
 
 RECIPE = ROOT / "packaging" / "builtin_model"
+PACKAGE_LISTS = ("packages.txt", "more_packages.txt"), ("npm_packages.txt",)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,9 @@ def script(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"builtin_model_{name}", RECIPE / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(RECIPE)
+        spec.loader.exec_module(module)
     return module
 
 
@@ -99,12 +102,11 @@ def test_held_out_files_come_from_the_first_packages_alone(corpus: Any, tmp_path
     assert len(made.train) == 1 and not made.heldout["heldout_file"]
 
 
-def test_the_lists_of_packages_name_each_package_once_with_its_version() -> None:
-    lines = [
-        line for name in ("packages.txt", "more_packages.txt") for line in (RECIPE / name).read_text().splitlines()
-    ]
+@pytest.mark.parametrize("lists", PACKAGE_LISTS)
+def test_the_lists_of_packages_name_each_package_once_with_its_version(lists: tuple[str, ...]) -> None:
+    lines = [line for name in lists for line in (RECIPE / name).read_text().splitlines()]
     names = [line.split("==")[0] for line in lines if line and not line.startswith("#")]
-    assert all("==" in line for line in lines if line and not line.startswith("#"))
+    assert names and all("==" in line for line in lines if line and not line.startswith("#"))
     assert len(set(names)) == len(names)
 
 
