@@ -10,6 +10,7 @@ import email.message
 import json
 import re
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +21,21 @@ FILE = "NOTICES.txt"
 NAMED = r"[^/]*(licen[cs]e|copying|notice|copyright|authors)[^/]*"
 PLACES = re.compile(rf"[^/]+\.dist-info/(.*/)?{NAMED}", re.I), re.compile(rf"[^/]+/{NAMED}(?<!\.py)(?<!\.pyi)", re.I)
 """Where a wheel has its licences: beside its metadata, or else in the package."""
+NPM = "npm:"
+"""What the names of npm's packages begin with."""
+AT_ROOT = re.compile(r"[^/]+/((un)?licen[cs]e|copying|notice|copyright|authors)[^/]*(?<!\.[jt]s)(?<!\.json)", re.I)
+"""Where a tarball of npm has its licences: in the uppermost folder, which most call package/."""
+MANIFEST = re.compile(r"[^/]+/package\.json")
 FOREIGN = re.compile(r"third.?party|vendor", re.I)
 """Of what the corpus leaves out."""
 HEADING = """\
-The built-in model was trained on Python files of these packages. It may know parts of them by heart (README.md says
+The built-in model was trained on files of these packages: Python's, and, where a name begins with npm:, JavaScript's
+and TypeScript's. It may know parts of them by heart (README.md says
 how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
 The terms of the Apache License 2.0, which stand in many of them, are printed where they come first.
 """
+Source = dict[str, str]
+"""A package, as the corpus lists it."""
 TERMS = re.compile(r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS", re.S)
 
 
@@ -56,18 +65,58 @@ def stated_terms(meta: email.message.Message) -> str:
     return "\n".join(["Its package has no file of its licence; its metadata say:", *lines, *licences])
 
 
+def npm_notices(tarball: Path) -> list[str]:
+    """Reads the texts of the licences in a tarball, or else what its package.json says; unpacks nothing."""
+    found: dict[str, str] = {}
+    manifest = "{}"
+    with tarfile.open(tarball, "r|gz") as archive:
+        for member in archive:
+            notice, states = AT_ROOT.fullmatch(member.name), MANIFEST.fullmatch(member.name)
+            content = archive.extractfile(member) if member.isfile() and (notice or states) else None
+            text = content.read().decode("utf-8-sig", "replace") if content else ""
+            if text.strip() and notice:
+                found[member.name] = text
+            elif text and states:
+                manifest = text
+    return [found[name] for name in sorted(found)] or [stated_in(json.loads(manifest))]
+
+
+def stated_in(manifest: dict[str, object]) -> str:
+    """Says what a package.json tells of a package's terms, where no file does."""
+    fields = ("name", "author", "contributors", "maintainers", "license", "licenses", "repository", "homepage")
+    lines = [f"{field}: {as_words(manifest[field])}" for field in fields if manifest.get(field)]
+    return "\n".join(["Its package has no file of its licence; its package.json says:", *lines])
+
+
+def as_words(stated: object) -> str:
+    """Spells what a package.json states of people, licences or addresses."""
+    if isinstance(stated, dict):
+        return " ".join(str(stated[part]) for part in ("name", "type", "email", "url") if stated.get(part))
+    return "; ".join(map(as_words, stated)) if isinstance(stated, list) else str(stated)
+
+
+def tarball_of(work: Path, source: Source) -> Path:
+    """Names the tarball that a source of npm was read from."""
+    name = source["package"].removeprefix(NPM).replace("/", "__")
+    return work / "npm" / f"{name}-{source['version']}.tgz"
+
+
 def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
     """Gives the different texts, by their words: each as it was found first, and whose it is."""
-    sources = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
+    sources: list[Source] = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
     trained = {source["package"]: source for source in sources if source["bytes"] and not source["heldout"]}
     standard = (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt").read_text(encoding="utf-8")
     texts: dict[str, tuple[str, list[str]]] = {" ".join(standard.split()): (standard, ["python-stdlib"])}
-    missing = set(trained) - {"python-stdlib"}
+    npm = {name for name in trained if name.startswith(NPM)}
+    missing = set(trained) - npm - {"python-stdlib"}
     for name, meta, found in notices(work / "wheels"):
         if name in trained:
             missing.discard(name)
             for text in found or [stated_terms(meta)]:
                 texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
+    for name in sorted(npm):
+        for text in npm_notices(tarball_of(work, trained[name])):
+            texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
     if missing:
         raise SystemExit(f"no wheel of {', '.join(sorted(missing))} in {work / 'wheels'}")
     return texts
@@ -90,7 +139,9 @@ def shared_terms(texts: list[str]) -> list[str]:
 def main() -> None:
     """Parses the command line and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="folder with sources.json and the wheels")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder with sources.json, the wheels and the tarballs of npm"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the exported folder")
     arguments = parser.parse_args()
     parts = [HEADING]

@@ -2,8 +2,10 @@
 
 import argparse
 import importlib
+import io
 import json
 import random
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +161,28 @@ def test_what_is_known_by_heart_is_drawn_from_each_language(tmp_path: Path, with
     (tmp_path / "train_files.json").write_text(json.dumps(files), "utf-8")
     drawn = [memorisation.trained_pieces(tmp_path, 5, random.Random(1), npm=npm) for npm in (False, True)]
     assert [sorted({piece[-1] for piece in pieces}) for pieces in drawn] == [[6, 8], [7]]
+
+
+def pack(file: Path, files: dict[str, str]) -> None:
+    with tarfile.open(file, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+def test_notices_of_npm_come_from_the_root_of_its_tarballs_or_from_what_it_states(tmp_path: Path, scripts: Any) -> None:
+    notices = scripts("notices")
+    (tmp_path / "npm").mkdir()
+    stated = json.dumps({"name": "b", "author": {"name": "Ada", "url": "https://a.b"}, "license": "MIT"})
+    licensed = {"package/LICENSE.md": "Terms of A", "package/NOTICE": "Made by A", "package/package.json": stated}
+    others = {"package/src/license.js": "code", "package/vendor/LICENSE": "of others", "package/licenses.json": "{}"}
+    pack(tmp_path / "npm" / "@some__a-1.0.tgz", licensed | others)
+    pack(tmp_path / "npm" / "b-2.0.tgz", {"b/package.json": stated})
+    packages = [("npm:@some/a", "1.0", False), ("npm:b", "2.0", False), ("npm:apart", "1", True)]
+    sources = [{"package": name, "version": v, "bytes": 1, "heldout": apart} for name, v, apart in packages]
+    (tmp_path / "sources.json").write_text(json.dumps({"sources": sources}), "utf-8")
+    found = {text: owners for text, owners in notices.collect(tmp_path).values() if owners != ["python-stdlib"]}
+    assert list(found)[:2] == ["Terms of A", "Made by A"] and found["Terms of A"] == ["npm:@some/a 1.0"]
+    said = next(text for text, owners in found.items() if owners == ["npm:b 2.0"])
+    assert "author: Ada https://a.b" in said and "license: MIT" in said and len(found) == 3
