@@ -186,3 +186,34 @@ def test_notices_of_npm_come_from_the_root_of_its_tarballs_or_from_what_it_state
     assert list(found)[:2] == ["Terms of A", "Made by A"] and found["Terms of A"] == ["npm:@some/a 1.0"]
     said = next(text for text, owners in found.items() if owners == ["npm:b 2.0"])
     assert "author: Ada https://a.b" in said and "license: MIT" in said and len(found) == 3
+
+
+def way(value: float) -> dict[str, Any]:
+    found = {"value": value, "low": value, "high": value}
+    kinds = {"kinds": {"call": found}, "kind_cases": {"call": 1}, "surest": {"10": found}, "at": {}, "cases": 9}
+    return {"exact": found, "packages": found, "files": None, **kinds}
+
+
+def test_the_card_says_what_the_corpus_has_of_javascript_and_how_good_the_model_is_at_it(
+    tmp_path: Path, with_torch: Any
+) -> None:
+    card = with_torch("card")
+    report = {name: way(20.0) for name in ("alone", "file", "project", "file_without_model", "imports")}
+    report["imports"] |= report
+    evaluation = {**report, "cases": 9, "javascript": report | {"cases": 9, "bits_per_byte": {"heldout_npm": 0.5}}}
+    np.save(tmp_path / "train.npy", np.zeros(1000, np.uint16))
+    (tmp_path / "train_files.json").write_text(json.dumps([{"package": "a", "path": "a.py", "start": 0}]), "utf-8")
+    told = {}
+    for npm in (False, True):
+        names = ["a", "npm:@b/c"][: 1 + npm]
+        facts = {"version": "1", "licence": "MIT", "bytes": 2 * 10**6, "heldout": False}
+        (tmp_path / "sources.json").write_text(
+            json.dumps({"sources": [{"package": n} | facts for n in names]}), "utf-8"
+        )
+        run = {"tokens": 1000, "begun_from": ""}
+        told[npm] = card.introduction(tmp_path, run, evaluation, 10**6, 10**6) + card.sources(tmp_path, "")
+    assert "from Python code alone" in told[False] and "JavaScript" not in told[False] and "npm" not in told[False]
+    assert "JavaScript with TypeScript (50 %)" in told[True] and "| npm:@b/c | 1 | MIT | 2.00 |" in told[True]
+    assert "of JavaScript and TypeScript 20 % exactly" in told[True]
+    said = card.javascript(evaluation["javascript"])
+    assert "| **in a project** | 20.0 (20.0 to 20.0) |" in said and "| call | 1 | 20.0" in said and "0.500" in said
