@@ -213,7 +213,8 @@ never seen, in {heldout["reproduced"]} of {heldout["files"]}. On average it agre
 def by_heart_of_npm(trained: Json, heldout: Json) -> str:
     """What it reproduces of JavaScript and TypeScript."""
     return f"""Of JavaScript and TypeScript it did in {trained["reproduced"]} of {trained["files"]} files,
-of unseen ones in {heldout["reproduced"]} of {heldout["files"]}; {trained["mean_tokens"]} and {heldout["mean_tokens"]} tokens on average.
+of unseen ones in {heldout["reproduced"]} of {heldout["files"]};
+on average it agreed for {trained["mean_tokens"]} and {heldout["mean_tokens"]} tokens.
 """
 
 

@@ -319,6 +319,19 @@ def test_names_of_open_files_and_of_the_folder_are_known(tmp_path: Path) -> None
     assert unknown(said, open_files=[OpenFile(None, "in_open = 1\n")], folder=folder) == ("nowhere",)
 
 
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("constructor(first) { a.getTime(); }", ()),
+        ("const fresh: Partial<number> = total;", ()),
+        ("first({ fresh: a, other: nothing });", ("nothing",)),  # keys are given here
+        ("first(a?.missing ?? `missing ${total}`);", ("missing",)),
+    ],
+)
+def test_names_of_javascript_are_known_or_given(said: str, names: tuple[str, ...]) -> None:
+    assert Gate().judge(at("a.ts", TEXTS["a.ts"]), said).unknown == names
+
+
 @pytest.mark.parametrize("name", [name for name in TEXTS if name != "a.tsx"])
 def test_the_words_of_a_language_are_known(name: str) -> None:
     for line in GOOD[name][:2]:
