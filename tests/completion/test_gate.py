@@ -141,6 +141,9 @@ def test_what_stands_around_decides(text: str, good: str, bad: str) -> None:
         ("a.py", "foo(\n    {}", "a +", "a + +)"),
         ("a.c", "void f(void) {\n  g();\n{}", "}", ")"),
         ("a.ts", "/**\n * Says:\n{}", " */", " */ }"),
+        ("a.ts", "function f(a) {\n  const x = a\n  {}\n  return x;\n}\n", "? a.b(1)", "? a. (1)"),
+        ("a.tsx", "function A({ a }: P) {\n  {}\n}\n", "return <B", "return <B <"),
+        ("a.jsx", "function A({ a }) {\n  {}", "return <B a={() => {", "return <B a={() => } {"),
     ],
 )
 def test_what_is_not_closed_yet_may_be_written_on(name: str, text: str, good: str, bad: str) -> None:
