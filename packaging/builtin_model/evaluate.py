@@ -22,7 +22,7 @@ from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
 from fronts import by_command, by_infill, by_server
-from lines import KINDS, NPM, SETS, Case, Projects, draw_cases, is_code, is_import, read_documents
+from lines import KINDS, NPM, SETS, Case, Projects, draw_cases, has_npm, is_code, is_import, read_documents
 from model import read_model
 from tokenizers import Tokenizer
 
@@ -286,7 +286,7 @@ def measure_model(given: argparse.Namespace) -> Json:
     report: Json = {}
     if given.only != JAVASCRIPT.name:
         report = measure_language(given, PYTHON, given.cases)
-    if given.only != PYTHON.name and (given.work / f"{NPM}.jsonl").exists():
+    if given.only != PYTHON.name and has_npm(given.work):
         report[JAVASCRIPT.name] = measure_language(given, JAVASCRIPT, given.javascript_cases)
     return report
 

@@ -88,6 +88,12 @@ def is_npm(package: str) -> bool:
     return package.startswith(NPM_NAME)
 
 
+def has_npm(work: Path) -> bool:
+    """Says whether packages of npm were set aside; where there is Python alone the set is empty, or not there."""
+    file = work / f"{NPM}.jsonl"
+    return file.exists() and file.stat().st_size > 0
+
+
 def is_code(text: str) -> bool:
     """Says whether a line is a statement worth completing: no import, comment, string or prose."""
     if not 12 <= len(text) <= 90 or not re.match(r"[\w(\[{@*-]", text) or not re.search(r"[=(.:]", text):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lines import NPM, SETS, is_npm, read_documents
+from lines import NPM, SETS, has_npm, is_npm, read_documents
 from model import Model, read_model
 from samples import PACKAGE_TOKENS, chosen_files
 from tokenizer import FILE_SEP
@@ -105,7 +105,7 @@ def main() -> None:
         "trained": measure(model, trained_pieces(work, arguments.files, chance, package_tokens=limit)),
         "heldout": measure(model, heldout_pieces(work, arguments.files, chance)),
     }
-    if (work / f"{NPM}.jsonl").exists():
+    if has_npm(work):
         npm = trained_pieces(work, arguments.files, chance, npm=True, package_tokens=limit)
         of_npm = measure(model, heldout_pieces(work, arguments.files, chance, (NPM,)))
         report["javascript"] = {"trained": measure(model, npm), "heldout": of_npm}

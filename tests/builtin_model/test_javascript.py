@@ -120,6 +120,8 @@ def test_javascript_is_measured_beside_python_with_the_path_that_tells_its_gramm
     python = {("heldout_package", None, False), ("heldout_file", None, False), ("heldout_package", ".py", True)}
     report, places = measured(evaluate, tmp_path, monkeypatch, None)
     assert report["cases"] == 12 and "javascript" not in report and places == python
+    (tmp_path / "heldout_npm.jsonl").touch()  # of a corpus of Python alone
+    assert measured(evaluate, tmp_path, monkeypatch, None) == (report, python)
     write_npm(tmp_path)
     npm = {("npm:@some/thing", ".ts", False), ("npm:@some/thing", ".ts", True)}
     both, places = measured(evaluate, tmp_path, monkeypatch, None)
