@@ -96,9 +96,9 @@ def as_words(stated: object) -> str:
 
 
 def tarball_of(work: Path, source: Source) -> Path:
-    """Names the tarball that a source of npm was read from."""
+    """Finds the tarball that a source of npm was read from: it states its version, but some with a v before it."""
     name = source["package"].removeprefix(NPM).replace("/", "__")
-    return work / "npm" / f"{name}-{source['version']}.tgz"
+    return work / "npm" / f"{name}-{source['version'].lstrip('v=')}.tgz"
 
 
 def collect(work: Path) -> dict[str, tuple[str, list[str]]]:

@@ -181,12 +181,12 @@ def test_notices_of_npm_come_from_the_root_of_its_tarballs_or_from_what_it_state
     others = {"package/src/license.js": "code", "package/vendor/LICENSE": "of others", "package/licenses.json": "{}"}
     pack(tmp_path / "npm" / "@some__a-1.0.tgz", licensed | others)
     pack(tmp_path / "npm" / "b-2.0.tgz", {"b/package.json": stated})
-    packages = [("npm:@some/a", "1.0", False), ("npm:b", "2.0", False), ("npm:apart", "1", True)]
+    packages = [("npm:@some/a", "1.0", False), ("npm:b", "v2.0", False), ("npm:apart", "1", True)]
     sources = [{"package": name, "version": v, "bytes": 1, "heldout": apart} for name, v, apart in packages]
     (tmp_path / "sources.json").write_text(json.dumps({"sources": sources}), "utf-8")
     found = {text: owners for text, owners in notices.collect(tmp_path).values() if owners != ["python-stdlib"]}
     assert list(found)[:2] == ["Terms of A", "Made by A"] and found["Terms of A"] == ["npm:@some/a 1.0"]
-    said = next(text for text, owners in found.items() if owners == ["npm:b 2.0"])
+    said = next(text for text, owners in found.items() if owners == ["npm:b v2.0"])
     assert "author: Ada https://a.b" in said and "license: MIT" in said and len(found) == 3
 
 
