@@ -13,6 +13,8 @@ OPENS = re.compile(r"[:{(\[]\s*$")
 """The end of a line that a deeper one follows."""
 CLOSES = re.compile(r"\s*[}\])]+[;,)]*\s*$")
 """A line that only ends what was opened, and belongs to it."""
+TURNS = re.compile(r"\s*[}\])].*[:{(\[]\s*$")
+"""A line that ends what was opened and opens more that belongs to it, such as `} else {`."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ class Block:
         deep, least = self.measure_depth(line), 0 if self.whole else 1
         if said[-1].rstrip().endswith(":"):
             least = (self.measure_depth(said[-1]) if len(said) > 1 else 0) + 1
-        closes = deep == 0 and bool(CLOSES.match(line))
+        closes, turns = (deep == 0 and bool(kind.match(line)) for kind in (CLOSES, TURNS))
         new = closes or line.strip() not in (self.behind, *(other.strip() for other in said))
-        return new and (closes or deep >= least)
+        return new and (closes or turns or deep >= least)
 
     def measure_depth(self, line: str) -> int:
         """How much deeper a line is than the first one."""

@@ -20,6 +20,8 @@ DEFINED = re.compile(
     r"(?P<named>[^\W\d]\w*))|(?P<assigned>[^\W\d]\w*)(?=\s*(?:,\s*[^\W\d]\w*\s*)*(?::[^=,()]*)?(?::=|=)(?!=))"
 )
 """Names that a line gives: they need not be known."""
+KEY = re.compile(r"(?<![\w$.])([^\W\d]\w*)\??:(?!:)")
+"""Names that JavaScript gives in objects and types, as Python's calls do by `=`."""
 SAID = 4
 """Letters and digits of a line that are no accident."""
 LINES = 200
@@ -30,9 +32,24 @@ BUILTINS = {
     "python": "self cls args kwargs "
     + " ".join(name for kind in (builtins, str, bytes, list, dict, set, int, float, Path) for name in dir(kind)),
     "javascript": """
-        console log error Math JSON parse stringify Object keys values entries Array Promise String Number Boolean Map
-        Set Date RegExp Error document window process module exports require undefined NaN Infinity then map filter
-        forEach reduce push pop length slice split join includes indexOf resolve reject all setTimeout""",
+        console log warn error Math JSON parse stringify Object keys values entries Array Promise String Number Boolean
+        Map Set WeakMap WeakSet Date RegExp Error TypeError RangeError Symbol BigInt Proxy Reflect Intl ArrayBuffer
+        Uint8Array Float32Array Function globalThis document window process env Buffer module exports require undefined
+        NaN Infinity constructor prototype arguments name message cause length size then map filter forEach reduce push
+        pop shift unshift slice splice split join concat includes indexOf lastIndexOf find findIndex findLast some every
+        sort reverse flat flatMap fill at from of isArray resolve reject all allSettled race any has get set add delete
+        clear apply call bind next done value iterator asyncIterator toString toJSON valueOf hasOwnProperty hasOwn
+        assign create freeze defineProperty getPrototypeOf setPrototypeOf getOwnPropertyNames fromEntries replace
+        replaceAll match matchAll test exec trim trimStart trimEnd padStart padEnd repeat startsWith endsWith charAt
+        charCodeAt codePointAt fromCharCode substring toLowerCase toUpperCase localeCompare toFixed parseInt parseFloat
+        isNaN isFinite isInteger abs ceil floor round max min pow sqrt random trunc sign now getTime toISOString
+        setTimeout clearTimeout setInterval clearInterval queueMicrotask structuredClone fetch json text URL
+        URLSearchParams Headers Request Response FormData Blob File AbortController AbortSignal signal abort aborted
+        TextEncoder TextDecoder encode decode encodeURIComponent decodeURIComponent addEventListener
+        removeEventListener dispatchEvent preventDefault stopPropagation Event EventTarget target currentTarget
+        HTMLElement Element Node querySelector querySelectorAll getElementById createElement appendChild className
+        children style Partial Required Readonly Record Pick Omit Exclude Extract NonNullable ReturnType Parameters
+        InstanceType Awaited PromiseLike ArrayLike ReadonlyArray Iterable Iterator AsyncIterable Generator""",
     "java": """
         String Object Integer Long Double Boolean System out println Math List Map Set ArrayList HashMap HashSet Arrays
         Collections Optional Exception RuntimeException Override args length size get put add equals hashCode""",
@@ -143,9 +160,11 @@ def find_unknown(place: Place, begun: str, text: str) -> list[str]:
     start = word.start() if word else len(begun)
     bare = COMMENT.sub("", STRING.sub('""', begun[start:] + text))
     given = {match["named"] or match["assigned"] for match in DEFINED.finditer(f"{begun[:start]}{bare}")}
+    suffix = place.path.suffix.lower() if place.path else ""
+    given.update(KEY.findall(f"{begun[:start]}{bare}") if FAMILY.get(suffix) == "javascript" else ())
     before, after = place.prefix[: len(place.prefix) - len(begun) + start], place.suffix
     texts = [before, after, *(file.text for file in place.open_files)]
-    own = list_own(place.path.suffix.lower() if place.path else "")
+    own = list_own(suffix)
     return [
         name
         for name in dict.fromkeys(NAME.findall(bare))

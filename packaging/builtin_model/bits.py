@@ -5,7 +5,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -44,10 +44,12 @@ def model_bits(model: Model, drawn: list[tuple[list[int], int]]) -> float:
     return bits
 
 
-def bits_per_byte(work: Path, bits: Callable[[list[tuple[list[int], int]]], float], context: int) -> dict[str, float]:
-    """Measures both held-out sets."""
+def bits_per_byte(
+    work: Path, bits: Callable[[list[tuple[list[int], int]]], float], context: int, names: Sequence[str] = SETS
+) -> dict[str, float]:
+    """Measures held-out sets: those of Python, or others."""
     result = {}
-    for name in SETS:
+    for name in names:
         drawn, size = windows(work, name, context, 120)
         result[name] = round(bits(drawn) / size, 4)
     return result

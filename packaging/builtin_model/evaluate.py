@@ -1,7 +1,8 @@
 """Measures completion on held-out lines, as `chatapp complete` and the editors' server offer it, and bits per byte.
 
-With --model it writes evaluation.json: the model alone, with the file, and with the other files of its package; without
-one baselines.json. Uncertainty is the middle 95 % of a bootstrap over the cases, of differences over pairs of them.
+With --model it writes evaluation.json: the model alone, with the file, and with the other files of its package; beside
+Python, under "javascript", the same of npm's packages, if there are any. Without one it writes baselines.json, of
+Python alone. Uncertainty is the middle 95 % of a bootstrap over the cases, of differences over pairs of them.
 """
 
 import argparse
@@ -14,13 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
+import javascript_lines
 import numpy as np
 import torch
 from baselines import InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
 from fronts import by_command, by_infill, by_server
-from lines import KINDS, SETS, Case, Projects, draw_cases, is_import, read_documents
+from lines import KINDS, NPM, SETS, Case, Projects, draw_cases, has_npm, is_code, is_import, read_documents
 from model import read_model
 from tokenizers import Tokenizer
 
@@ -70,17 +72,33 @@ def complete(completer: Completer, case: Case, place: Place) -> Result:
     return Result(case, first.text, first.probability, first.source, seconds) if first else Result(case, "")
 
 
-def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
+@dataclass(frozen=True)
+class Language:
+    """What is measured of a language."""
+
+    name: str
+    sets: Sequence[str]
+    """Where cases come from in turn; the packages of the first were set aside as a whole."""
+    is_code: Callable[[str], bool]
+    is_import: Callable[[str], bool]
+
+
+PYTHON = Language("python", SETS, is_code, is_import)
+JAVASCRIPT = Language("javascript", (NPM,), javascript_lines.is_code, javascript_lines.is_import)
+"""With TypeScript."""
+
+
+def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path, language: Language = PYTHON) -> Json:
     """Completes every case alone, with the file and, where the package was set aside, in its project."""
     engine = open_engine(Store(work / "store"), model, PlacementOptions("onnx"))
-    projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
+    projects = Projects(read_documents(work / f"{language.sets[0]}.jsonl"), folder)
     alone, full = Completer(engine, threshold=0.0, matching=False), Completer(engine, threshold=0.0)
     unopened = Completer(None, threshold=0.0)
     ways: dict[str, Callable[[Case], Result | None]] = {
-        "alone": lambda case: complete(alone, case, Place(case.prefix, case.suffix)),
-        "file": lambda case: complete(full, case, Place(case.prefix, case.suffix)),
+        "alone": lambda case: complete(alone, case, case.place),
+        "file": lambda case: complete(full, case, case.place),
         "project": lambda case: complete(full, case, projects.place(case)) if case.project else None,
-        "file_without_model": lambda case: complete(unopened, case, Place(case.prefix, case.suffix)),
+        "file_without_model": lambda case: complete(unopened, case, case.place),
     }
     results: dict[str, list[Result]] = {name: [] for name in ways}
     for done, case in enumerate(cases, 1):
@@ -107,7 +125,7 @@ def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) 
         "library": [complete(completer, case, projects.place(case)).text for case in drawn],
         "command": [by_command(projects, model, case) for case in drawn],
         "server": asyncio.run(by_server(projects, model, drawn, work / "home")),
-        "file": [first(completer.offers(Place(case.prefix, case.suffix), invoked=True)) for case in cases],
+        "file": [first(completer.offers(case.place, invoked=True)) for case in cases],
         "infill": by_infill(model, cases, work / "home"),
     }
     report: Json = {"cases": len(cases), "of projects": len(drawn)}
@@ -230,13 +248,65 @@ def leave_out_seen(work: Path, cases: Sequence[Case]) -> list[Case]:
     return [case for number, case in enumerate(cases) if number not in seen]
 
 
+def measure_language(given: argparse.Namespace, language: Language, count: int) -> Json:
+    """Measures the model on a language's lines, those that import apart, and its bits per byte."""
+    cases = draw(given, language, count)
+    report: Json = {"cases": len(cases), "left_out": count - len(cases), "seed": given.seed}
+    with TemporaryDirectory() as folder:
+        report |= measure_product(given.work, given.model, cases, Path(folder), language)
+    with TemporaryDirectory() as folder:
+        imports = draw_cases(given.work, given.imports, given.seed, language.is_import, language.sets)
+        report["imports"] = measure_product(given.work, given.model, imports, Path(folder), language)
+    if Path(given.model).is_dir():
+        model = read_model(Path(given.model))
+        report["bits_per_byte"] = bits_per_byte(
+            given.work, lambda drawn: model_bits(model, drawn), model.config.context, language.sets
+        )
+    return report
+
+
+def draw(given: argparse.Namespace, language: Language, count: int) -> list[Case]:
+    """Draws a language's cases, without those the model has seen where that is to be checked."""
+    cases = draw_cases(given.work, count, given.seed, language.is_code, language.sets)
+    return leave_out_seen(given.work, cases) if given.check else cases
+
+
+def measure_without(given: argparse.Namespace) -> Json:
+    """Measures the baselines on Python's lines."""
+    cases = draw(given, PYTHON, given.cases)
+    report: Json = {"cases": len(cases), "left_out": given.cases - len(cases), "seed": given.seed}
+    tokens = np.load(given.work / "train.npy")
+    size = Tokenizer.from_file(str(given.work / "tokenizer.json")).get_vocab_size()
+    bits = bits_per_byte(given.work, lambda drawn: ngram_bits(tokens, drawn, vocabulary=size), 1024)
+    return report | {"bits_per_byte": bits} | measure_baselines(given.work, cases)
+
+
+def measure_model(given: argparse.Namespace) -> Json:
+    """Measures Python, and JavaScript if packages of npm were set aside; or one of them."""
+    report: Json = {}
+    if given.only != JAVASCRIPT.name:
+        report = measure_language(given, PYTHON, given.cases)
+    if given.only != PYTHON.name and has_npm(given.work):
+        report[JAVASCRIPT.name] = measure_language(given, JAVASCRIPT, given.javascript_cases)
+    return report
+
+
+def keep_other(report: Json, only: str, file: Path) -> Json:
+    """The report of one language with what a report that is there already has of the other."""
+    known: Json = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    kept = [name for name in known if (name == JAVASCRIPT.name) == (only == PYTHON.name)]
+    return {name: known[name] for name in kept} | report
+
+
 def main() -> None:
     """Parses the command line, measures and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--model", help="an exported model, or builtin; without it the baselines are measured")
     parser.add_argument("--cases", type=int, default=1200)
+    parser.add_argument("--javascript-cases", type=int, default=600, help="of npm's packages, if any were set aside")
     parser.add_argument("--imports", type=int, default=200, help="lines that import, which are drawn apart")
+    parser.add_argument("--only", choices=(PYTHON.name, JAVASCRIPT.name), help="leave the other in the report as it is")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
@@ -245,30 +315,15 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     work: Path = given.work
-    cases = draw_cases(work, given.cases, given.seed)
-    if given.check:
-        cases = leave_out_seen(work, cases)
     if given.fronts:
         with TemporaryDirectory() as folder:
-            found = measure_fronts(work, given.model, cases, Path(folder))
+            found = measure_fronts(work, given.model, draw(given, PYTHON, given.cases), Path(folder))
         print(json.dumps(found))
         return
-    report: Json = {"cases": len(cases), "left_out": given.cases - len(cases), "seed": given.seed}
-    if given.model:
-        with TemporaryDirectory() as folder:
-            report |= measure_product(work, given.model, cases, Path(folder))
-        with TemporaryDirectory() as folder:
-            imports = draw_cases(work, given.imports, given.seed, is_import)
-            report["imports"] = measure_product(work, given.model, imports, Path(folder))
-        if Path(given.model).is_dir():
-            model = read_model(Path(given.model))
-            report["bits_per_byte"] = bits_per_byte(work, lambda drawn: model_bits(model, drawn), model.config.context)
-    else:
-        tokens = np.load(work / "train.npy")
-        size = Tokenizer.from_file(str(work / "tokenizer.json")).get_vocab_size()
-        report["bits_per_byte"] = bits_per_byte(work, lambda drawn: ngram_bits(tokens, drawn, vocabulary=size), 1024)
-        report |= measure_baselines(work, cases)
     out = given.out or work / ("evaluation.json" if given.model else "baselines.json")
+    report = measure_model(given) if given.model else measure_without(given)
+    if given.only:
+        report = keep_other(report, given.only, out)
     out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

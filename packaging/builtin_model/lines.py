@@ -3,10 +3,12 @@
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import javascript_lines
+import npm
 from corpus import SKIPPED_PATH, Document, cleaned, normalised, shingles, wheel_files
 
 from chatapp.completion.index import FolderIndex
@@ -21,6 +23,10 @@ KINDS = {
 }
 """Kinds of statements, each what fits it and none before it."""
 SETS = ("heldout_package", "heldout_file")
+NPM = "heldout_npm"
+"""Packages of JavaScript and TypeScript that were set aside: a third set, where the corpus has any."""
+WHOLE = ("heldout_package", NPM)
+"""Sets of packages that were set aside as a whole: their other files may be looked at."""
 NEAR = 3
 """Lines on either side of a case that are looked for in what was trained on."""
 
@@ -52,7 +58,16 @@ class Case:
     def kind(self) -> str:
         """What the statement is, of KINDS."""
         line = (self.given + self.wanted).strip()
-        return next(kind for kind, pattern in KINDS.items() if re.match(pattern, line))
+        kinds = javascript_lines.KINDS if is_npm(self.package) else KINDS
+        return next(kind for kind, pattern in kinds.items() if re.match(pattern, line))
+
+    @property
+    def place(self) -> Place:
+        """The place with its file alone: of JavaScript with its path, whose ending tells the grammar, as in an editor.
+
+        Python's have none, as all figures of theirs before: what does not parse is not looked for there.
+        """
+        return Place(self.prefix, self.suffix, Path(self.path) if is_npm(self.package) else None)
 
     def surroundings(self) -> set[int]:
         """Hashes of the runs of lines around the place."""
@@ -65,6 +80,17 @@ def read_documents(path: Path) -> list[Document]:
     """Reads the files of one set."""
     with open(path, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def is_npm(package: str) -> bool:
+    """Says whether a package is one of npm's, which has JavaScript or TypeScript."""
+    return package.startswith(npm.PREFIX)
+
+
+def has_npm(work: Path) -> bool:
+    """Says whether packages of npm were set aside; where there is Python alone the set is empty, or not there."""
+    file = work / f"{NPM}.jsonl"
+    return file.exists() and file.stat().st_size > 0
 
 
 def is_code(text: str) -> bool:
@@ -89,14 +115,16 @@ def cut(document: Document, number: int, column: int, *, project: bool) -> Case:
     return Case(document["package"], document["path"], prefix, suffix, wanted, project)
 
 
-def draw_cases(work: Path, count: int, seed: int, fits: Callable[[str], bool] = is_code) -> list[Case]:
-    """Draws lines cut in their middle, from held-out packages and held-out files in turn."""
+def draw_cases(
+    work: Path, count: int, seed: int, fits: Callable[[str], bool] = is_code, names: Sequence[str] = SETS
+) -> list[Case]:
+    """Draws lines cut in their middle, from the sets of these names in turn: held-out packages and held-out files."""
     chance = random.Random(seed)
-    sets = [read_documents(work / f"{name}.jsonl") for name in SETS]
+    sets = [read_documents(work / f"{name}.jsonl") for name in names]
     cases: list[Case] = []
     while len(cases) < count:
-        of_package = len(cases) % 2 == 0
-        document = chance.choice(sets[len(cases) % 2])
+        turn = len(cases) % len(sets)
+        document = chance.choice(sets[turn])
         lines = document["text"].split("\n")
         if len(lines) < 30:
             continue
@@ -104,7 +132,7 @@ def draw_cases(work: Path, count: int, seed: int, fits: Callable[[str], bool] = 
         line = lines[number]
         if fits(line.strip()):
             column = len(line) - len(line.lstrip()) + chance.randrange(2, len(line.strip()) - 3)
-            cases.append(cut(document, number, column, project=of_package))
+            cases.append(cut(document, number, column, project=names[turn] in WHOLE))
     return cases
 
 

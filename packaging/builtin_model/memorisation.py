@@ -1,6 +1,7 @@
 """Measures how much a model knows by heart: the share of files it goes on with word for word, from a prefix.
 
-Takes files that it was trained on, and as a comparison held-out files, where only what is usual can be guessed.
+Takes files that it was trained on, and as a comparison held-out files, where only what is usual can be guessed; those
+of npm's packages apart, where there are any.
 Writes memorisation.json into the work folder.
 """
 
@@ -10,11 +11,12 @@ Writes memorisation.json into the work folder.
 import argparse
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from lines import SETS, read_documents
+from lines import NPM, SETS, has_npm, is_npm, read_documents
 from model import Model, read_model
 from samples import PACKAGE_TOKENS, chosen_files
 from tokenizer import FILE_SEP
@@ -26,17 +28,21 @@ REPRODUCED_TOKENS = 50
 BATCH = 50
 
 
-def trained_pieces(work: Path, count: int, chance: random.Random) -> list[list[int]]:
-    """Draws a piece of prefix and continuation from each of so many training files."""
+def trained_pieces(
+    work: Path, count: int, chance: random.Random, *, npm: bool = False, package_tokens: int = PACKAGE_TOKENS
+) -> list[list[int]]:
+    """Draws a piece of prefix and continuation from each of so many training files: of Python, or of npm's packages."""
     tokens = np.load(work / "train.npy", mmap_mode="r")
-    files = [tokens[a:b] for a, b in chosen_files(work, PACKAGE_TOKENS, len(tokens))]
+    listed = json.loads((work / "train_files.json").read_text(encoding="utf-8"))
+    wanted = {file["start"] for file in listed if is_npm(file["package"]) == npm}
+    files = [tokens[a:b] for a, b in chosen_files(work, package_tokens, len(tokens)) if a in wanted]
     return pieces([file.tolist() for file in chance.sample(files, min(len(files), 2 * count))], count, chance)
 
 
-def heldout_pieces(work: Path, count: int, chance: random.Random) -> list[list[int]]:
-    """Draws a piece from each held-out file, of both sets."""
+def heldout_pieces(work: Path, count: int, chance: random.Random, names: Sequence[str] = SETS) -> list[list[int]]:
+    """Draws a piece from each held-out file of the sets of these names."""
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    texts = [document["text"] for name in SETS for document in read_documents(work / f"{name}.jsonl")]
+    texts = [document["text"] for name in names for document in read_documents(work / f"{name}.jsonl")]
     return pieces([encoding.ids for encoding in tokenizer.encode_batch(texts)], count, chance)
 
 
@@ -86,17 +92,23 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--model", type=Path, required=True, help="an exported model")
     parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--package-tokens", type=int, default=PACKAGE_TOKENS, help="as given to samples.py")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    model, chance = read_model(arguments.model), random.Random(arguments.seed)
-    report = {
+    model, chance, work = read_model(arguments.model), random.Random(arguments.seed), arguments.work
+    limit = arguments.package_tokens
+    report: dict[str, object] = {
         "prefix_tokens": PREFIX_TOKENS,
         "tokens": REPRODUCED_TOKENS,
-        "trained": measure(model, trained_pieces(arguments.work, arguments.files, chance)),
-        "heldout": measure(model, heldout_pieces(arguments.work, arguments.files, chance)),
+        "trained": measure(model, trained_pieces(work, arguments.files, chance, package_tokens=limit)),
+        "heldout": measure(model, heldout_pieces(work, arguments.files, chance)),
     }
+    if has_npm(work):
+        npm = trained_pieces(work, arguments.files, chance, npm=True, package_tokens=limit)
+        of_npm = measure(model, heldout_pieces(work, arguments.files, chance, (NPM,)))
+        report["javascript"] = {"trained": measure(model, npm), "heldout": of_npm}
     print(json.dumps(report, indent=1))
     (arguments.work / "memorisation.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

@@ -7,10 +7,11 @@ A model may know parts of its sources by heart, so their notices are shipped wit
 
 import argparse
 import email.message
-import itertools
+import functools
 import json
 import re
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,39 +23,37 @@ FILE = "NOTICES.txt"
 NAMED = r"[^/]*(licen[cs]e|copying|notice|copyright|authors)[^/]*"
 PLACES = re.compile(rf"[^/]+\.dist-info/(.*/)?{NAMED}", re.I), re.compile(rf"[^/]+/{NAMED}(?<!\.py)(?<!\.pyi)", re.I)
 """Where a wheel has its licences: beside its metadata, or else in the package."""
+AT_ROOT = re.compile(r"[^/]+/((un)?licen[cs]e|copying|notice|copyright|authors)[^/]*(?<!\.[jt]s)(?<!\.json)", re.I)
+"""Where a tarball of npm has its licences: in the uppermost folder, which most call package/."""
+MANIFEST = re.compile(r"[^/]+/package\.json")
 FOREIGN = re.compile(r"third.?party|vendor", re.I)
 """Of what the corpus leaves out."""
 HEADING = """\
-The built-in model was trained on source files of these packages. It may know parts of them by heart (README.md says
+The built-in model was trained on files of these packages: Python's, and, where a name begins with npm:, JavaScript's
+and TypeScript's. It may know parts of them by heart (README.md says
 how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
-The terms of the Apache License 2.0, which stand in many of them, are printed where they come first.
+The terms of the Apache, MIT, ISC and BSD licences, which stand in many of them, are printed where they come first.
 """
-TERMS = re.compile(r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS", re.S)
+Source = dict[str, str]
+"""A package, as the corpus lists it."""
+TERMS = {
+    "Apache License, Version 2.0": r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS",
+    "MIT License": r"Permission is hereby granted, free of charge.*?DEALINGS\s+IN\s+THE\s+SOFTWARE\.?",
+    "ISC License": r"Permission to use, copy, modify,.{1,10}distribute this software.*?OF\s+THIS\s+SOFTWARE\.?",
+    "BSD License": r"Redistribution and use in source and binary forms.*?POSSIBILITY\s+OF\s+SUCH\s+DAMAGE\.?",
+}
+"""What many texts have in common, by name: each wording is printed once."""
+Source = dict[str, str]
+"""A package, as the corpus lists it."""
 
 
-def notices(wheels: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields the normalised name of each wheel's package, what its metadata tell and the texts of its licences."""
+def notices(wheels: Path) -> Iterator[tuple[str, email.message.Message, list[str]]]:
+    """Yields the normalised name of each wheel's package, its metadata and the texts of its licences."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             names, meta = [name for name in archive.namelist() if not FOREIGN.search(name)], read_metadata(archive)
             here = next(filter(None, ([name for name in names if place.fullmatch(name)] for place in PLACES)), [])
-            texts = [archive.read(name).decode("utf-8", "replace") for name in here]
-            yield normalised(meta["Name"]), stated_terms(meta), texts
-
-
-def npm_notices(tarballs: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields the name of each tarball's package, what its package.json tells and the texts of its licences."""
-    for tarball in sorted(tarballs.glob("*.tgz")):
-        manifest, texts = npm.read_licences(tarball)
-        fields = ("name", "author", "contributors", "license", "licenses", "homepage", "repository")
-        lines = [f"{field}: {stated_field(manifest[field])}" for field in fields if manifest.get(field)]
-        stated = "\n".join(["Its package has no file of its licence; its package.json says:", *lines])
-        yield npm.PREFIX + npm.tarball_name(tarball), stated, texts
-
-
-def stated_field(field: object) -> str:
-    """Spells what a field of package.json says."""
-    return field if isinstance(field, str) else json.dumps(field, ensure_ascii=False)
+            yield normalised(meta["Name"]), meta, [archive.read(name).decode("utf-8", "replace") for name in here]
 
 
 def stated_terms(meta: email.message.Message) -> str:
@@ -74,42 +73,84 @@ def stated_terms(meta: email.message.Message) -> str:
     return "\n".join(["Its package has no file of its licence; its metadata say:", *lines, *licences])
 
 
+def npm_notices(tarball: Path) -> list[str]:
+    """Reads the texts of the licences in a tarball, or else what its package.json says; unpacks nothing."""
+    found: dict[str, str] = {}
+    manifest = "{}"
+    with tarfile.open(tarball, "r|gz") as archive:
+        for member in archive:
+            notice, states = AT_ROOT.fullmatch(member.name), MANIFEST.fullmatch(member.name)
+            content = archive.extractfile(member) if member.isfile() and (notice or states) else None
+            text = content.read().decode("utf-8-sig", "replace") if content else ""
+            if text.strip() and notice:
+                found[member.name] = text
+            elif text and states:
+                manifest = text
+    return [found[name] for name in sorted(found)] or [stated_in(json.loads(manifest))]
+
+
+def stated_in(manifest: dict[str, object]) -> str:
+    """Says what a package.json tells of a package's terms, where no file does."""
+    fields = ("name", "author", "contributors", "maintainers", "license", "licenses", "repository", "homepage")
+    lines = [f"{field}: {as_words(manifest[field])}" for field in fields if manifest.get(field)]
+    return "\n".join(["Its package has no file of its licence; its package.json says:", *lines])
+
+
+def as_words(stated: object) -> str:
+    """Spells what a package.json states of people, licences or addresses."""
+    if isinstance(stated, dict):
+        return " ".join(str(stated[part]) for part in ("name", "type", "email", "url") if stated.get(part))
+    return "; ".join(map(as_words, stated)) if isinstance(stated, list) else str(stated)
+
+
+def tarball_of(work: Path, source: Source) -> Path:
+    """Finds the tarball that a source of npm was read from: it states its version, but some with a v before it."""
+    name = source["package"].removeprefix(npm.PREFIX).replace("/", "__")
+    return work / "npm" / f"{name}-{source['version'].lstrip('v=')}.tgz"
+
+
 def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
     """Gives the different texts, by their words: each as it was found first, and whose it is."""
-    sources = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
+    sources: list[Source] = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
     trained = {source["package"]: source for source in sources if source["bytes"] and not source["heldout"]}
     standard = (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt").read_text(encoding="utf-8")
     texts: dict[str, tuple[str, list[str]]] = {" ".join(standard.split()): (standard, ["python-stdlib"])}
-    missing = set(trained) - {"python-stdlib"}
-    for name, stated, found in itertools.chain(notices(work / "wheels"), npm_notices(work / "npm")):
+    of_npm = {name for name in trained if name.startswith(npm.PREFIX)}
+    missing = set(trained) - of_npm - {"python-stdlib"}
+    for name, meta, found in notices(work / "wheels"):
         if name in trained:
             missing.discard(name)
-            for text in found or [stated]:
+            for text in found or [stated_terms(meta)]:
                 texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
+    for name in sorted(of_npm):
+        for text in npm_notices(tarball_of(work, trained[name])):
+            texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
     if missing:
-        raise SystemExit(f"no wheel or tarball of {', '.join(sorted(missing))} in {work}")
+        raise SystemExit(f"no wheel of {', '.join(sorted(missing))} in {work / 'wheels'}")
     return texts
 
 
 def shared_terms(texts: list[str]) -> list[str]:
-    """Replaces the terms of the Apache License where a text before has them word for word."""
+    """Replaces the terms of usual licences where a text before has them word for word."""
     printed: set[str] = set()
 
-    def replaced(found: re.Match[str]) -> str:
-        words = " ".join(found[0].split())
+    def replaced(name: str, found: re.Match[str]) -> str:
+        words = " ".join(re.sub(r"^[\s*#/]+", "", found[0], flags=re.M).split())
         if words in printed:
-            return "[The terms of the Apache License, Version 2.0, as they are printed above in full.]"
+            return f"[The terms of the {name}, word for word as they are printed above.]"
         printed.add(words)
         return found[0]
 
-    return [TERMS.sub(replaced, text) for text in texts]
+    for name, pattern in TERMS.items():
+        texts = [re.sub(pattern, functools.partial(replaced, name), text, flags=re.S) for text in texts]
+    return texts
 
 
 def main() -> None:
     """Parses the command line and writes the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--work", type=Path, required=True, help="folder with sources.json, the wheels and the tarballs"
+        "--work", type=Path, required=True, help="folder with sources.json, the wheels and the tarballs of npm"
     )
     parser.add_argument("--out", type=Path, required=True, help="the exported folder")
     arguments = parser.parse_args()

@@ -30,9 +30,6 @@ SOURCE = re.compile(r"(?<!\.d)\.[cm]?[jt]sx?$")
 DECLARED = re.compile(r"\.d(\.[cm]?ts)$")
 PLAIN = re.compile(r"\.[cm]?jsx?$")
 MAP = re.compile(r"(?<!\.d)\.[cm]?[jt]sx?\.map$")
-LICENCE_FILE = re.compile(
-    r"[^/]*(licen[cs]e|copying|notice|copyright|authors)[^/]*(?<!\.[jt]s)(?<!\.[cm][jt]s)(?<!\.map)", re.IGNORECASE
-)
 LARGEST_SOURCE, LARGEST_MAP = 1_000_000, 40_000_000
 
 SKIPPED_PATH = re.compile(
@@ -161,24 +158,6 @@ def members(tarball: Path) -> Iterator[tuple[str, bytes]]:
                 continue
             if file := archive.extractfile(member):
                 yield path, file.read()
-
-
-def read_licences(tarball: Path) -> tuple[dict[str, Any], list[str]]:
-    """Reads package.json, and the texts of the licences that lie beside it."""
-    manifest: dict[str, Any] = {}
-    texts: list[str] = []
-    with tarfile.open(tarball, "r|gz") as archive:
-        for member in archive:
-            path = member.name.removeprefix("./").partition("/")[2]
-            if not (path == "package.json" or LICENCE_FILE.fullmatch(path)):
-                continue
-            if file := archive.extractfile(member):
-                text = file.read().decode("utf-8-sig", "replace")
-                if path == "package.json":
-                    manifest = json.loads(text)
-                else:
-                    texts.append(text)
-    return manifest, texts
 
 
 def stem(path: str, folder: bool = False) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import npm
 import numpy as np
 from corpus import TEST_PATH
 from tokenizer import END, FILE_SEP, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, PAD
@@ -28,6 +29,8 @@ SHORTEST = 400
 """Characters of a text for infilling at least, where there are as many."""
 PART_TOKENS = 2_000_000
 PACKAGE_TOKENS = 4_000_000
+NPM_TOKENS = 300_000
+"""At most of a package of npm: there are many, and Python is what the model is for first."""
 REPEATING_PARTS = 2
 """So many parts at the start hold repeated passages: copying can be learnt long before language is."""
 BATCH = 512
@@ -93,14 +96,17 @@ class Samples:
         self.files = chosen_files(work, package_tokens, len(self.tokens))
         self.parts = max(1, self.size() // PART_TOKENS)
         """Parts in one pass over the corpus."""
+        self.turn: tuple[int, list[Segment]] | None = None
+        """Number and segments of the pass that was asked for last."""
 
     def size(self) -> int:
         """Counts the tokens of the chosen files."""
         return sum(end - start for start, end in self.files)
 
-    def segments(self, number: int) -> list[Segment]:
-        """Lists the segments of a part: all of them once in a pass, cut and shuffled anew for each pass."""
-        turn, part = divmod(number, self.parts)
+    def turn_segments(self, turn: int) -> list[Segment]:
+        """Lists the segments of a pass over the corpus, cut and shuffled anew for each; the last list is kept."""
+        if self.turn and self.turn[0] == turn:
+            return self.turn[1]
         chance = random.Random(f"{self.seed}/{self.context}/{turn}")
         length = self.context - 16
         segments = []
@@ -111,7 +117,13 @@ class Samples:
                 if last - first >= 48:
                     segments.append(Segment(first, last, first == start, last == end))
         chance.shuffle(segments)
-        return segments[part :: self.parts]
+        self.turn = turn, segments
+        return segments
+
+    def segments(self, number: int) -> list[Segment]:
+        """Lists the segments of a part: all of them once in a pass."""
+        turn, part = divmod(number, self.parts)
+        return self.turn_segments(turn)[part :: self.parts]
 
     def infilling(self, texts: list[str], chance: random.Random) -> list[list[int]]:
         """Makes fill-in-the-middle samples, their pieces tokenised apart."""
@@ -188,8 +200,9 @@ def chosen_files(work: Path, package_tokens: int, total: int) -> list[tuple[int,
     chosen = []
     for file, end in zip(files, ends, strict=True):
         name, size = file["package"], end - file["start"]
-        if sizes[name] > package_tokens:
-            if TEST_PATH.search(file["path"]) or taken.get(name, 0) + size > package_tokens:
+        most = min(package_tokens, NPM_TOKENS) if name.startswith(npm.PREFIX) else package_tokens
+        if sizes[name] > most:
+            if TEST_PATH.search(file["path"]) or taken.get(name, 0) + size > most:
                 continue
             taken[name] = taken.get(name, 0) + size
         chosen.append((file["start"], end))
@@ -233,6 +246,7 @@ def main() -> None:
     print(f"{samples.size() / 1e6:.1f}M tokens, {samples.parts} parts a pass", flush=True)
     part_file(work, arguments.context, 0).parent.mkdir(parents=True, exist_ok=True)
     numbers = range(arguments.first, arguments.first + (arguments.count or samples.parts))
+    samples.turn_segments(numbers.start // samples.parts)  # once, for all processes
     make = functools.partial(write, samples, work, arguments.repeats)
     if arguments.processes == 1:
         for number in numbers:

@@ -190,6 +190,23 @@ def test_a_line_that_is_there_already_or_not_inside_ends_the_block(line: str) ->
     assert not block.holds("if name:", "    show(name)")
 
 
+@pytest.mark.parametrize(
+    ("begun", "said", "line"),
+    [
+        ("  if (fir", "st) {\n    run();", "  } else {"),
+        ("  tr", "y {\n    run();", "  } catch (error) {"),
+        ("def f", "irst(\n    second,", ") -> int:"),
+    ],
+)
+def test_what_is_opened_goes_on_where_a_line_ends_one_part_and_begins_another(begun: str, said: str, line: str) -> None:
+    block = Block.around(Place(begun, "\n"), None)
+    assert block.holds(said, line) and block.goes_on(f"{said}\n{line}")
+    assert not block.holds(said, line.replace(line.strip(), "other(first):"))
+    assert not Block.around(Place(begun, f"\n{line}\n"), None).holds(said, line)  # it is there already
+    closed = f"{said}\n{line}\n    other()\n{line[: len(line) - len(line.lstrip())]}}}"
+    assert not block.goes_on(closed)
+
+
 def test_no_second_line_is_offered_where_the_line_goes_on_behind_the_cursor() -> None:
     text = "run(first(\n    second\n" * 3
     (offer,) = Completer(None, threshold=0.0).offers(Place(text + "run(fir", "\n"), lines=None)

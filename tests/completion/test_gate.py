@@ -141,6 +141,9 @@ def test_what_stands_around_decides(text: str, good: str, bad: str) -> None:
         ("a.py", "foo(\n    {}", "a +", "a + +)"),
         ("a.c", "void f(void) {\n  g();\n{}", "}", ")"),
         ("a.ts", "/**\n * Says:\n{}", " */", " */ }"),
+        ("a.ts", "function f(a) {\n  const x = a\n  {}\n  return x;\n}\n", "? a.b(1)", "? a. (1)"),
+        ("a.tsx", "function A({ a }: P) {\n  {}\n}\n", "return <B", "return <B <"),
+        ("a.jsx", "function A({ a }) {\n  {}", "return <B a={() => {", "return <B a={() => } {"),
     ],
 )
 def test_what_is_not_closed_yet_may_be_written_on(name: str, text: str, good: str, bad: str) -> None:
@@ -317,6 +320,19 @@ def test_names_of_open_files_and_of_the_folder_are_known(tmp_path: Path) -> None
     said = "in_folder(in_open, nowhere)"
     assert unknown(said) == ("in_folder", "in_open", "nowhere")
     assert unknown(said, open_files=[OpenFile(None, "in_open = 1\n")], folder=folder) == ("nowhere",)
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("constructor(first) { a.getTime(); }", ()),
+        ("const fresh: Partial<number> = total;", ()),
+        ("first({ fresh: a, other: nothing });", ("nothing",)),  # keys are given here
+        ("first(a?.missing ?? `missing ${total}`);", ("missing",)),
+    ],
+)
+def test_names_of_javascript_are_known_or_given(said: str, names: tuple[str, ...]) -> None:
+    assert Gate().judge(at("a.ts", TEXTS["a.ts"]), said).unknown == names
 
 
 @pytest.mark.parametrize("name", [name for name in TEXTS if name != "a.tsx"])

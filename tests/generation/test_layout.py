@@ -49,11 +49,31 @@ def test_the_next_line_begins_where_python_lets_it(text: str, columns: list[int]
     assert letters.columns_next() == columns
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "const total =",
+        "items\n  .map(one);\nother",
+        "import { a } from 'b';\nexport default a",
+        "// It's #1: [that\nclass A",
+        "class A {\n  #x = {};\n  run(a) {\n    go();\n  }\n}\nrun(() => {\n});",
+        "async function run(",
+        "if (first) {\n}",
+    ],
+)
+def test_where_blocks_are_brackets_lines_begin_anywhere(text: str) -> None:
+    assert layout_of(text).columns_next() == []
+    assert layout_of(text + "\n").is_free
+    python = 'def f(a):\n    """One;\n\n    import a from \'b\';\n    """\n    x = {1: 2}'
+    assert layout_of(python).columns_next() == [4, 0] and not layout_of(python + "\n").is_free
+
+
 def test_no_line_of_this_project_begins_where_none_could() -> None:
     lines = 0
     for path in sorted(ROOT.glob("chatapp/**/*.py")):
         layout = Layout()
         for line in path.read_text("utf-8").split("\n"):
+            assert not layout.braces, f"{path}: {line}"
             if line.strip() and not layout.is_free:
                 assert len(line) - len(line.lstrip()) in layout.columns(), f"{path}: {line}"
                 lines += 1

@@ -8,6 +8,12 @@ UNIT = 4
 SIGNS = re.compile(r"""\\.?|\"{3}|'{3}|["'#()\[\]{}:]|[^\\"'#()\[\]{}:\s]+""", re.DOTALL)
 """What a line is read as, white space apart."""
 
+BRACES = re.compile(
+    r"\s*(//|/\*)|(async )?(function|const|let|var|export|interface|enum|declare)\s+[\w$*{\[]|import\b.*\sfrom ['\"]"
+    r"|(?!\s*#).*(\)\s*\{|=>(\s*[{(\[])?|;)\s*$"
+)
+"""A line, outside brackets, of a language whose blocks are brackets, so that lines stand where they like."""
+
 
 class Line(NamedTuple):
     """A line that has been read, perhaps in part."""
@@ -66,6 +72,8 @@ class Layout:
         """The last line that is complete."""
         self.line = ""
         """The line that is being written."""
+        self.braces = False
+        """Whether a line told that blocks are brackets here."""
 
     def add(self, text: str) -> None:
         """Read what the code has grown by."""
@@ -80,8 +88,11 @@ class Layout:
 
     @property
     def is_free(self) -> bool:
-        """Whether the line stands where it likes: in a string, in brackets, or as a part of the one before it."""
-        return self.before.goes_on
+        """Whether the line stands where it likes: in a string, in brackets, or as a part of the one before it.
+
+        Where blocks are brackets, every line does.
+        """
+        return self.before.goes_on or self.braces
 
     def columns(self) -> list[int]:
         """Where this line may begin; from the innermost place outwards."""
@@ -93,7 +104,7 @@ class Layout:
         Nothing is said where a string or bracket is open.
         """
         line = read_line(self.line, self.before.quote, self.before.depth)
-        if line.goes_on:
+        if line.goes_on or self.braces or BRACES.match(self.line):
             return []
         ends = line.colon if colon is None else colon
         return self._columns(self._levels(self.line), due=self.due if ends is None else ends)
@@ -114,12 +125,14 @@ class Layout:
         return [*levels, column]
 
     def _end(self, line: str) -> None:
-        levels = self._levels(line)
+        levels, outside = self._levels(line), not self.before.goes_on
         if levels is not self.levels and levels[-1]:
             self.tabs = line[0] == "\t"
             if self.due:
                 self.unit = max(0, levels[-1] - self.levels[-1])
         self.levels = levels
         self.before = read_line(line, self.before.quote, self.before.depth)
+        if outside and not self.before.quote and BRACES.match(line):
+            self.braces = True
         if self.before.colon is not None and not self.before.goes_on:
             self.due = self.before.colon
