@@ -13,7 +13,7 @@ from chatapp.generation.decoding.after_thinking import wait_for
 from chatapp.generation.decoding.constraint import Typed, TypedFirst
 from chatapp.generation.decoding.drafts import DraftModel, Lookup, check_draft
 from chatapp.generation.decoding.generate import HOLD, Stopwatch, generate
-from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
+from chatapp.generation.decoding.indentation import Indentation, LineBreaks, end_body
 from chatapp.generation.decoding.lines import Line, LineEnds, LineSearch, add_logprobs, read_branches, score, spell
 from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.decoding.row import Row
@@ -253,7 +253,7 @@ class Engine:
                 rule = Indentation(self._breaks, before, context)
                 row.constraint = TypedFirst(row.constraint, rule) if isinstance(row.constraint, Typed) else rule
             if options.stop_at_dedent:
-                row.stops = Dedent(options.stop, text)
+                row.stops = end_body(options.stop, text)
         return self._stream(turn)
 
     def limit_gaps(self, most: int) -> None:

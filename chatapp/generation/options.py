@@ -155,8 +155,8 @@ class Options:
         "1: what goes on with a text is indented as code", "indentation", (), rare=True))
     stop_at_dedent: int = _row(Knob(
         0, "0 (off) or 1", lambda value: value in (0, 1),
-        "0|1", "1: where a text ends in a colon, end with the block", "1",
-        "1: what goes on with a text that ends in a colon ends with the block", "stop_dedent", (), rare=True))
+        "0|1", "1: where a text ends in a colon or brace, end with the block", "1",
+        "1: what goes on with a text that ends in a colon or brace ends with the block", "stop_dedent", (), rare=True))
     # fmt: on
     dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     """A token with one of these in it ends what DRY takes for a sequence, and is never penalised."""

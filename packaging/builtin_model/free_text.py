@@ -5,7 +5,8 @@
     python packaging/builtin_model/free_text.py --before old.json       # with the new one: both as Markdown
 
 Without options it compares what was usual (greedy, and the general defaults) with what the model's own defaults give.
-The prompts are 12 such as newcomers type, and 28 headings of functions from packages that no model has been trained on.
+The prompts are 12 such as newcomers type, and 28 headings of functions from packages that no model has been trained on;
+the texts have 8 in JavaScript and TypeScript besides.
 """
 
 import argparse
@@ -69,6 +70,17 @@ HEADINGS = (
     "def set_cookie(cookie: Cookie) -> None:",
 )
 """From jinja2, httpx2, grimp and iniconfig, without `self`."""
+JAVASCRIPT = (
+    "function fibonacci(n) {",
+    "export function isPrime(n: number): boolean {",
+    "class Stack {",
+    "const fs = require('fs');",
+    "for (let i = 0; i < 10; i++) {",
+    "async function getJson(url) {",
+    "const app = express();",
+    "export interface User {",
+)
+"""What newcomers type in JavaScript and TypeScript; measured by eye alone."""
 PLAIN = Options(temperature=0.0, max_tokens=TOKENS, seed=0)
 FEWEST = 24
 """Words below which nothing is called a circle."""
@@ -145,9 +157,10 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="such a file of another model: print both, and end")
     arguments = parser.parse_args()
     engine = open_engine(Workspace().open_store(), arguments.model, PlacementOptions())
-    prompts = NEWCOMERS + HEADINGS
+    prompts: tuple[str, ...] = NEWCOMERS + HEADINGS
     if arguments.texts or arguments.before:
         own = replace(engine.defaults, max_tokens=TOKENS, seed=0)
+        prompts += JAVASCRIPT
         said = {prompt: write(engine, prompt, own) for prompt in prompts}
         if arguments.texts:
             arguments.texts.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -34,8 +34,6 @@ and TypeScript's. It may know parts of them by heart (README.md says
 how much), so their licences and notices are kept here, each text once, under the names of all that it came with.
 The terms of the Apache, MIT, ISC and BSD licences, which stand in many of them, are printed where they come first.
 """
-Source = dict[str, str]
-"""A package, as the corpus lists it."""
 TERMS = {
     "Apache License, Version 2.0": r"TERMS AND CONDITIONS FOR USE, REPRODUCTION.*?END OF TERMS AND CONDITIONS",
     "MIT License": r"Permission is hereby granted, free of charge.*?DEALINGS\s+IN\s+THE\s+SOFTWARE\.?",

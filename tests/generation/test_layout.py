@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from chatapp.generation import OptionError, Options
-from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks
+from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBreaks, end_body
 from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store.store import BUILTIN_FOLDER
@@ -134,6 +134,30 @@ def test_a_body_ends_where_a_line_stands_as_far_out_as_its_heading(text: str, pi
     dedent = Dedent([], text)
     assert "".join(map(dedent.add, pieces)) + dedent.flush() == shown
     assert dedent.found == ("".join(pieces) != shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "shown"),
+    [
+        ("function f() {", ["\n  return 1;\n", "}", "\n", "\nfunction g"], "\n  return 1;\n}"),
+        ("function f() {\n", ["  return 1;\n}", "\nx"], "  return 1;\n}"),
+        ("if (a) {", ["\n  b();\n} el", "se {\n  c();\n}\n", "d();"], "\n  b();\n} else {\n  c();\n}"),
+        ("  run(() => {", ["\n    if (a) {\n    }\n  });\n  x"], "\n    if (a) {\n    }\n  });"),
+        ("const f = () => {", [" return 1 };", "\nconst g"], " return 1 };"),
+        ("x = {", ["\n    'a': [\n        1,\n    ],\n}\n", "y = 1"], "\n    'a': [\n        1,\n    ],\n}"),
+        ("class A {", ["\n  b = {};\n\n  c() {}\n"], "\n  b = {};\n\n  c() {}\n"),
+    ],
+)
+def test_what_stands_in_braces_ends_with_the_line_that_closes_them(text: str, pieces: list[str], shown: str) -> None:
+    end = end_body([], text)
+    assert "".join(map(end.add, pieces)) + end.flush() == shown
+    assert end.found == ("".join(pieces) != shown)
+
+
+def test_strings_stop_what_stands_in_braces_too() -> None:
+    end = end_body(["\n\n\n"], "function f() {")
+    assert end.add("\n  a();\n\n\n  b();\n}\n") == "\n  a();"
+    assert end.found
 
 
 def test_an_engine_begins_a_file_indents_and_ends_with_the_block(tokenizer: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-"""Indentation as a rule for the next token, and as the end of a text that was begun with a block's heading."""
+"""Indentation as a rule for the next token, and as the end of a text that begins with the heading of a block."""
 
 import re
 from collections.abc import Sequence
@@ -165,23 +165,13 @@ class Indentation(Lenient):
         return Place(written, layout.tabs, () if stands else (columns,))
 
 
-class Dedent(StopStrings):
-    """Ends the body of a block, too: where a line stands as far out as the block's heading."""
+class BodyEnd(StopStrings):
+    """Ends with the body that a text begins, too."""
 
-    def __init__(self, strings: Sequence[str], text: str):
-        """Of what goes on with `text`; where that does not end in a heading, only the strings stop it."""
-        super().__init__(strings, going_on=True)
-        self.layout = Layout()
-        self.layout.add(text.rstrip() + "\n")
-        self.ends = self.layout.due
-        """Whether there will be a body to end."""
-        self.eager |= self.ends
-        self.margin = self.layout.levels[-1]
-        """The column of the heading."""
-        self.begun = False
-        """Whether a line of the body was written."""
-        self.space = ""
-        """White space, which belongs to the body only if more of it follows."""
+    ends = True
+    """Whether there will be a body to end."""
+    space = ""
+    """White space, which belongs to the body only if more of it follows."""
 
     def add(self, text: str) -> str:
         """The text that can be shown now."""
@@ -201,6 +191,26 @@ class Dedent(StopStrings):
 
     def _body(self, text: str) -> tuple[str, bool]:
         """What of the text belongs to the body, and whether that ends there."""
+        raise NotImplementedError
+
+
+class Dedent(BodyEnd):
+    """Ends the body of a block: where a line stands as far out as the block's heading."""
+
+    def __init__(self, strings: Sequence[str], text: str):
+        """Of what goes on with `text`; where that does not end in a heading, only the strings stop it."""
+        super().__init__(strings, going_on=True)
+        self.layout = Layout()
+        self.layout.add(text.rstrip() + "\n")
+        self.ends = self.layout.due
+        self.eager |= self.ends
+        self.margin = self.layout.levels[-1]
+        """The column of the heading."""
+        self.begun = False
+        """Whether a line of the body was written."""
+
+    def _body(self, text: str) -> tuple[str, bool]:
+        """What of the text belongs to the body, and whether that ends there."""
         body = ""
         for part in PARTS.findall(text):
             if part.isspace():
@@ -214,3 +224,40 @@ class Dedent(StopStrings):
                 body, self.space = body + self.space + part, ""
             self.layout.add(part)
         return body, False
+
+
+class ClosingBrace(BodyEnd):
+    """Ends with the line that closes the brace in which a text ends, by where it stands."""
+
+    def __init__(self, strings: Sequence[str], text: str):
+        super().__init__(strings, going_on=True)
+        self.eager = True
+        self.line = text.rstrip().rpartition("\n")[2]
+        """The line that is being written."""
+        self.margin = len(self.line) - len(self.line.lstrip())
+        self.heading = True
+        """Whether that is the line which opened it."""
+
+    def _body(self, text: str) -> tuple[str, bool]:
+        *ended, rest = text.split("\n")
+        body = ""
+        for line in ended:
+            self.line, body = self.line + line, body + line
+            if self._closes():
+                return body, True
+            self.line, body, self.heading = "", body + "\n", False
+        self.line += rest
+        return body + rest, False
+
+    def _closes(self) -> bool:
+        line = self.line.strip()
+        if self.heading:
+            return line.count("{") <= line.count("}")
+        outside = len(self.line) - len(self.line.lstrip()) <= self.margin
+        return outside and line.startswith(("}", ")", "]")) and not line.endswith(("{", "(", "["))
+
+
+def end_body(strings: Sequence[str], text: str) -> StopStrings:
+    """What ends the body that a text begins: a block after a colon, or what stands in braces; else the strings do."""
+    block = Dedent(strings, text)
+    return ClosingBrace(strings, text) if not block.ends and text.rstrip().endswith("{") else block
