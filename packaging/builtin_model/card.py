@@ -42,16 +42,16 @@ def span(found: Json) -> str:
 def trained_bytes(work: Path) -> tuple[int, int]:
     """How much of the text to train on is of Python, and how much of npm's packages."""
     listed = [source for source in read(work / "sources.json")["sources"] if not source["heldout"]]
-    npm = sum(source["bytes"] for source in listed if source["package"].startswith(npm.PREFIX))
-    return sum(source["bytes"] for source in listed) - npm, npm
+    of_npm = sum(source["bytes"] for source in listed if source["package"].startswith(npm.PREFIX))
+    return sum(source["bytes"] for source in listed) - of_npm, of_npm
 
 
-def languages(python: int, npm: int) -> str:
+def languages(python: int, of_npm: int) -> str:
     """Of what it was made, and what it does not know."""
-    if not npm:
+    if not of_npm:
         return """made by this project from Python code alone.
 It continues code and fills gaps; it does not chat, and knows no other language."""
-    share = 100 * npm / (python + npm)
+    share = 100 * of_npm / (python + of_npm)
     return f"""made by this project from Python ({100 - share:.0f} % of the text)
 and JavaScript with TypeScript ({share:.0f} %).
 It continues code and fills gaps; it does not chat, and knows no other language."""
@@ -65,17 +65,21 @@ def unseen(evaluation: Json) -> str:
 
 def introduction(work: Path, run: Json, evaluation: Json, parameters: int, package_tokens: int) -> str:
     """The part that `chatapp show builtin` prints."""
-    python, npm = trained_bytes(work)
+    python, of_npm = trained_bytes(work)
     files = chosen_files(work, package_tokens, len(np.load(work / "train.npy", mmap_mode="r")))
     once = sum(end - start for start, end in files)
     before = f", beginning with the weights of the model {run['begun_from']}" if run["begun_from"] else ""
+    if share := run.get("share"):
+        before += (
+            f";\nits weights are the mean of those before this training and, at {100 * share:.0f} %, those after it"
+        )
     return f"""# The built-in model
 
-A code completion model of {parameters / 1e6:.1f} million parameters, {languages(python, npm)}
+A code completion model of {parameters / 1e6:.1f} million parameters, {languages(python, of_npm)}
 It read {run["tokens"] / 1e6:,.0f} million tokens, {run["tokens"] / once:.1f} times {once / 1e6:.0f} million \
-of {(python + npm) / 1e6:.0f} MB of source text{before}.
-Of unseen lines{" of Python" if npm else ""}, cut in their middle, it completes {unseen(evaluation)}\
-{f"; of JavaScript and TypeScript {unseen(evaluation['javascript'])}" if npm else ""}: \
+of {(python + of_npm) / 1e6:.0f} MB of source text{before}.
+Of unseen lines{" of Python" if of_npm else ""}, cut in their middle, it completes {unseen(evaluation)}\
+{f"; of JavaScript and TypeScript {unseen(evaluation['javascript'])}" if of_npm else ""}: \
 look at every line that it offers.
 """
 
@@ -219,17 +223,18 @@ on average it agreed for {trained["mean_tokens"]} and {heldout["mean_tokens"]} t
 
 def sources(work: Path, remark: str) -> str:
     """What it was trained on, and what was set aside."""
-    found = read(work / "sources.json")["sources"]
+    found = sorted((s for s in read(work / "sources.json")["sources"] if s["bytes"]), key=lambda s: -s["bytes"])
+    of_npm = [s for s in found if s["package"].startswith(npm.PREFIX)]
     rows = "\n".join(
         f"| {s['package']} | {s['version']} | {s['licence']} | {s['bytes'] / 1e6:.2f} | {'yes' * s['heldout']} |"
-        for s in sorted(found, key=lambda s: -s["bytes"])
-        if s["bytes"]
+        for s in found
+        if s not in of_npm
     )
-    has_npm = any(s["package"].startswith(npm.PREFIX) for s in found)
-    npm = ",\nthose of npm (npm:) from its tarballs and from the source maps in them" if has_npm else ""
+    tarballs = "; those of npm\nfrom its tarballs, and from the source maps in them" if of_npm else ""
     return f"""## What it was trained on
 
-Files of Python's standard library and of packages under permissive licences, from the wheels of these versions{npm};
+Files of Python's standard library and of packages under permissive licences, from the wheels of
+these versions{tarballs};
 generated files, vendored code, tables and duplicates left out. The authors keep their copyright;
 their licences and notices are in `NOTICES.txt`.
 {remark}
@@ -237,7 +242,22 @@ their licences and notices are in `NOTICES.txt`.
 | package | version | licence | MB | set aside |
 |---|---|---|---|---|
 {rows}
-"""
+{npm_sources(of_npm) if of_npm else ""}"""
+
+
+def npm_sources(found: list[Json]) -> str:
+    """The packages of npm: those that were set aside, and the others by licence, the largest first."""
+    aside = ", ".join(f"{s['package'].removeprefix(npm.PREFIX)} {s['version']}" for s in found if s["heldout"])
+    licences: dict[str, list[Json]] = {}
+    for source in found:
+        if not source["heldout"]:
+            licences.setdefault(source["licence"], []).append(source)
+    parts = [f"Packages of npm, set aside: {aside}. The others by licence, those of most text first:"]
+    for licence, listed in sorted(licences.items(), key=lambda item: -len(item[1])):
+        names = ", ".join(f"{s['package'].removeprefix(npm.PREFIX)} {s['version']}" for s in listed)
+        size = sum(s["bytes"] for s in listed) / 1e6
+        parts.append(f"**{licence}** ({len(listed):,} packages, {size:.1f} MB): {names}.")
+    return "\n" + "\n\n".join(parts) + "\n"
 
 
 def making(run: Json, config: Json) -> str:

@@ -146,12 +146,18 @@ def test_a_file_under_terms_of_its_own_is_left_out_of_a_permissive_package(corpu
     assert corpus.cleaned(f"{head}\n{text}".encode()) == ("", "licence header")
 
 
-def test_the_terms_of_the_apache_license_are_printed_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terms_of_usual_licences_are_printed_once(corpus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "corpus", corpus)
     begin, end = "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION", "END OF TERMS AND CONDITIONS"
     texts = [f"{begin}\n  all may\n{end}\nfor One", f"{begin} all\nmay {end}\nfor Two", f"{begin} some may {end}"]
-    first, second, third = script("notices").shared_terms(texts)
-    assert (first, third) == (texts[0], texts[2])
+    granted, above = (
+        "Permission is hereby granted, free of charge, ... OR OTHER DEALINGS IN THE SOFTWARE.",
+        "printed above",
+    )
+    texts += [f"(c) A\n{granted}", f"(c) B\n# {granted.replace(' OTHER', chr(10) + '# OTHER')}"]
+    first, second, third, fourth, fifth = script("notices").shared_terms(texts)
+    assert (first, third, fourth) == (texts[0], texts[2], texts[3])
+    assert fifth.startswith("(c) B\n# [The terms of the MIT License") and above in fifth and "granted" not in fifth
     assert begin not in second and "printed above" in second and second.endswith("for Two")
 
 
@@ -164,3 +170,8 @@ def test_the_notices_of_the_built_in_model_name_every_package_of_its_card() -> N
     assert {f"{name} {version}" for name, version in rows} - owners <= {
         f"python-stdlib {version}" for _, version in rows
     }
+    of_npm = [
+        line.split(", ") for line in re.findall(r"^\*\*.+\*\* \([\d,]+ packages, [\d.]+ MB\): (.+)\.$", card, re.M)
+    ]
+    assert sum(map(len, of_npm)) > 2000
+    assert {f"npm:{owner}" for line in of_npm for owner in line} <= owners

@@ -166,19 +166,3 @@ def test_packages_of_npm_alone_make_a_corpus(corpus: Any, tmp_path: Path, monkey
     corpus.main()
     assert {each.name for each in tmp_path.glob("*.json*")} == {"train.jsonl", "sources.json"}
     assert json.loads((tmp_path / "sources.json").read_text())["sources"][0]["package"] == "npm:some"
-
-
-def test_the_licences_of_packages_of_npm_are_collected_with_those_of_wheels(
-    corpus: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "notices", raising=False)
-    import notices  # type: ignore[import-not-found, unused-ignore]
-
-    make_tarball(tmp_path, "@scope/one", {"LICENSE": "All may.\n", "license.js": "None may.", "src/LICENSE": "Others."})
-    make_tarball(tmp_path, "two", {}, author={"name": "Ann"})
-    used = [{"package": f"npm:{n}", "version": "1.0.0", "bytes": 9, "heldout": False} for n in ("@scope/one", "two")]
-    (tmp_path / "sources.json").write_text(json.dumps({"sources": used}))
-    texts = {text.strip(): owners for text, owners in notices.collect(tmp_path).values()}
-    assert texts["All may."] == ["npm:@scope/one 1.0.0"]
-    assert any('author: {"name": "Ann"}' in text and owners == ["npm:two 1.0.0"] for text, owners in texts.items())
-    assert not {"None may.", "Others."} & set(texts)

@@ -189,7 +189,8 @@ class ScriptedEngine:
                     return None
                 said += delta.text
         text = said.partition("\n")[0]
-        return [Line(text, tuple(self.id(piece) for piece in pieces(text)), -1.0)]
+        # Who says nothing is not sure of it, so that a long match in a file is worth more.
+        return [Line(text, tuple(self.id(piece) for piece in pieces(text)), -1.0 if text else -2.0)]
 
     def score_lines(
         self,
@@ -201,7 +202,7 @@ class ScriptedEngine:
         wanted: Callable[[], bool] = lambda: True,
     ) -> list[float] | None:
         said = self.text.partition("\n")[0]
-        return [-1.0 if text == said else -9.0 for text in texts] if wanted() else None
+        return [(-1.0 if text else -2.0) if text == said else -9.0 for text in texts] if wanted() else None
 
     def check(self, tokens: int) -> int:
         """Refuse a prompt that is too long, as early as the engine does."""

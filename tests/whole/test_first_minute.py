@@ -89,7 +89,7 @@ def test_empty_lines_stop_no_text_that_goes_on_before_it_has_begun() -> None:
 async def test_one_key_runs_the_example_and_then_the_token_view_is_pointed_at() -> None:
     engine = ScriptedEngine("\n        pass")
     async with running(engine) as driver:
-        assert "A small model, it knows only Python." in driver.picture
+        assert "A small model: Python and JavaScript." in driver.picture
         await driver.press("ctrl+j")
         await driver.answered()
         assert engine.asked == [EXAMPLE]
