@@ -52,15 +52,8 @@ def languages(python: int, of_npm: int) -> str:
         return """made by this project from Python code alone.
 It continues code and fills gaps; it does not chat, and knows no other language."""
     share = 100 * of_npm / (python + of_npm)
-    return f"""made by this project from Python ({100 - share:.0f} % of the text)
-and JavaScript with TypeScript ({share:.0f} %).
+    return f"""made by this project from Python and, {share:.0f} % of the text, JavaScript and TypeScript.
 It continues code and fills gaps; it does not chat, and knows no other language."""
-
-
-def unseen(evaluation: Json) -> str:
-    """How many unseen lines it completes, alone, with the file and in a project."""
-    alone, file, project = (evaluation[way]["exact"]["value"] for way in ("alone", "file", "project"))
-    return f"{alone:.0f} % exactly, {file:.0f} % with the rest of the file, and {project:.0f} % in a project"
 
 
 def introduction(work: Path, run: Json, evaluation: Json, parameters: int, package_tokens: int) -> str:
@@ -70,18 +63,22 @@ def introduction(work: Path, run: Json, evaluation: Json, parameters: int, packa
     once = sum(end - start for start, end in files)
     before = f", beginning with the weights of the model {run['begun_from']}" if run["begun_from"] else ""
     if share := run.get("share"):
-        before += (
-            f";\nits weights are the mean of those before this training and, at {100 * share:.0f} %, those after it"
-        )
+        before += f"; what it has is the mean of these and, at {100 * share:.0f} %, of what the training made of them"
+    alone, file, project = exact(evaluation)
+    others = "; of JavaScript and TypeScript {}, {} and {} %".format(*exact(evaluation["javascript"])) if of_npm else ""
     return f"""# The built-in model
 
 A code completion model of {parameters / 1e6:.1f} million parameters, {languages(python, of_npm)}
+Of unseen lines{" of Python" if of_npm else ""}, cut in their middle, it completes {alone} % exactly, {file} % with \
+the rest of the file, and {project} % in a project{others}: look at every line that it offers.
 It read {run["tokens"] / 1e6:,.0f} million tokens, {run["tokens"] / once:.1f} times {once / 1e6:.0f} million \
-of {(python + of_npm) / 1e6:.0f} MB of source text{before}.
-Of unseen lines{" of Python" if of_npm else ""}, cut in their middle, it completes {unseen(evaluation)}\
-{f"; of JavaScript and TypeScript {unseen(evaluation['javascript'])}" if of_npm else ""}: \
-look at every line that it offers.
+of {(python + of_npm) / 1e6:,.0f} MB of source text{before}.
 """
+
+
+def exact(evaluation: Json) -> list[str]:
+    """How many unseen lines it completes, in per cent: alone, with the file and in a project."""
+    return [f"{evaluation[way]['exact']['value']:.0f}" for way in ("alone", "file", "project")]
 
 
 def row(name: str, found: Json, *, files: bool) -> str:

@@ -215,7 +215,10 @@ def test_the_card_says_what_the_corpus_has_of_javascript_and_how_good_the_model_
         run = {"tokens": 1000, "begun_from": ""}
         told[npm] = card.introduction(tmp_path, run, evaluation, 10**6, 10**6) + card.sources(tmp_path, "")
     assert "from Python code alone" in told[False] and "JavaScript" not in told[False] and "npm" not in told[False]
-    assert "JavaScript with TypeScript (50 %)" in told[True] and "**MIT** (1 packages, 2.0 MB): @b/c 1." in told[True]
-    assert "of JavaScript and TypeScript 20 % exactly" in told[True]
+    assert (
+        "Python and, 50 % of the text, JavaScript and TypeScript" in told[True]
+        and "**MIT** (1 packages, 2.0 MB): @b/c 1." in told[True]
+    )
+    assert "of JavaScript and TypeScript 20, 20 and 20 %" in told[True]
     said = card.javascript(evaluation["javascript"])
     assert "| **in a project** | 20.0 (20.0 to 20.0) |" in said and "| call | 1 | 20.0" in said and "0.500" in said
