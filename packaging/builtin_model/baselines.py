@@ -29,12 +29,16 @@ class InFile:
         return "", 0
 
 
+NGRAM_TOKENS = 100_000_000
+"""Of the corpus, whose files are in no order: as many as the memory of a usual machine takes."""
+
+
 class NGram:
     """Goes on as most of the training corpus does after the longest run of tokens known; confidence is its length."""
 
     def __init__(self, work: Path) -> None:
         self.tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-        self.tokens = np.load(work / "train.npy")
+        self.tokens = np.load(work / "train.npy", mmap_mode="r")[:NGRAM_TOKENS]
         size = self.tokenizer.get_vocab_size()
         self.texts = [self.tokenizer.decode([i], skip_special_tokens=False) for i in range(size)]
 

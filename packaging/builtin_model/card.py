@@ -118,7 +118,7 @@ def table(evaluation: Json, baselines: Json) -> str:
         "**with the file**, as `chatapp complete`": evaluation["file"],
         "**in a project**": evaluation["project"],
         "the file without the model": evaluation["file_without_model"],
-        "n-gram over the training files": baselines["ngram"],
+        f"n-gram over {baselines['ngram_tokens'] / 1e6:.0f} million tokens of the same": baselines["ngram"],
         "the most common line after the line before": baselines["next_line"],
     }
     body = "\n".join(row(name, found, files=True) for name, found in ways.items())

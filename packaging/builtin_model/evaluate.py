@@ -18,7 +18,7 @@ from time import process_time
 import javascript_lines
 import numpy as np
 import torch
-from baselines import InFile, NextLine, NGram, ngram_bits
+from baselines import NGRAM_TOKENS, InFile, NextLine, NGram, ngram_bits
 from bits import bits_per_byte, model_bits
 from corpus import shingles
 from fronts import by_command, by_infill, by_server
@@ -275,10 +275,10 @@ def measure_without(given: argparse.Namespace) -> Json:
     """Measures the baselines on Python's lines."""
     cases = draw(given, PYTHON, given.cases)
     report: Json = {"cases": len(cases), "left_out": given.cases - len(cases), "seed": given.seed}
-    tokens = np.load(given.work / "train.npy")
+    tokens = np.load(given.work / "train.npy", mmap_mode="r")[:NGRAM_TOKENS]
     size = Tokenizer.from_file(str(given.work / "tokenizer.json")).get_vocab_size()
     bits = bits_per_byte(given.work, lambda drawn: ngram_bits(tokens, drawn, vocabulary=size), 1024)
-    return report | {"bits_per_byte": bits} | measure_baselines(given.work, cases)
+    return report | {"bits_per_byte": bits, "ngram_tokens": len(tokens)} | measure_baselines(given.work, cases)
 
 
 def measure_model(given: argparse.Namespace) -> Json:

@@ -4,7 +4,8 @@
   (add-to-list 'eglot-server-programs '(prog-mode . ("/path/to/chatapp" "lsp"))))
 (if (not (fboundp 'eglot-ensure))
     (message "chatapp needs Emacs 29 or newer, or the package eglot")
-  (dolist (hook '(python-mode-hook python-ts-mode-hook))
+  (dolist (hook '(python-mode-hook python-ts-mode-hook js-mode-hook js-ts-mode-hook
+                  typescript-ts-mode-hook tsx-ts-mode-hook))
     (add-hook hook #'eglot-ensure)
     (when (fboundp 'completion-preview-mode) ; Emacs 30: grey text after three letters, which Tab takes
       (add-hook hook #'completion-preview-mode))))

@@ -21,3 +21,4 @@ function! s:AddServer(language) abort
 endfunction
 
 autocmd FileType c,cpp,go,java,javascript,python,rust,typescript call s:AddServer(expand('<amatch>'))
+autocmd FileType javascriptreact,typescriptreact call s:AddServer(substitute(expand('<amatch>'), 'react', '', ''))
