@@ -253,7 +253,8 @@ def npm_sources(found: list[Json]) -> str:
     for licence, listed in sorted(licences.items(), key=lambda item: -len(item[1])):
         names = ", ".join(f"{s['package'].removeprefix(npm.PREFIX)} {s['version']}" for s in listed)
         size = sum(s["bytes"] for s in listed) / 1e6
-        parts.append(f"**{licence}** ({len(listed):,} packages, {size:.1f} MB): {names}.")
+        count = f"{len(listed):,} package{'s' * (len(listed) > 1)}"
+        parts.append(f"**{licence}** ({count}, {size:.1f} MB): {names}.")
     return "\n" + "\n\n".join(parts) + "\n"
 
 

@@ -171,7 +171,7 @@ def test_the_notices_of_the_built_in_model_name_every_package_of_its_card() -> N
         f"python-stdlib {version}" for _, version in rows
     }
     of_npm = [
-        line.split(", ") for line in re.findall(r"^\*\*.+\*\* \([\d,]+ packages, [\d.]+ MB\): (.+)\.$", card, re.M)
+        line.split(", ") for line in re.findall(r"^\*\*.+\*\* \([\d,]+ packages?, [\d.]+ MB\): (.+)\.$", card, re.M)
     ]
     assert sum(map(len, of_npm)) > 2000
     assert {f"npm:{owner}" for line in of_npm for owner in line} <= owners

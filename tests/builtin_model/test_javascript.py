@@ -217,8 +217,19 @@ def test_the_card_says_what_the_corpus_has_of_javascript_and_how_good_the_model_
     assert "from Python code alone" in told[False] and "JavaScript" not in told[False] and "npm" not in told[False]
     assert (
         "Python and, 50 % of the text, JavaScript and TypeScript" in told[True]
-        and "**MIT** (1 packages, 2.0 MB): @b/c 1." in told[True]
+        and "**MIT** (1 package, 2.0 MB): @b/c 1." in told[True]
     )
     assert "of JavaScript and TypeScript 20, 20 and 20 %" in told[True]
     said = card.javascript(evaluation["javascript"])
     assert "| **in a project** | 20.0 (20.0 to 20.0) |" in said and "| call | 1 | 20.0" in said and "0.500" in said
+
+
+def test_a_package_of_npm_gives_fewer_tokens(tmp_path: Path, scripts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = scripts("samples")
+    monkeypatch.setattr(samples, "NPM_TOKENS", 250)
+    packages = ["a", "npm:b", "a", "npm:b", "a", "npm:b", "npm:c"]
+    files = [{"package": name, "path": "p", "start": 100 * n} for n, name in enumerate(packages)]
+    (tmp_path / "train_files.json").write_text(json.dumps(files), "utf-8")
+    taken = [packages[start // 100] for start, _ in samples.chosen_files(tmp_path, 1000, 700)]
+    assert taken == ["a", "npm:b", "a", "npm:b", "a", "npm:c"]
+    assert len(samples.chosen_files(tmp_path, 150, 700)) == 3

@@ -182,6 +182,24 @@ def test_a_branch_cools_down_and_leaves_the_trunk_as_it_is(runs: Runs) -> None:
     assert "256" in steps[-1]["positions"] and "256" not in steps[0]["positions"]
 
 
+def test_a_run_is_averaged_with_the_model_that_it_began_with(runs: Runs, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    state = torch.load(runs.trunk / "state.pt", weights_only=True)
+    shape, names = state["config"], ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    config = dict(zip(names, (shape[name] for name in ("dim", "layers", "heads", "kv_heads")), strict=True))
+    config |= {"intermediate_size": shape["ffn"], "vocab_size": shape["vocabulary"]}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": shape["context"]}))
+    save_file(
+        {f"model.{name}": torch.ones_like(w) for name, w in state["weights"].items()}, tmp_path / "model.safetensors"
+    )
+    run("blend", "--run", runs.trunk, "--before", tmp_path, "--share", "0.25", "--into", tmp_path / "mean")
+    mean = torch.load(tmp_path / "mean" / "state.pt", weights_only=True)
+    assert mean["run"]["share"] == 0.25 and mean["run"]["tokens"] == state["run"]["tokens"]
+    assert all(torch.allclose(mean["weights"][n], 0.75 + 0.25 * w, atol=1e-6) for n, w in state["weights"].items())
+
+
 def test_processes_that_share_each_step_take_the_steps_of_one(work: Path, runs: Runs, tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, *train(work, tmp_path, "--processes", "2")], env=environment(), check=True, capture_output=True
