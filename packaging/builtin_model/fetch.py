@@ -17,7 +17,7 @@ WHEELS = (HERE / "packages.txt", HERE / "more_packages.txt")
 NPM = HERE / "npm_packages.txt"
 AT_ONCE = 16
 """Packages that one call of npm fetches."""
-PYTHONS = ("3.13", "3.12", "3.11", "3.10")
+PYTHONS = ("3.14", "3.13", "3.12", "3.11", "3.10")
 """Tried in turn where a package has no wheel for the Python that runs this."""
 
 Package = tuple[str, str]
@@ -44,7 +44,8 @@ def wheels_in(folder: Path) -> set[Package]:
 
 def fetch_wheel(folder: Path, name: str, version: str) -> str:
     """Fetches a wheel, and says what went wrong, if anything did."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--ignore-requires-python"]
+    command += ["--only-binary", ":all:"]
     for python in ("", *PYTHONS):
         other = ("--python-version", python) if python else ()
         done = subprocess.run([*command, *other, "-d", folder, f"{name}=={version}"], capture_output=True, text=True)
