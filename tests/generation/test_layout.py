@@ -141,6 +141,7 @@ def test_a_body_ends_where_a_line_stands_as_far_out_as_its_heading(text: str, pi
     [
         ("function f() {", ["\n  return 1;\n", "}", "\n", "\nfunction g"], "\n  return 1;\n}"),
         ("function f() {\n", ["  return 1;\n}", "\nx"], "  return 1;\n}"),
+        ("function f() {\n  ", ["const s = '}';\n", "  return s;\n}\nx"], "const s = '}';\n  return s;\n}"),
         ("if (a) {", ["\n  b();\n} el", "se {\n  c();\n}\n", "d();"], "\n  b();\n} else {\n  c();\n}"),
         ("  run(() => {", ["\n    if (a) {\n    }\n  });\n  x"], "\n    if (a) {\n    }\n  });"),
         ("const f = () => {", [" return 1 };", "\nconst g"], " return 1 };"),

@@ -232,11 +232,13 @@ class ClosingBrace(BodyEnd):
     def __init__(self, strings: Sequence[str], text: str):
         super().__init__(strings, going_on=True)
         self.eager = True
-        self.line = text.rstrip().rpartition("\n")[2]
+        opening = text.rstrip().rpartition("\n")[2]
+        self.margin = len(opening) - len(opening.lstrip())
+        _, broken, begun = text[len(text.rstrip()) :].rpartition("\n")
+        self.heading = not broken
+        """Whether the line that opened it is still being written."""
+        self.line = opening if self.heading else begun
         """The line that is being written."""
-        self.margin = len(self.line) - len(self.line.lstrip())
-        self.heading = True
-        """Whether that is the line which opened it."""
 
     def _body(self, text: str) -> tuple[str, bool]:
         *ended, rest = text.split("\n")
