@@ -115,10 +115,10 @@ def measure_product(work: Path, model: str, cases: Sequence[Case], folder: Path,
     }
 
 
-def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path) -> Json:
+def measure_fronts(work: Path, model: str, cases: Sequence[Case], folder: Path, language: Language) -> Json:
     """Completes cases by library, command and server in their projects, by `/infill` with the file: are these alike?"""
     os.environ |= {"CHATAPP_HOME": str(work / "home"), "CHATAPP_BACKEND": "onnx"}
-    projects = Projects(read_documents(work / f"{SETS[0]}.jsonl"), folder)
+    projects = Projects(read_documents(work / f"{language.sets[0]}.jsonl"), folder)
     completer = Completer(open_engine(Store(work / "store"), model, PlacementOptions("onnx")), threshold=0.0)
     drawn = [case for case in cases if case.project]
     said = {
@@ -310,14 +310,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
-    parser.add_argument("--fronts", action="store_true", help="compare library, command, server and /infill")
+    parser.add_argument(
+        "--fronts", action="store_true", help="compare library, command, server, /infill"
+    )
     parser.add_argument("--out", type=Path, help="report file")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     work: Path = given.work
     if given.fronts:
+        language, count = (
+            (JAVASCRIPT, given.javascript_cases) if given.only == JAVASCRIPT.name else (PYTHON, given.cases)
+        )
         with TemporaryDirectory() as folder:
-            found = measure_fronts(work, given.model, draw(given, PYTHON, given.cases), Path(folder))
+            found = measure_fronts(work, given.model, draw(given, language, count), Path(folder), language)
         print(json.dumps(found))
         return
     out = given.out or work / ("evaluation.json" if given.model else "baselines.json")
