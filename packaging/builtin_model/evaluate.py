@@ -310,9 +310,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="leave out cases that the model has seen in training")
-    parser.add_argument(
-        "--fronts", action="store_true", help="compare library, command, server, /infill"
-    )
+    parser.add_argument("--fronts", action="store_true", help="compare library, command, server, /infill")
     parser.add_argument("--out", type=Path, help="report file")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
