@@ -42,18 +42,15 @@ def span(found: Json) -> str:
 def trained_bytes(work: Path) -> tuple[int, int]:
     """How much of the text to train on is of Python, and how much of npm's packages."""
     listed = [source for source in read(work / "sources.json")["sources"] if not source["heldout"]]
-    of_npm = sum(source["bytes"] for source in listed if source["package"].startswith(npm.PREFIX))
+    of_npm = sum(source["bytes"] for source in listed if npm.is_npm(source["package"]))
     return sum(source["bytes"] for source in listed) - of_npm, of_npm
 
 
 def languages(python: int, of_npm: int) -> str:
-    """Of what it was made, and what it does not know."""
+    """Of what it was made, by the bytes of each."""
     if not of_npm:
-        return """made by this project from Python code alone.
-It continues code and fills gaps; it does not chat, and knows no other language."""
-    share = 100 * of_npm / (python + of_npm)
-    return f"""made by this project from Python and, {share:.0f} % of the text, JavaScript and TypeScript.
-It continues code and fills gaps; it does not chat, and knows no other language."""
+        return "Python code alone"
+    return f"Python and, {100 * of_npm / (python + of_npm):.0f} % of the text, JavaScript and TypeScript"
 
 
 def introduction(work: Path, run: Json, evaluation: Json, parameters: int, package_tokens: int) -> str:
@@ -68,7 +65,9 @@ def introduction(work: Path, run: Json, evaluation: Json, parameters: int, packa
     others = "; of JavaScript and TypeScript {}, {} and {} %".format(*exact(evaluation["javascript"])) if of_npm else ""
     return f"""# The built-in model
 
-A code completion model of {parameters / 1e6:.1f} million parameters, {languages(python, of_npm)}
+A code completion model of {parameters / 1e6:.1f} million parameters, \
+made by this project from {languages(python, of_npm)}.
+It continues code and fills gaps; it does not chat, and knows no other language.
 Of unseen lines{" of Python" if of_npm else ""}, cut in their middle, it completes {alone} % exactly, {file} % with \
 the rest of the file, and {project} % in a project{others}: look at every line that it offers.
 It read {run["tokens"] / 1e6:,.0f} million tokens, {run["tokens"] / once:.1f} times {once / 1e6:.0f} million \
@@ -198,8 +197,8 @@ Wrong, the first {EXAMPLES}:
 def by_heart(found: Json) -> str:
     """What it reproduces word for word."""
     trained, heldout = found["trained"], found["heldout"]
-    npm = found.get("javascript")
-    python = " of Python" if npm else ""
+    others = found.get("javascript")
+    python = " of Python" if others else ""
     return f"""## What it knows by heart
 
 Given {found["prefix_tokens"]} tokens from the middle of a file{python} that it was trained on,
@@ -207,7 +206,7 @@ it went on with the file's next {found["tokens"]} tokens word for word in {train
 {trained["files"]} files; of files that it had
 never seen, in {heldout["reproduced"]} of {heldout["files"]}. On average it agreed for {trained["mean_tokens"]} and
 {heldout["mean_tokens"]} tokens.
-{by_heart_of_npm(npm["trained"], npm["heldout"]) if npm else ""}"""
+{by_heart_of_npm(others["trained"], others["heldout"]) if others else ""}"""
 
 
 def by_heart_of_npm(trained: Json, heldout: Json) -> str:
@@ -221,11 +220,11 @@ on average it agreed for {trained["mean_tokens"]} and {heldout["mean_tokens"]} t
 def sources(work: Path, remark: str) -> str:
     """What it was trained on, and what was set aside."""
     found = sorted((s for s in read(work / "sources.json")["sources"] if s["bytes"]), key=lambda s: -s["bytes"])
-    of_npm = [s for s in found if s["package"].startswith(npm.PREFIX)]
+    of_npm = [s for s in found if npm.is_npm(s["package"])]
     rows = "\n".join(
         f"| {s['package']} | {s['version']} | {s['licence']} | {s['bytes'] / 1e6:.2f} | {'yes' * s['heldout']} |"
         for s in found
-        if s not in of_npm
+        if not npm.is_npm(s["package"])
     )
     tarballs = "; those of npm\nfrom its tarballs, and from the source maps in them" if of_npm else ""
     return f"""## What it was trained on

@@ -277,7 +277,7 @@ class Corpus:
 
     def add(self, source: Source, path: str, raw: bytes) -> str:
         """Cleans a file and puts it where it belongs; returns why it was dropped, if it was."""
-        from_npm = source.package.startswith(npm.PREFIX)
+        from_npm = npm.is_npm(source.package)
         text, reason = cleaned_javascript(path, raw) if from_npm else cleaned(raw)
         digest = hashlib.sha1(re.sub(r"\s+", " ", text).encode()).digest()
         if not text or digest in self.texts:
@@ -305,7 +305,7 @@ class Corpus:
     def read_source(self, source: Source, files: dict[str, Read]) -> None:
         """Adds the files of a source."""
         self.sources.append(source)
-        from_npm = source.package.startswith(npm.PREFIX)
+        from_npm = npm.is_npm(source.package)
         skipped = npm.SKIPPED_PATH if from_npm else SKIPPED_PATH
         for path, read in files.items():
             if from_npm and source.bytes > npm.MOST_BYTES:

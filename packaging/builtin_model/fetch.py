@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import npm
+
 HERE = Path(__file__).parent
 WHEELS = (HERE / "packages.txt", HERE / "more_packages.txt")
 NPM = HERE / "npm_packages.txt"
@@ -54,11 +56,6 @@ def fetch_wheel(folder: Path, name: str, version: str) -> str:
     return f"{name} {version}: {done.stderr.strip()[-200:]}"
 
 
-def tarball(name: str, version: str) -> str:
-    """Names the file of a package of npm."""
-    return f"{name.replace('/', '__')}-{version}.tgz"
-
-
 def fetch_tarballs(folder: Path, packages: list[Package]) -> list[str]:
     """Fetches packages of npm by one call, or by one for each that it failed to; says what went wrong."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -68,8 +65,8 @@ def fetch_tarballs(folder: Path, packages: list[Package]) -> list[str]:
         for name, version in packages:
             file = Path(temporary) / f"{name.lstrip('@').replace('/', '-')}-{version}.tgz"
             if file.exists():
-                file.rename(folder / tarball(name, version))
-    left = [each for each in packages if not (folder / tarball(*each)).exists()]
+                file.rename(folder / npm.tarball(name, version))
+    left = [each for each in packages if not (folder / npm.tarball(*each)).exists()]
     if len(packages) == 1:
         return [f"{name} {version}: {done.stderr.strip()[-200:]}" for name, version in left]
     return [error for each in left for error in fetch_tarballs(folder, [each])]
@@ -85,7 +82,7 @@ def fetch_wheels(folder: Path) -> list[str]:
 
 def fetch_npm(folder: Path) -> list[str]:
     """Fetches the tarballs that are not there, and says what went wrong."""
-    missing = [each for each in listed(NPM) if not (folder / tarball(*each)).exists()]
+    missing = [each for each in listed(NPM) if not (folder / npm.tarball(*each)).exists()]
     batches = (missing[i : i + AT_ONCE] for i in range(0, len(missing), AT_ONCE))
     return [error for batch in batches for error in fetch_tarballs(folder, batch)]
 

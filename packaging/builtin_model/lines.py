@@ -58,7 +58,7 @@ class Case:
     def kind(self) -> str:
         """What the statement is, of KINDS."""
         line = (self.given + self.wanted).strip()
-        kinds = javascript_lines.KINDS if is_npm(self.package) else KINDS
+        kinds = javascript_lines.KINDS if npm.is_npm(self.package) else KINDS
         return next(kind for kind, pattern in kinds.items() if re.match(pattern, line))
 
     @property
@@ -67,7 +67,7 @@ class Case:
 
         Python's have none, as all figures of theirs before: what does not parse is not looked for there.
         """
-        return Place(self.prefix, self.suffix, Path(self.path) if is_npm(self.package) else None)
+        return Place(self.prefix, self.suffix, Path(self.path) if npm.is_npm(self.package) else None)
 
     def surroundings(self) -> set[int]:
         """Hashes of the runs of lines around the place."""
@@ -80,11 +80,6 @@ def read_documents(path: Path) -> list[Document]:
     """Reads the files of one set."""
     with open(path, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
-
-
-def is_npm(package: str) -> bool:
-    """Says whether a package is one of npm's, which has JavaScript or TypeScript."""
-    return package.startswith(npm.PREFIX)
 
 
 def has_npm(work: Path) -> bool:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lines import NPM, SETS, has_npm, is_npm, read_documents
+from lines import NPM, SETS, has_npm, read_documents
 from model import Model, read_model
+from npm import is_npm
 from samples import PACKAGE_TOKENS, chosen_files
 from tokenizer import FILE_SEP
 from tokenizers import Tokenizer
@@ -29,12 +30,12 @@ BATCH = 50
 
 
 def trained_pieces(
-    work: Path, count: int, chance: random.Random, *, npm: bool = False, package_tokens: int = PACKAGE_TOKENS
+    work: Path, count: int, chance: random.Random, *, of_npm: bool = False, package_tokens: int = PACKAGE_TOKENS
 ) -> list[list[int]]:
     """Draws a piece of prefix and continuation from each of so many training files: of Python, or of npm's packages."""
     tokens = np.load(work / "train.npy", mmap_mode="r")
     listed = json.loads((work / "train_files.json").read_text(encoding="utf-8"))
-    wanted = {file["start"] for file in listed if is_npm(file["package"]) == npm}
+    wanted = {file["start"] for file in listed if is_npm(file["package"]) == of_npm}
     files = [tokens[a:b] for a, b in chosen_files(work, package_tokens, len(tokens)) if a in wanted]
     return pieces([file.tolist() for file in chance.sample(files, min(len(files), 2 * count))], count, chance)
 
@@ -106,9 +107,9 @@ def main() -> None:
         "heldout": measure(model, heldout_pieces(work, arguments.files, chance)),
     }
     if has_npm(work):
-        npm = trained_pieces(work, arguments.files, chance, npm=True, package_tokens=limit)
-        of_npm = measure(model, heldout_pieces(work, arguments.files, chance, (NPM,)))
-        report["javascript"] = {"trained": measure(model, npm), "heldout": of_npm}
+        trained = trained_pieces(work, arguments.files, chance, of_npm=True, package_tokens=limit)
+        heldout = heldout_pieces(work, arguments.files, chance, (NPM,))
+        report["javascript"] = {"trained": measure(model, trained), "heldout": measure(model, heldout)}
     print(json.dumps(report, indent=1))
     (arguments.work / "memorisation.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

@@ -101,19 +101,13 @@ def as_words(stated: object) -> str:
     return "; ".join(map(as_words, stated)) if isinstance(stated, list) else str(stated)
 
 
-def tarball_of(work: Path, source: Source) -> Path:
-    """Finds the tarball that a source of npm was read from: it states its version, but some with a v before it."""
-    name = source["package"].removeprefix(npm.PREFIX).replace("/", "__")
-    return work / "npm" / f"{name}-{source['version'].lstrip('v=')}.tgz"
-
-
 def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
     """Gives the different texts, by their words: each as it was found first, and whose it is."""
     sources: list[Source] = json.loads((work / "sources.json").read_text(encoding="utf-8"))["sources"]
     trained = {source["package"]: source for source in sources if source["bytes"] and not source["heldout"]}
     standard = (Path(sysconfig.get_path("stdlib")) / "LICENSE.txt").read_text(encoding="utf-8")
     texts: dict[str, tuple[str, list[str]]] = {" ".join(standard.split()): (standard, ["python-stdlib"])}
-    of_npm = {name for name in trained if name.startswith(npm.PREFIX)}
+    of_npm = {name for name in trained if npm.is_npm(name)}
     missing = set(trained) - of_npm - {"python-stdlib"}
     for name, meta, found in notices(work / "wheels"):
         if name in trained:
@@ -121,7 +115,8 @@ def collect(work: Path) -> dict[str, tuple[str, list[str]]]:
             for text in found or [stated_terms(meta)]:
                 texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
     for name in sorted(of_npm):
-        for text in npm_notices(tarball_of(work, trained[name])):
+        version = trained[name]["version"].lstrip("v=")  # some state a v before it, which their tarball has not
+        for text in npm_notices(work / "npm" / npm.tarball(name, version)):
             texts.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {trained[name]['version']}")
     if missing:
         raise SystemExit(f"no wheel of {', '.join(sorted(missing))} in {work / 'wheels'}")

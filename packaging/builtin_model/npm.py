@@ -93,6 +93,16 @@ Read = Callable[[], bytes]
 """Reads a file."""
 
 
+def is_npm(package: str) -> bool:
+    """Says whether a package, by its name in the corpus, is one of npm's."""
+    return package.startswith(PREFIX)
+
+
+def tarball(name: str, version: str) -> str:
+    """Names the file of a package's tarball; `tarball_name` reads it."""
+    return f"{name.removeprefix(PREFIX).replace('/', '__')}-{version}.tgz"
+
+
 def stated_licence(manifest: dict[str, Any]) -> str:
     """Gives the licence that a package.json states, in the newer form or in older ones."""
     stated = manifest.get("license") or manifest.get("licenses") or ""
@@ -131,12 +141,12 @@ def mapped(file: str, raw: bytes, package: str) -> Iterator[tuple[str, bytes]]:
             yield path, text.encode("utf-8", "replace")
 
 
-def read_tarball(tarball: Path, package: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def read_tarball(file: Path, package: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Reads package.json, and the sources by path: those that lie in a tarball, and those that its source maps hold."""
     manifest: dict[str, Any] = {}
     plain: dict[str, bytes] = {}
     held: dict[str, bytes] = {}
-    for path, raw in members(tarball):
+    for path, raw in members(file):
         if path == "package.json":
             manifest = json.loads(raw.decode("utf-8-sig", "replace"))
         elif MAP.search(path):
@@ -147,17 +157,17 @@ def read_tarball(tarball: Path, package: str) -> tuple[dict[str, Any], dict[str,
     return manifest, chosen(plain, held)
 
 
-def members(tarball: Path) -> Iterator[tuple[str, bytes]]:
+def members(file: Path) -> Iterator[tuple[str, bytes]]:
     """Yields the paths within a package and the content of what is of use in its tarball, unpacking nothing on disk."""
-    with tarfile.open(tarball, "r|gz") as archive:
+    with tarfile.open(file, "r|gz") as archive:
         for member in archive:
             path = member.name.removeprefix("./").partition("/")[2]
             is_map = MAP.search(path) is not None
             wanted = path == "package.json" or is_map or SOURCE.search(path) or DECLARED.search(path)
             if not wanted or "node_modules/" in path or member.size > (LARGEST_MAP if is_map else LARGEST_SOURCE):
                 continue
-            if file := archive.extractfile(member):
-                yield path, file.read()
+            if content := archive.extractfile(member):
+                yield path, content.read()
 
 
 def stem(path: str, folder: bool = False) -> str:
@@ -188,16 +198,16 @@ def place(path: str) -> tuple[bool, bytes]:
 
 def packages(tarballs: Iterable[Path]) -> Iterator[tuple[str, str, str, dict[str, Read]]]:
     """Yields name, version, stated licence and the sources by path of each tarball."""
-    for tarball in tarballs:
-        name = tarball_name(tarball)
-        manifest, texts = read_tarball(tarball, name)
+    for file in tarballs:
+        name = tarball_name(file)
+        manifest, texts = read_tarball(file, name)
         files: dict[str, Read] = {path: functools.partial(bytes, text) for path, text in texts.items()}
         yield name, str(manifest.get("version", "")), stated_licence(manifest), files
 
 
-def tarball_name(tarball: Path) -> str:
+def tarball_name(file: Path) -> str:
     """Gives the package's name by that of its tarball, NAME-VERSION.tgz with __ for the slash."""
-    return re.sub(r"-\d+\.\d+\.\d+.*$", "", tarball.name).replace("__", "/", 1)
+    return re.sub(r"-\d+\.\d+\.\d+.*$", "", file.name).replace("__", "/", 1)
 
 
 def without_licence_header(text: str) -> str:

@@ -5,14 +5,13 @@ longer than the context, padded. Training reads them in order and draws no chanc
 """
 
 import argparse
-import functools
 import itertools
 import json
 import multiprocessing
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,7 +199,7 @@ def chosen_files(work: Path, package_tokens: int, total: int) -> list[tuple[int,
     chosen = []
     for file, end in zip(files, ends, strict=True):
         name, size = file["package"], end - file["start"]
-        most = min(package_tokens, NPM_TOKENS) if name.startswith(npm.PREFIX) else package_tokens
+        most = min(package_tokens, NPM_TOKENS) if npm.is_npm(name) else package_tokens
         if sizes[name] > most:
             if TEST_PATH.search(file["path"]) or taken.get(name, 0) + size > most:
                 continue
@@ -214,11 +213,15 @@ def part_file(work: Path, context: int, number: int) -> Path:
     return work / "samples" / str(context) / f"{number:05}.npy"
 
 
-def write(samples: Samples, work: Path, repeats: float, number: int) -> None:
-    """Makes one part, unless it is there."""
-    file = part_file(work, samples.context, number)
-    if file.exists():
-        return
+def write(samples: Samples, work: Path, repeats: float, numbers: Iterable[int]) -> None:
+    """Makes parts, those that are not there."""
+    for number in numbers:
+        if not (file := part_file(work, samples.context, number)).exists():
+            write_part(samples, file, repeats, number)
+
+
+def write_part(samples: Samples, file: Path, repeats: float, number: int) -> None:
+    """Makes one part."""
     started = time.process_time()
     rows = samples.rows(number, repeats if number < REPEATING_PARTS else 0.0)
     partial = file.with_suffix(".partial")
@@ -247,13 +250,16 @@ def main() -> None:
     part_file(work, arguments.context, 0).parent.mkdir(parents=True, exist_ok=True)
     numbers = range(arguments.first, arguments.first + (arguments.count or samples.parts))
     samples.turn_segments(numbers.start // samples.parts)  # once, for all processes
-    make = functools.partial(write, samples, work, arguments.repeats)
-    if arguments.processes == 1:
-        for number in numbers:
-            make(number)
-    else:
-        with multiprocessing.get_context("fork").Pool(arguments.processes) as pool:
-            pool.map(make, numbers, chunksize=1)
+    # Forked processes have the whole corpus already; to a pool's it would be sent again for every part.
+    fork = multiprocessing.get_context("fork")
+    shares = [numbers[place :: arguments.processes] for place in range(arguments.processes)]
+    makers = [fork.Process(target=write, args=(samples, work, arguments.repeats, share)) for share in shares]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    if any(maker.exitcode for maker in makers):
+        raise SystemExit("parts are missing, for the reason above")
 
 
 if __name__ == "__main__":

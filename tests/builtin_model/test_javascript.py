@@ -161,7 +161,7 @@ def test_what_is_known_by_heart_is_drawn_from_each_language(tmp_path: Path, with
     np.save(tmp_path / "train.npy", np.repeat(np.array([6, 7, 8], np.uint16), 300))
     files = [{"package": name, "path": name, "start": 300 * n} for n, name in enumerate(("a", "npm:b", "c"))]
     (tmp_path / "train_files.json").write_text(json.dumps(files), "utf-8")
-    drawn = [memorisation.trained_pieces(tmp_path, 5, random.Random(1), npm=npm) for npm in (False, True)]
+    drawn = [memorisation.trained_pieces(tmp_path, 5, random.Random(1), of_npm=of_npm) for of_npm in (False, True)]
     assert [sorted({piece[-1] for piece in pieces}) for pieces in drawn] == [[6, 8], [7]]
 
 
