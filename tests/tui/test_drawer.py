@@ -5,9 +5,12 @@ from contextlib import asynccontextmanager
 from threading import Event
 from typing import Any
 
+from textual import events
+
 from chatapp.generation import Options
 from chatapp.generation.decoding.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
+from chatapp.tui.sampling.fields import FIELDS, LABEL
 from chatapp.tui.sampling.preview import Look
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
@@ -93,3 +96,38 @@ async def test_another_conversation_does_not_show_the_preview_of_the_one_before(
         await driver.pilot.pause()
         assert "reading the prompt" in driver.picture
         go.set()
+
+
+async def test_a_slider_dragged_quickly_goes_to_its_end_and_its_label_drags_nothing() -> None:
+    async with drawn(size=(120, 40)) as (driver, drawer):
+        pilot, ladder = driver.pilot, FIELDS[0].ladder
+        await pilot.mouse_down(drawer, offset=(LABEL + 3, 1))
+        assert drawer.chosen
+        await pilot.hover(drawer, offset=(1, 3))
+        assert drawer.options.temperature == ladder[0] == 0.0
+        await pilot.hover(drawer, offset=(36, 2))
+        assert drawer.options.temperature == ladder[-1]
+        await pilot.mouse_up(drawer, offset=(36, 2))
+        await pilot.hover(drawer, offset=(LABEL + 3, 1))
+        assert drawer.options.temperature == ladder[-1]
+        await pilot.mouse_down(drawer, offset=(3, 1))
+        await pilot.hover(drawer, offset=(LABEL + 3, 1))
+        assert drawer.options.temperature == ladder[-1]
+
+
+async def test_the_wheel_walks_the_options_and_takes_what_was_being_typed() -> None:
+    async with drawn(size=(80, 14)) as (driver, drawer):
+        await driver.press("1", ".", "5")
+        for _ in range(len(FIELDS) + 3):
+            drawer.post_message(wheel(events.MouseScrollDown))
+        await driver.pilot.pause()
+        assert drawer.options.temperature == 1.5 and drawer.field == FIELDS[-1]
+        assert f"▸{FIELDS[-1].label}" in driver.picture
+        drawer.post_message(wheel(events.MouseScrollUp))
+        await driver.pilot.pause()
+        assert drawer.field == FIELDS[-2]
+
+
+def wheel(turned: type[events.MouseEvent]) -> events.MouseEvent:
+    """A step of the wheel over the drawer."""
+    return turned(None, 2, 2, 0, 0, 0, shift=False, meta=False, ctrl=False)

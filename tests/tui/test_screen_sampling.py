@@ -206,7 +206,7 @@ async def test_the_mouse_moves_a_slider() -> None:
         assert await hand.pilot.mouse_down(drawer, offset=(1 + 13, row))
         assert hand.chosen == {"top_p": 0.05}
         await hand.pilot.hover(drawer, offset=(1 + 13 + measure_slider(36) - 1, row))
-        await hand.pilot.mouse_up(drawer, offset=(3, row))
+        await hand.pilot.mouse_up(drawer, offset=(1 + 13 + measure_slider(36) - 1, row))
         assert hand.chosen == {"top_p": 1.0}
         assert await hand.pilot.click(drawer, offset=(2, ROWS["seed"] + 1))
         assert drawer.field.name == "seed" and hand.chosen == {"top_p": 1.0}

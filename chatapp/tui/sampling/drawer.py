@@ -320,8 +320,10 @@ class SamplingDrawer(Widget, can_focus=True):
         place = self.first + offset.y - 1 if offset else -1
         if offset and 0 < offset.y < 1 + self.rows and place < len(FIELDS):
             self.place, self.typed, self.error = place, None, ""
-            self.capture_mouse()
-            self.slide(offset.x)
+            self.refresh()
+            if self.field.slides and 0 <= offset.x - LABEL < measure_slider(self.size.width):
+                self.capture_mouse()
+                self.slide(offset.x)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self.app.mouse_captured is self:
@@ -330,12 +332,22 @@ class SamplingDrawer(Widget, can_focus=True):
     def on_mouse_up(self) -> None:
         self.release_mouse()
 
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.roll(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.roll(event, -1)
+
+    def roll(self, event: events.MouseEvent, rows: int) -> None:
+        """Walk by the wheel, as by the arrows."""
+        event.stop()
+        if self.finish_typing():
+            self.action_walk(rows)
+
     def slide(self, x: int) -> None:
-        """Take the value at a column of the slider."""
-        column, width = x - LABEL, measure_slider(self.size.width)
-        if self.field.slides and 0 <= column < width:
-            self.choose(self.field, self.field.at(column / (width - 1)))
-        self.refresh()
+        """Take the value at a column of the slider, or at the end that a quick hand has gone beyond."""
+        last = measure_slider(self.size.width) - 1
+        self.choose(self.field, self.field.at(min(max(x - LABEL, 0), last) / last))
 
     # Lines
 
