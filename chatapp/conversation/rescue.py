@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from chatapp.conversation import files
 from chatapp.conversation.conversation import Dialogue
 from chatapp.history import Conversation, History, HistoryError, Message, exports
 from chatapp.history.text import first_words
 from chatapp.text.errors import InputError
+from chatapp.text.files import replacing
 
 
 def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
@@ -37,13 +37,24 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
 
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
-    """Write them to a file in a folder, or where temporary files are; gives the file, or raises InputError."""
+    """Write them to a file of the user alone, in a folder or where temporary files are; InputError if neither."""
     text = exports.as_json(map(gather, dialogues))
     name = f"unsaved-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     try:
-        return files.write(folder / name, text)
-    except InputError:
-        return files.write(Path(tempfile.gettempdir()) / name, text)
+        return write_private(folder / name, text)
+    except OSError:
+        pass
+    try:
+        return write_private(Path(tempfile.mkdtemp(prefix="chatapp-")) / name, text)
+    except OSError as error:
+        raise InputError(f"cannot write {name} in {folder} or {tempfile.gettempdir()}: {error.strerror}") from error
+
+
+def write_private(file: Path, text: str) -> Path:
+    """Write a new file that only its user can read, and give its path; or OSError."""
+    with replacing(file, mode=0o600) as out:
+        out.write(text.encode())
+    return file
 
 
 def gather(dialogue: Dialogue) -> tuple[Conversation, Sequence[Message]]:
