@@ -145,7 +145,8 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
 
     from chatapp.generation import OptionError, Options
 
-    chosen = {field.name: value for field in fields(Options) if (value := getattr(given, field.name, None)) is not None}
+    names = [field.name for field in fields(Options) if field.name != "tools"]  # those of the command line are servers
+    chosen = {name: value for name in names if (value := getattr(given, name, None)) is not None}
     if "logit_bias" in chosen:
         chosen["logit_bias"] = dict(chosen["logit_bias"])
     if "dry_breakers" in chosen:

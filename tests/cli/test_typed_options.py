@@ -32,6 +32,8 @@ def test_the_order_and_the_texts_of_sampling_are_read() -> None:
         "dry_whole_words": True,
         "bad_words": ["very"],
     }
+    parser.set_defaults(tools=["calc"])  # names of servers, and not what a model may call
+    assert "tools" not in read_options(parser.parse_args(["-n", "2"]))
     with pytest.raises(OptionError, match="sampler_order must be made of temperature"):
         read_options(parser.parse_args(["--sampler-order", "top_q"]))
     for typed, value in [
