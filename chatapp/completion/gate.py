@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from chatapp.completion.place import Place
-from chatapp.completion.syntax import BRACKETS, STRING, Syntax, list_keywords, load_grammar
+from chatapp.completion.syntax import BRACKETS, STRING, Syntax, list_keywords, load_grammar, name_language
 
 NAME = re.compile(r"[^\W\d]\w*")
 COMMENT = re.compile(r"#.*|//.*")
@@ -63,15 +63,7 @@ BUILTINS = {
         String str Vec Option Some None Result Ok Err Box Rc Arc Self u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64
         bool char println print vec format new len iter map collect unwrap clone into from std""",
 }
-"""What a language has by itself, besides the words of its grammar; typescript's are javascript's, cpp's are c's."""
-FAMILY = {
-    **dict.fromkeys((".py", ".pyi", ".pyw"), "python"),
-    **dict.fromkeys((".js", ".jsx", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx"), "javascript"),
-    **dict.fromkeys((".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"), "c"),
-    ".go": "go",
-    ".java": "java",
-    ".rs": "rust",
-}
+"""What a language has by itself, besides the words of its grammar."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,7 @@ def find_unknown(place: Place, begun: str, text: str) -> list[str]:
     bare = COMMENT.sub("", STRING.sub('""', begun[start:] + text))
     given = {match["named"] or match["assigned"] for match in DEFINED.finditer(f"{begun[:start]}{bare}")}
     suffix = place.path.suffix.lower() if place.path else ""
-    given.update(KEY.findall(f"{begun[:start]}{bare}") if FAMILY.get(suffix) == "javascript" else ())
+    given.update(KEY.findall(f"{begun[:start]}{bare}") if name_language(suffix) == "javascript" else ())
     before, after = place.prefix[: len(place.prefix) - len(begun) + start], place.suffix
     texts = [before, after, *(file.text for file in place.open_files)]
     own = list_own(suffix)
@@ -179,7 +171,7 @@ def find_unknown(place: Place, begun: str, text: str) -> list[str]:
 @cache
 def list_own(suffix: str) -> frozenset[str]:
     """The names that a language has by itself."""
-    return list_keywords(suffix) | frozenset(BUILTINS.get(FAMILY.get(suffix, ""), "").split())
+    return list_keywords(suffix) | frozenset(BUILTINS.get(name_language(suffix), "").split())
 
 
 def stands_in(name: str, text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from chatapp.completion.candidates import Candidate
 from chatapp.completion.matches import Match
+from chatapp.completion.syntax import name_language
 
 FAR = 40
 """Characters of a match beyond which it says nothing more."""
@@ -55,9 +56,13 @@ class Weights:
 
 
 @cache
-def read_weights(kind: Literal["model", "files"]) -> Weights:
-    """The fitted weights: where a model was asked, or where files alone were looked at."""
-    stated = json.loads(resources.files(__package__).joinpath("ranker.json").read_text("utf-8"))[kind]
+def read_weights(kind: Literal["model", "files"], suffix: str = "") -> Weights:
+    """The fitted weights: where a model was asked or where files alone were looked at, in files of an ending.
+
+    Python's serve texts without an ending too, and JavaScript's, which trust the model less, all other languages.
+    """
+    fitted = json.loads(resources.files(__package__).joinpath("ranker.json").read_text("utf-8"))
+    stated = fitted["python" if not suffix or name_language(suffix) == "python" else "javascript"][kind]
     return Weights(stated["features"], stated["none"])
 
 

@@ -23,6 +23,8 @@ GRAMMARS = {
     ".rs": ("rust", "language"),
 }
 """Of files' endings: the wheel tree_sitter_NAME, and what gives its grammar."""
+WIDER = {"typescript": "javascript", "cpp": "c"}
+"""Languages that have the names of another, and lines like its."""
 LISTS = frozenset(
     (
         *("module", "program", "source_file", "translation_unit", "block", "statement_block", "compound_statement"),
@@ -74,6 +76,12 @@ ENDS = {'"""': '"""', "'''": "'''", "`": "`", "/*": "*/"}
 CONDITION = re.compile(rb"^[ \t]*#[ \t]*(if|endif)", re.M)
 """What begins and ends a part of a C file."""
 BEGINS = re.compile("|".join(map(re.escape, ENDS)))
+
+
+def name_language(suffix: str) -> str:
+    """The language of files of an ending, TypeScript as JavaScript and C++ as C; empty where it is none of these."""
+    name, _ = GRAMMARS.get(suffix, ("", ""))
+    return WIDER.get(name, name)
 
 
 @cache

@@ -237,8 +237,9 @@ def leave_out_seen(work: Path, cases: Sequence[Case]) -> list[Case]:
 
     Refuses packages that the ranker was fitted on.
     """
-    fitted = json.loads(RANKER.read_text(encoding="utf-8"))["fitted on"]["packages"]
-    if known := {case.package for case in cases}.intersection(fitted):
+    languages = json.loads(RANKER.read_text(encoding="utf-8")).values()
+    fitted = {package for stated in languages for package in stated["fitted on"]["packages"]}
+    if known := {case.package for case in cases} & fitted:
         raise SystemExit(f"the ranker was fitted on {', '.join(sorted(known))}; fit it on other packages")
     runs = {run: number for number, case in enumerate(cases) for run in case.surroundings()}
     seen = set[int]()

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import javascript_lines
 import npm
-from corpus import SKIPPED_PATH, Document, cleaned, normalised, shingles, wheel_files
+from corpus import (
+    SKIPPED_PATH,
+    Document,
+    cleaned,
+    cleaned_javascript,
+    normalised,
+    npm_packages,
+    shingles,
+    wheel_files,
+)
 
 from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import Place
@@ -160,10 +169,26 @@ def read_wheels(folder: Path) -> Iterator[Document]:
     for metadata, _, files in wheel_files(sorted(folder.glob("*.whl"))):
         for path, read in files.items():
             text = "" if SKIPPED_PATH.search(path) else cleaned(read())[0]
-            runs = shingles(text)
-            if text and len(runs & seen) <= 0.15 * len(runs):
-                seen |= runs
+            if is_new(text, seen):
                 yield {"package": normalised(metadata["Name"]), "path": path, "text": text}
+
+
+def read_tarballs(folder: Path) -> Iterator[Document]:
+    """Reads the JavaScript and TypeScript of the permissively licensed packages of npm in a folder, each text once."""
+    seen: set[int] = set()
+    for source, files in npm_packages(folder):
+        for path, read in files.items():
+            text = "" if npm.SKIPPED_PATH.search(path) else cleaned_javascript(path, read())[0]
+            if is_new(text, seen):
+                yield {"package": source.package, "path": path, "text": text}
+
+
+def is_new(text: str, seen: set[int]) -> bool:
+    """Says whether most of a text's runs of lines were not seen before, and sees them then."""
+    runs = shingles(text)
+    new = bool(text) and len(runs & seen) <= 0.15 * len(runs)
+    seen |= runs if new else set()
+    return new
 
 
 class Projects:

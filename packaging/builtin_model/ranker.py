@@ -1,10 +1,12 @@
 """Fits the weights with which completion ranks candidates, on lines of packages that no model here was trained on.
 
-    pip download --no-deps --only-binary :all: -d W/wheels arrow falcon luigi ...
-    python packaging/builtin_model/ranker.py --wheels W/wheels --found W/found.pkl
+    pip download --no-deps --only-binary :all: -d R/wheels arrow falcon luigi ...
+    npm pack --pack-destination R/npm culori publint mixpanel ...
+    python packaging/builtin_model/ranker.py --work R
 
 A softmax over the candidates of a place and "none of them", L2 regularised; each line counts with the project's other
-files and without. It is measured on packages that the weights were not fitted on; then they are fitted on all.
+files and without. It is measured on packages that the weights were not fitted on; then they are fitted on all. Python
+has weights of its own, and so has JavaScript with TypeScript.
 """
 
 # torch has no types as this project checks it.
@@ -14,18 +16,21 @@ import argparse
 import hashlib
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
-from lines import Case, Projects, draw_places, read_wheels
+from corpus import Document
+from lines import Case, Projects, draw_places, read_tarballs, read_wheels
 
 from chatapp.completion.candidates import Candidate, find_candidates, judge
 from chatapp.completion.gate import Gate
 from chatapp.completion.ranker import FEATURES
+from chatapp.generation import Engine
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store
@@ -33,6 +38,7 @@ from model_store import Store
 OUT = Path(__file__).resolve().parents[2] / "chatapp" / "completion" / "ranker.json"
 FOLDS = 5
 L2 = 0.003
+Json = dict[str, Any]
 Found = tuple[list[Candidate], list[Candidate]]
 """The candidates of a place in its project, and without it."""
 KINDS: dict[str, Callable[[Candidate], Candidate | None]] = {
@@ -41,6 +47,11 @@ KINDS: dict[str, Callable[[Candidate], Candidate | None]] = {
 }
 """What is left of a candidate where a model was asked, and where none was."""
 UNUSED = {"files": {"model"}}
+READERS: dict[str, tuple[str, Callable[[Path], Iterator[Document]]]] = {
+    "python": ("wheels", read_wheels),
+    "javascript": ("npm", read_tarballs),
+}
+"""By language, the folder of the packages and what reads them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,7 @@ def examples_of(cases: Sequence[Case], found: Sequence[Found], kind: str, names:
     return examples
 
 
-def measure(examples: Sequence[Example]) -> dict[str, object]:
+def measure(examples: Sequence[Example]) -> Json:
     """Fits on all packages but a fifth, and says how the probabilities of the others' best candidates come true."""
     chances: list[tuple[float, bool]] = []
     for fold in range(FOLDS):
@@ -131,53 +142,55 @@ def fold_of(example: Example) -> int:
     return hashlib.md5(example.package.encode()).digest()[0] % FOLDS
 
 
-def ask(cases: Sequence[Case], projects: Projects, given: argparse.Namespace) -> None:
-    """Asks for the candidates of every case, in its project, and keeps them."""
-    engine = open_engine(Store(given.found.parent / "store"), given.model, PlacementOptions("onnx"))
-    found, gate = [], Gate()
+def ask(cases: Sequence[Case], projects: Projects, engine: Engine) -> list[Found]:
+    """Asks for the candidates of every case, in its project and without it."""
+    found, gate = list[Found](), Gate()
     for done, case in enumerate(cases, 1):
         inside = projects.place(case)
         outside, known = replace(inside, folder=None), find_candidates(engine, inside)
         alone = [replace(each, other=None) for each in known if each.logprob is not None or each.file]
-        ways = (inside, known), (outside, alone)
-        found.append(tuple([judge(gate, place, each) for each in candidates] for place, candidates in ways))
+        judged = ([judge(gate, inside, each) for each in known], [judge(gate, outside, each) for each in alone])
+        found.append(judged)
         if done % 100 == 0:
             print(f"{done} of {len(cases)} lines", flush=True)
-    given.found.write_bytes(pickle.dumps(found))
+    return found
 
 
-def main() -> None:
-    """Parses the command line, asks for candidates, fits and writes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheels", type=Path, required=True, help="a folder of wheels")
-    parser.add_argument("--found", type=Path, required=True, help="candidates: asked for and kept, or used again")
-    parser.add_argument("--model", default="builtin")
-    parser.add_argument("--lines", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    documents = list(read_wheels(given.wheels))
+def fit_language(given: argparse.Namespace, language: str) -> Json:
+    """Fits the weights of a language: where a model was asked, and where files alone were looked at."""
+    folder, read = READERS[language]
+    documents, kept = list(read(given.work / folder)), given.work / f"found_{language}.pkl"
     cases = draw_places(documents, given.lines, given.seed)
-    if not given.found.exists():
-        with TemporaryDirectory() as folder:
-            ask(cases, Projects(documents, Path(folder)), given)
-    found: list[Found] = pickle.loads(given.found.read_bytes())
-    stated: dict[str, object] = {
-        "fitted on": {
-            "model": given.model,
-            "lines": given.lines,
-            "seed": given.seed,
-            "packages": sorted({d["package"] for d in documents}),
-        }
-    }
+    if not kept.exists():
+        engine = open_engine(Store(given.work / "store"), given.model, PlacementOptions("onnx"))
+        with TemporaryDirectory() as projects:
+            kept.write_bytes(pickle.dumps(ask(cases, Projects(documents, Path(projects)), engine)))
+    found: list[Found] = pickle.loads(kept.read_bytes())
+    packages = sorted({case.package for case in cases})
+    stated: Json = {"fitted on": {"model": given.model, "lines": given.lines, "seed": given.seed, "packages": packages}}
     for kind in KINDS:
         names = [name for name in FEATURES if name not in UNUSED.get(kind, set())]
         examples = examples_of(cases, found, kind, names)
         fitted, measured = fit(examples), measure(examples)
-        print(kind, json.dumps(measured))
+        print(language, kind, json.dumps(measured))
         weights = {name: round(float(value), 4) for name, value in zip(names, fitted.weights, strict=True)}
         stated[kind] = {"features": weights, "none": round(fitted.none, 4), **measured}
+    return stated
+
+
+def main() -> None:
+    """Parses the command line, fits each language and writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--work", type=Path, required=True, help="with wheels and npm; candidates are kept there, and used again"
+    )
+    parser.add_argument("--model", default="builtin")
+    parser.add_argument("--lines", type=int, default=2000, help="of each language")
+    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    stated = {language: fit_language(given, language) for language in READERS}
     given.out.write_text(json.dumps(stated, indent=1) + "\n", encoding="utf-8")
 
 

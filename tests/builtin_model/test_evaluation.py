@@ -86,7 +86,7 @@ def test_cases_whose_lines_were_trained_on_are_left_out(tmp_path: Path, scripts:
         train.write(json.dumps({"package": "copy", "path": "copy.py", "text": text}) + "\n")
     left = evaluate.leave_out_seen(tmp_path, cases)
     assert seen not in left and left
-    fitted = json.loads(evaluate.RANKER.read_text("utf-8"))["fitted on"]["packages"]
+    fitted = json.loads(evaluate.RANKER.read_text("utf-8"))["javascript"]["fitted on"]["packages"]
     with pytest.raises(SystemExit, match=fitted[0]):
         evaluate.leave_out_seen(tmp_path, [lines.Case(fitted[0], "x.py", "a\n", "\nb", "c")])
 

@@ -54,8 +54,16 @@ def test_another_candidate_takes_its_share() -> None:
 
 
 @pytest.mark.parametrize("kind", ["model", "files"])
-def test_each_weight_is_of_a_feature_and_the_fit_tells_its_calibration(kind: str) -> None:
-    stated = json.loads(resources.files("chatapp.completion").joinpath("ranker.json").read_text("utf-8"))
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_each_weight_is_of_a_feature_and_the_fit_tells_its_calibration(language: str, kind: str) -> None:
+    stated = json.loads(resources.files("chatapp.completion").joinpath("ranker.json").read_text("utf-8"))[language]
     assert stated[kind]["features"].keys() <= FEATURES.keys()
     assert stated[kind]["calibration_error"] < 0.05
-    assert {"jinja2", "starlette", "httpx", "uvicorn"}.isdisjoint(stated["fitted on"]["packages"])
+    held_out = {"jinja2", "starlette", "httpx", "uvicorn", "npm:commander", "npm:express", "npm:marked"}
+    assert held_out.isdisjoint(stated["fitted on"]["packages"])
+
+
+def test_python_and_javascript_have_weights_of_their_own() -> None:
+    python = read_weights("model", ".py")
+    assert python == read_weights("model", ".pyi") == read_weights("model")
+    assert python != read_weights("model", ".ts") == read_weights("model", ".jsx") == read_weights("model", ".go")
