@@ -32,7 +32,10 @@ def login(read: Callable[[str], str] = getpass.getpass) -> None:
     place = hub.site()
     if sys.stdin.isatty():
         print(f"Make a token that may read at {place.endpoint}/settings/tokens", file=sys.stderr)
-        token = read("Token (it is not shown): ")
+        try:
+            token = read("Token (it is not shown): ")
+        except EOFError:  # Ctrl+D
+            token = ""
     else:
         token = sys.stdin.readline()
     if not token.strip():

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from drills.faults import drill as pulls_under_faults
 from drills.pull import drill
 
+from chatapp.cli.login import login
+from chatapp.text.errors import InputError
 from support.checkpoints import ROOT, MakeCheckpoint, Run, write_tokenizer
 from support.loopback_hub import LoopbackHub
 
@@ -187,6 +190,15 @@ def test_what_the_hub_says_cannot_steer_the_terminal(chatapp: Run, tiny: Path, l
     loopback.fault("/api/models", status=400, body=b'{"error": "\\u001b]0;owned\\u0007 no"}')
     done = chatapp("pull", "org/tiny")
     assert done.returncode == 1 and "\x1b" not in done.stderr
+
+
+def test_ctrl_d_in_the_place_of_a_token_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(question: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(InputError, match="no token was given"):
+        login(read=leave)
 
 
 @pytest.mark.process
