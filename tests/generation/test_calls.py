@@ -32,6 +32,19 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
+def merging(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A tokenizer that ends the mark of a call in a token that says more."""
+    folder = write_tokenizer(tmp_path_factory.mktemp("merging"), chat_template=QWEN)
+    path = folder / "tokenizer.json"
+    facts = json.loads(path.read_text("utf-8"))
+    model = facts["model"]
+    model["vocab"][">`"] = model["vocab"].pop("".join(model["merges"][-1]))
+    model["merges"][-1] = [">", "`"]
+    path.write_text(json.dumps(facts), "utf-8")
+    return Tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> ChatTemplate:
     return ChatTemplate(write_tokenizer(tmp_path_factory.mktemp("template"), chat_template=QWEN))
 
@@ -76,6 +89,25 @@ def test_what_is_no_call_is_as_it_would_be_without_functions(tokenizer: Tokenize
     assert all(reply.text.startswith("Good day to you <tool") for reply in replies)
 
 
+def test_a_mark_whose_last_token_begins_no_call_leaves_the_reply_free(
+    merging: Tokenizer, template: ChatTemplate
+) -> None:
+    said = "the `<tool_call>` tag: <tool_call>"
+    assert len(merging.encode(">`")) == 1
+    for beginning in ("the `<tool_call>` tag.", said):
+        reply = ask(merging, template, beginning, 3, WEATHER)
+        assert reply.text.startswith(beginning)
+    call, _ = json.JSONDecoder().raw_decode(reply.text.removeprefix(said).lstrip())
+    assert call["name"] == "weather", "another call is one"
+
+
+def test_a_reply_that_was_begun_with_what_is_no_call_goes_on(tokenizer: Tokenizer, template: ChatTemplate) -> None:
+    engine = Engine(ScriptedSession(hashed, vocab_size=400, context_length=2048), tokenizer, template)
+    options = Options(max_tokens=9, seed=3, **Toolbox((WEATHER,)).options)
+    begun = tokenizer.encode("<tool_call>Bern")
+    assert list(engine.chat([Message("user", "weather?")], options, begun))
+
+
 LLAMA = """\
 {% if tools %}{{ tools | tojson }} Respond in the format {"name": function name, "parameters": dictionary}.{% endif %}\
 {% for message in messages %}{% if message.tool_calls %}
@@ -96,6 +128,12 @@ def test_a_call_without_a_mark_fits_its_schema_where_its_template_makes_such(
         assert set(call) == {"name", "parameters"} and call["parameters"]["city"] in ("Bern", "Biel")
         (found, *_) = read_calls(text, ["weather"])
         assert found.name == "weather" and json.loads(found.arguments) == call["parameters"]
+
+
+@pytest.mark.parametrize("beginning", ['{  "name": "weather"', '{\t"name": "weather"', '{\n\n"name":"weather"}'])
+def test_a_call_without_a_mark_in_another_form_is_free(beginning: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    llama = ChatTemplate(write_tokenizer(tmp_path, chat_template=LLAMA))
+    assert ask(tokenizer, llama, beginning, 3, WEATHER).text.startswith(beginning)
 
 
 def test_json_that_calls_nothing_is_free(tokenizer: Tokenizer, tmp_path: Path) -> None:

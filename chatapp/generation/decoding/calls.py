@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.generation.decoding.constraint import Constraint, Continued
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, describe_indented, is_schema
+from chatapp.generation.options import OptionError
 from chatapp.generation.text.thinking import Channels
 from chatapp.generation.text.tools import Function, describe_calls
 
@@ -28,7 +29,7 @@ class Calls:
     """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
 
     def __init__(
-        self, vocabulary: Vocabulary, opener: str, call: Constraint, thinking: str = "", names: Sequence[str] = ()
+        self, vocabulary: Vocabulary, opener: str, call: Grammar, thinking: str = "", names: Sequence[str] = ()
     ):
         """`opener` begins a call, and `call` says what it may be; the prompt may have opened the `thinking`.
 
@@ -78,7 +79,11 @@ class Calls:
         token = tokens[place]
         self.read.append(token)
         if self.begun:
-            if self.begun.ends(tokens[self.place : place + 1]):
+            try:
+                ended = self.begun.ends(tokens[self.place : place + 1])
+            except OptionError:  # the reply was begun with what is no call
+                ended = True
+            if ended:
                 self.begun, self.text = None, ""
             return
         text = self.detokenizer.add(token)
@@ -88,9 +93,11 @@ class Calls:
         self.text += text
         found = self._find()
         if found is not None or token == self.mark:
-            whole = self.call.copy()
             begun = self.vocabulary(found) if found and found.strip() else []
-            self.begun, self.place = Continued(whole, begun) if begun else whole, place + 1
+            if self.call.takes(begun):
+                self.begun, self.place = Continued(self.call.copy(), begun), place + 1
+            else:  # a token says more than the mark, or the call is of another form: neither is looked at again
+                self.text = (found or "").removeprefix("{")
         self.text = self.text[:LONGEST] if self.names else self.text[-len(self.opener) :]
 
     def _find(self) -> str | None:

@@ -213,6 +213,10 @@ class Grammar:
         other.__dict__.update(self.__dict__, matcher=self.matcher.deep_copy(), consumed=list(self.consumed))
         return other
 
+    def takes(self, tokens: Sequence[int]) -> bool:
+        """Whether what goes on from here may begin with these tokens."""
+        return self.matcher.validate_tokens(list(tokens)) == len(tokens)
+
     def fits(self, text: str) -> bool:
         """Whether a whole text is what the grammar wants."""
         matcher = LLMatcher(self.vocabulary.tokens_of_text, self.grammar, log_level=0)
