@@ -163,14 +163,15 @@ class LoadedModels:
 
     async def _open(self, name: str) -> LoadedModel:
         resolved = name if name in self.open else await in_thread(lambda: self.resolve(name))
-        async with self._turn:
-            if resolved not in self.open:
-                self.loading.add(resolved)
-                try:
-                    self.open[resolved] = await self._load(resolved)
-                finally:
-                    self.loading.discard(resolved)
-            self.open[resolved] = loaded = self.open.pop(resolved)
+        if resolved not in self.open:
+            async with self._turn:
+                if resolved not in self.open:  # another who waited may have opened it
+                    self.loading.add(resolved)
+                    try:
+                        self.open[resolved] = await self._load(resolved)
+                    finally:
+                        self.loading.discard(resolved)
+        self.open[resolved] = loaded = self.open.pop(resolved)
         return loaded
 
     async def _load(self, name: str) -> LoadedModel:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,12 @@ from chatapp.server.bodies import parse
 from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal
-from chatapp.workspace import Workspace
+from chatapp.server.settings import ServerSettings
+from chatapp.workspace import Opened, Workspace
+from model_store import Store
+from support.checkpoints import MakeCheckpoint
 from support.scripted_engine import ScriptedEngine
-from support.served import Served, serving, until
+from support.served import Served, running, serving, until
 from support.stand_in_home import Home
 
 CHAT = "/v1/chat/completions"
@@ -174,6 +178,30 @@ def test_an_answer_that_takes_too_long_ends() -> None:
         *_, last = served.events(CHAT, messages=HELLO)
         assert json.loads(last)["error"]["code"] == "timeout"
         assert engine.closed == 1 and not engine.busy
+
+
+def test_an_open_model_answers_while_another_is_opened(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
+    go = threading.Event()
+
+    class Slow(Home):
+        def open_model(self, name: str, *given: Any, **more: Any) -> Opened:  # Any: passed on
+            if name == "tiny":
+                go.wait(30)
+            return super().open_model(name, *given, **more)
+
+    home = Slow(ScriptedEngine(text="One two three.", can_chat=True))
+    home.home = tmp_path / "home"
+    Store(home.home / "models").get(str(checkpoint("tiny")))
+    with running(home, ServerSettings(port=0)) as served:
+        served.post(CHAT, model="builtin", messages=HELLO)
+        asking = threading.Thread(target=served.post, args=(CHAT,), kwargs={"model": "tiny", "messages": HELLO})
+        asking.start()
+        until(lambda: served.service.models.loading)
+        assert served.post(CHAT, model="builtin", messages=HELLO).status_code == 200
+        assert served.service.models.loading == {"tiny"}
+        go.set()
+        asking.join()
+        assert [*served.service.models.open] == ["builtin", "tiny"]
 
 
 # Clients that leave
