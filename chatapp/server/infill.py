@@ -74,7 +74,8 @@ async def fill(call: Call, body: InfillAsked) -> None:
             found: list[Json] = [{}]
         elif not body.is_drawn:
             texts = await call.service.wait_for(lambda wanted: find_offers(loaded, body, wanted))
-            found = [describe(loaded, body, text, time.perf_counter() - began) for text in texts]
+            spent = time.perf_counter() - began
+            found = await call.service.work(lambda: [describe(loaded, body, text, spent) for text in texts])
         else:
             found = []
     if body.is_drawn and body.n_predict != 0:

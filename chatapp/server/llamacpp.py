@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
 from chatapp import __version__
 from chatapp.generation import Token
+from chatapp.generation.engine import Engine
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
@@ -101,24 +102,30 @@ async def complete(call: Call, body: CompletionAsked) -> None:
         raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
     if len(prompts) > 1 and body.stream:
         raise unsupported("stream", "goes with one prompt")
+    reasons = [("limit", "")] * len(prompts)
     async with call.answer(body.model, Texts(prompts, body.read())) as stream:
-        told = tell(stream, body, len(prompts))
+        told = tell(stream, body, reasons)
         if body.stream:
             await call.send_stream(EVENTS, (event(one) async for one in told))
         else:
-            answers = await gather(told, len(prompts))
+            answers = await gather(told, reasons)
             picked = [infill.pick(one, body.response_fields) for one in answers]
             await call.send_json(picked[0] if len(picked) == 1 else picked)
 
 
-async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterator[dict[str, Any]]:
-    """The events of an answer: each has `content` and `stop`, the last its figures."""
-    began, reasons, words, length = time.perf_counter(), ["limit"] * count, [""] * count, 0
+async def tell(
+    stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]
+) -> AsyncIterator[dict[str, Any]]:  # Any: JSON
+    """The events of an answer: each has `content` and `stop`, the last its figures.
+
+    `reasons` come to say why each text ended, and at which stop word.
+    """
+    began, length = time.perf_counter(), 0
     async for delta in stream:
         length += len(delta.tokens)
         if delta.finish_reason:
-            words[delta.index] = delta.stop or ""
-            reasons[delta.index] = "word" if delta.stop else "limit" if delta.finish_reason == "length" else "eos"
+            reason = "word" if delta.stop else "limit" if delta.finish_reason == "length" else "eos"
+            reasons[delta.index] = reason, delta.stop or ""
         said: dict[str, Any] = {"index": delta.index, "content": delta.text, "stop": False, "id_slot": 0}
         if body.n_probs and delta.tokens:
             said["completion_probabilities"] = [describe_token(token) for token in delta.tokens]
@@ -126,12 +133,12 @@ async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterat
             yield {**said, "tokens": [token.id for token in delta.tokens], "tokens_predicted": length}
         if body.t_max_predict_ms and 1000 * (time.perf_counter() - began) > body.t_max_predict_ms:
             break
+    reason, word = reasons[0]
     yield {
         "content": "",
         "stop": True,
-        "stop_type": reasons[0],
-        "stopping_word": words[0],
-        "reasons": [*zip(reasons, words, strict=True)],
+        "stop_type": reason,
+        "stopping_word": word,
         "model": stream.model,
         "tokens_predicted": length,
         "tokens_evaluated": stream.prompt_tokens,
@@ -142,20 +149,20 @@ async def tell(stream: Stream, body: CompletionAsked, count: int) -> AsyncIterat
     }
 
 
-async def gather(told: AsyncIterator[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+async def gather(
+    told: AsyncIterator[dict[str, Any]], reasons: Sequence[tuple[str, str]]
+) -> list[dict[str, Any]]:  # Any: JSON
     """The answers as a whole."""
     events = [one async for one in told]
     last = events.pop()
     found = []
-    for index in range(count):
+    for index, (reason, word) in enumerate(reasons):
         own = [one for one in events if one["index"] == index]
-        reason, word = last["reasons"][index]
         whole = {**last, "index": index, "stop_type": reason, "stopping_word": word}
         whole["content"] = "".join(one["content"] for one in own)
         whole["tokens"] = [token for one in own for token in one["tokens"]]
         if probabilities := [one for part in own for one in part.get("completion_probabilities", ())]:
             whole["completion_probabilities"] = probabilities
-        del whole["reasons"]
         found.append(whole)
     return found
 
@@ -199,25 +206,30 @@ class TemplateAsked(Body):
 
 
 async def tokenize(call: Call, body: TokenizeAsked) -> None:
+    """The tokens of a text."""
+    async with call.service.use(body.model, call.client) as loaded:
+        engine = check_local(loaded.engine)
+        told = await call.service.work(lambda: cut(engine, body))
+    await call.send_json({"tokens": told})
+
+
+def cut(engine: Engine, body: TokenizeAsked) -> list[Any]:  # Any: JSON
     """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so.
 
     `add_special` puts those before it that the tokenizer puts before every text.
     """
-    async with call.service.use(body.model, call.client) as loaded:
-        engine = check_local(loaded.engine)
-        tokenizer, text = engine.tokenizer, body.content
-        marked = body.parse_special and tokenizer.controls(text)
-        ids = tokenizer.encode_template(text) if marked else tokenizer.encode(text)
-        told: list[Any] = [*tokenizer.start, *ids] if body.add_special else ids
-        if body.with_pieces:
-            told = [{"id": token, "piece": engine.text_of([token])} for token in told]
-    await call.send_json({"tokens": told})
+    tokenizer, text = engine.tokenizer, body.content
+    marked = body.parse_special and tokenizer.controls(text)
+    ids = tokenizer.encode_template(text) if marked else tokenizer.encode(text)
+    told = [*tokenizer.start, *ids] if body.add_special else ids
+    return [{"id": token, "piece": engine.text_of([token])} for token in told] if body.with_pieces else told
 
 
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
     """The text of tokens."""
     async with call.service.use(body.model, call.client) as loaded:
-        text = loaded.engine.text_of(check_tokens(loaded.engine, body.tokens, "tokens"))
+        engine = loaded.engine
+        text = await call.service.work(lambda: engine.text_of(check_tokens(engine, body.tokens, "tokens")))
     await call.send_json({"content": text})
 
 

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from model_store import UnsupportedCheckpoint
 from model_store.tokenizers.sentencepiece import parse
 from model_store.tokenizers.tokenizer import convert
 from support.awkward_texts import LONG, TEXTS
+from support.scripted_session import write_tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden_tokenizers"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -232,3 +235,14 @@ def test_a_sentencepiece_model_that_is_cut_off_anywhere_is_noticed() -> None:
     for length in range(0, len(data), 13):
         with pytest.raises(ValueError):
             parse(data[:length])
+
+
+def test_other_threads_go_on_while_a_long_text_is_encoded(tmp_path: Path) -> None:
+    tokenizer, line = Tokenizer(write_tokenizer(tmp_path)), "def add(first, second):\n"
+    turns = 0
+    with ThreadPoolExecutor(1) as pool:
+        encoding = pool.submit(lambda: tokenizer.encode(line * 40_000))
+        while not encoding.done():
+            turns += 1
+            time.sleep(0.001)
+    assert encoding.result() == tokenizer.encode(line) * 40_000 and turns > 20

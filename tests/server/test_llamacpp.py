@@ -2,16 +2,19 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import tokenizers
 from tokenizers import processors
 
 from chatapp.cli.main import main
 from chatapp.generation import Options
+from chatapp.generation.engine import Engine
 from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
@@ -119,6 +122,38 @@ def test_a_completion_in_events_and_as_a_whole(served: Served, engine: ScriptedE
     assert engine.options[-1].mirostat_tau == Options().mirostat_tau
     both = served.post("/completion", prompt=["a", "b"]).json()
     assert [one["index"] for one in both] == [0, 1]
+
+
+def test_no_event_has_what_only_whole_answers_are_made_of(served: Served) -> None:
+    last = json.loads(served.events("/completion", prompt="Say", n_predict=3)[-1])
+    whole = served.post("/completion", prompt="Say", n_predict=3).json()
+    assert set(last) | {"index", "tokens"} == set(whole)
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/detokenize"])
+def test_others_are_answered_while_a_long_text_is_cut_and_joined(
+    real: Served, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert real.post("/tokenize", content="a").status_code == 200  # the model is open
+    engine = real.service.models.open["builtin"].engine
+    assert isinstance(engine, Engine)
+    begun, go = threading.Event(), threading.Event()
+
+    def wait(*given: object) -> str:
+        begun.set()
+        assert go.wait(30)
+        return ""
+
+    monkeypatch.setattr(engine, "text_of", wait)
+    body = {"content": "a", "with_pieces": True} if path == "/tokenize" else {"tokens": [5]}
+    asking = threading.Thread(target=real.post, args=(path,), kwargs=body)
+    asking.start()
+    assert begun.wait(30)
+    try:
+        assert httpx2.get(f"http://127.0.0.1:{real.port}/health", timeout=10, trust_env=False).status_code == 200
+    finally:
+        go.set()
+        asking.join()
 
 
 def test_tokens_there_and_back(real: Served) -> None:

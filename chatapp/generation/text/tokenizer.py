@@ -32,6 +32,8 @@ MARK = "\ufdd0"
 """Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
 LEAD = "☺"
 """Put before a text, and taken away again: a letter that nothing is merged with (CodeLlama, Mistral)."""
+LONG = 50_000
+"""Characters of a text from which on other threads go on while it is encoded: it takes them 30 ms or more."""
 ENCODING = "the model's tokenizer cannot encode this text"
 FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
 """Of the pre-tokenizer that puts a space before a text: not before its parts."""
@@ -211,7 +213,7 @@ class Tokenizer:
                 spaceless = copy.deepcopy(words)
                 spaceless.__setstate__(words.__getstate__().replace(FIRST, NEVER))
                 used.pre_tokenizer = spaceless
-            ids: list[int] = used.encode(text, add_special_tokens=False).ids
+            ids: list[int] = _encode_aside(used, text).ids
             if not first and words:
                 used.pre_tokenizer = words
         return ids
@@ -220,7 +222,7 @@ class Tokenizer:
         """A text in which control tokens are looked for, encoded."""
         with self._lock, _narrowed(ENCODING):
             self.vocabulary.encode_special_tokens = False
-            return self.vocabulary.encode(text, add_special_tokens=False)
+            return _encode_aside(self.vocabulary, text)
 
     @cached_property
     def divides_numbers(self) -> bool:
@@ -299,6 +301,14 @@ def _joins_plainly(decoder: Mapping[str, Any]) -> bool:  # Any: JSON
     """Whether a decoder puts nothing between tokens."""
     parts = decoder.get("decoders", [decoder] if decoder else [])
     return bool(parts) and PLAIN.issuperset(part["type"] for part in parts)
+
+
+def _encode_aside(vocabulary: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
+    """A text encoded; a LONG one as a batch, for which alone tokenizers lets Python's other threads go on."""
+    if len(text) < LONG:
+        return vocabulary.encode(text, add_special_tokens=False)
+    (encoding,) = vocabulary.encode_batch([text], add_special_tokens=False)
+    return encoding
 
 
 @contextmanager
