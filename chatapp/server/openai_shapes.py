@@ -108,11 +108,15 @@ def describe_usage(stream: Stream) -> Json:
 
 
 def describe_timings(stream: Stream) -> Json:
-    """How long it took, in llama.cpp's names: several clients look for them in OpenAI's answers too."""
+    """How long it took, in llama.cpp's names: several clients look for them in OpenAI's answers too.
+
+    Of what was written, that is by the clock: several replies that were decoded together share it.
+    """
     read = stream.prompt_tokens - stream.cached_tokens
-    written = max(0, stream.completion_tokens - len(stream.usages))
+    timed = [usage for usage in stream.usages if usage.tokens_per_second]
+    written = sum(len(usage.latencies) for usage in timed)
     prompt = 1000 * sum(usage.prefill_seconds for usage in stream.usages)
-    predicted = 1000 * sum(sum(usage.latencies) for usage in stream.usages)
+    predicted = 1000 * sum(len(usage.latencies) / usage.tokens_per_second for usage in timed)
     return {
         "cache_n": stream.cached_tokens,
         "prompt_n": read,

@@ -2,6 +2,7 @@
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_the_model_for_requests_that_name_none_is_listed_first(tmp_path: Path, c
     with serving(Workspace(tmp_path / "home"), models=("tiny",)) as served:
         assert [one["id"] for one in served.get("/v1/models").json()["data"]] == ["tiny", "builtin"]
         assert [one["name"] for one in served.get("/api/tags").json()["models"]] == ["tiny", "builtin"]
+
+
+def test_replies_that_are_written_together_take_no_longer_than_the_clock_says(tmp_path: Path) -> None:
+    with serving(Workspace(tmp_path / "home")) as served:
+        served.post(COMPLETIONS, prompt="def add", max_tokens=1)
+        began = time.perf_counter()
+        answer = served.post(COMPLETIONS, prompt="def add", max_tokens=60, n=6, temperature=1.0, seed=1).json()
+        spent, timings = 1000 * (time.perf_counter() - began), answer["timings"]
+    assert 0 < timings["predicted_ms"] < spent
+    written = timings["predicted_n"] - 6
+    assert timings["predicted_per_second"] == pytest.approx(1000 * written / timings["predicted_ms"])
 
 
 def test_a_conversation_is_answered(served: Served, engine: ScriptedEngine) -> None:
