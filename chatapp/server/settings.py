@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from chatapp.settings.settings import SettingsError
 
 PORT = 11434
 """Where Ollama listens: most clients look there by themselves."""
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
+"""What browsers send of the web page that asks."""
 SHORTEST_KEY = 16
 """Characters of a key: shorter ones can be tried one after the other."""
 
@@ -64,6 +67,12 @@ class ServerSettings:
                 raise SettingsError(f"there is no file {path}; give the certificate and its key in PEM")
         if "*" in self.origins:
             raise SettingsError("--allow-origin * would let every web page ask: name the pages that may")
+        for origin in self.origins:
+            if not ORIGIN.fullmatch(origin):
+                raise SettingsError(
+                    f"--allow-origin {origin!r} is no origin: write it as browsers do, such as https://chat.example or "
+                    "http://localhost:3000, in small letters and with nothing behind the host and its port"
+                )
 
     @property
     def is_local(self) -> bool:

@@ -121,6 +121,14 @@ def test_other_addresses_need_a_key() -> None:
     assert ServerSettings(host="::1").is_local and ServerSettings(host="localhost").is_local
 
 
+@pytest.mark.parametrize("origin", ["chat.example", f"{PAGE}/", f"{PAGE}/page", "https://Chat.example", "", "null"])
+def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
+    with pytest.raises(SettingsError, match="is no origin"):
+        ServerSettings(origins=(PAGE, origin))
+    pages = "http://localhost:3000", "http://[::1]:3000", "app://obsidian.md", "chrome-extension://abc"
+    assert ServerSettings(origins=pages).origins == pages
+
+
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_text(f"# mine\n{KEY}\n\n  {OTHER}  \n")
