@@ -86,7 +86,7 @@ def read_keys(path: Path) -> tuple[str, ...]:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is no text: write one key a line into it") from error
-    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise SettingsError(f"there is no key in {path}: write one a line into it")
     if short := next((number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY), 0):

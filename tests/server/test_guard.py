@@ -131,7 +131,7 @@ def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
 
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keys"
-    path.write_text(f"# mine\n{KEY}\n\n  {OTHER}  \n")
+    path.write_text(f"# mine\n{KEY}\n\n  {OTHER}  \n  # the old one: {KEY}-old\n")
     assert read_keys(path) == (KEY, OTHER)
     for text, complaint in (("# none\n", "no key"), ("short\n", "shorter")):
         path.write_text(text)
