@@ -21,14 +21,14 @@ USAGE = "write /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOO
 
 def read_tools(rest: str) -> Command:
     """Read what follows /tools."""
-    what, *names = rest.split()[:1] or ["list"], *rest.split()[1:]
-    (word,) = what
+    said, *names = rest.split() or ["list"]
+    word = said.lower()
     acts: dict[str, Act] = {"list": show, "on": begin, "off": end, "allow": allow, "ask": ask}
-    if word.lower() not in acts:
-        raise SlashError(f"there is no /tools {word}; {suggest(word.lower(), acts, USAGE)}")
+    if word not in acts:
+        raise SlashError(f"there is no /tools {said}; {suggest(word, acts, USAGE)}")
     if (word == "allow") != bool(names) and word in ("allow", "ask", "list"):
         raise SlashError(USAGE)
-    return Command(acts[word.lower()], (names,) if word in ("on", "off", "allow") else ())
+    return Command(acts[word], (names,) if word in ("on", "off", "allow") else ())
 
 
 def show(view: View) -> None:

@@ -161,8 +161,8 @@ class FolderIndex:
         room = MOST_TEXT - sum(len(segment.text) for segment in self._segments)
         kept = list[tuple[Path, bytes]]()
         for path, text in waiting:
-            room -= len(text)
-            if room >= 0:
+            if len(text) <= room:
+                room -= len(text)
                 kept.append((path, text))
                 self._full.discard(path)
             else:

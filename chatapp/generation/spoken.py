@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from typing import Any
 
-from chatapp.generation.delta import Alternative, BeamEvent, Delta, Timings, Token, Usage
+from chatapp.generation.delta import Alternative, BeamEvent, Delta, Guesses, Timings, Token, Usage
 from chatapp.generation.options import Options
 from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.surroundings import Excerpt, Surroundings
@@ -68,6 +68,10 @@ def write_delta(delta: Delta) -> Sequence[object]:
         delta.channel,
         delta.score,
         beams,
+        delta.reading,
+        astuple(delta.guesses) if delta.guesses else None,
+        delta.valid,
+        delta.stop,
     ]
 
 
@@ -75,12 +79,12 @@ def write_token(token: Token) -> Sequence[object]:
     """A token; of those that were given up, some have a probability of none."""
     others = [[one.id, one.text, one.logprob if math.isfinite(one.logprob) else None] for one in token.alternatives]
     logprob = token.logprob if token.logprob is None or math.isfinite(token.logprob) else "-inf"
-    return [token.id, token.text, logprob, others, token.seconds]
+    return [token.id, token.text, logprob, others, token.seconds, token.guessed]
 
 
 def read_delta(told: Sequence[Any]) -> Delta:  # Any: as write_delta wrote them
     """A delta that was written so."""
-    text, index, tokens, finish_reason, timings, usage, channel, score, beams = told
+    text, index, tokens, finish_reason, timings, usage, channel, score, beams, reading, guesses, valid, stop = told
     return Delta(
         text,
         index,
@@ -91,11 +95,15 @@ def read_delta(told: Sequence[Any]) -> Delta:  # Any: as write_delta wrote them
         channel,
         score,
         tuple(BeamEvent(*one) for one in beams),
+        (reading[0], reading[1]) if reading else None,
+        Guesses(*guesses) if guesses else None,
+        valid,
+        stop,
     )
 
 
 def read_token(told: Sequence[Any]) -> Token:  # Any: as write_token wrote them
     """A token that was written so."""
-    id, text, logprob, others, seconds = told
+    id, text, logprob, others, seconds, guessed = told
     known = tuple(Alternative(one, said, -math.inf if chance is None else chance) for one, said, chance in others)
-    return Token(id, text, -math.inf if logprob == "-inf" else logprob, known, seconds)
+    return Token(id, text, -math.inf if logprob == "-inf" else logprob, known, seconds, guessed)

@@ -270,7 +270,7 @@ class RemoteEngine:
                 rows = {index: Row(index, begun, Channels() if thinks else None, Calls(names)) for index in numbers}
                 stream.rows |= rows
                 yield from self._round(self._nth(request, place), stream, list(rows.values()), place)
-            yield from self._end(stream)
+            yield from self._end(stream, options)
         finally:
             self.last_usage = self._sum_up(stream, options)
 
@@ -359,7 +359,7 @@ class RemoteEngine:
             for place, token in enumerate(said.tokens)
         )
 
-    def _end(self, stream: Stream) -> Generator[Delta, None, None]:
+    def _end(self, stream: Stream, options: Options) -> Generator[Delta, None, None]:
         """The last delta of each completion; the summary comes with the last."""
         rows = list(stream.rows.values())
         for row in rows:
@@ -370,10 +370,10 @@ class RemoteEngine:
                 yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             if calls := row.calls.spell():
                 yield Delta(calls, row.index, (), None, NO_TIME, None)
-            usage = self._sum_up(stream, None) if row is rows[-1] else None
+            usage = self._sum_up(stream, options) if row is rows[-1] else None
             yield Delta("", row.index, (), row.finish_reason or "stop", NO_TIME, usage)
 
-    def _sum_up(self, stream: Stream, options: Options | None) -> Usage:
+    def _sum_up(self, stream: Stream, options: Options) -> Usage:
         """The summary: the server's counts where it tells them, else what came, and times by the clock here."""
         counts, latencies, place = stream.counts, stream.latencies, self.placement
         if counts.prompt and stream.sent > 256:
@@ -384,7 +384,7 @@ class RemoteEngine:
             prompt_tokens=counts.prompt if counts.prompt is not None else round(stream.sent / self._bytes_per_token),
             cached_tokens=counts.cached or 0,
             completion_tokens=arrived if counts.completion is None else counts.completion,
-            seed=(options.seed if options else None) or 0,
+            seed=options.seed or 0,
             time_to_first_token=stream.time_to_first_token,
             tokens_per_second=len(latencies) / spent if spent else 0.0,
             p50=percentile(latencies, 50),

@@ -48,7 +48,7 @@ def test_a_call_is_asked_about_and_what_it_gives_is_shown_harmlessly(
     assert "Let me see." in out and "That is all." in out and "tool_call" not in out
     assert 'The model calls weather of sky: {"city": "B' in err and "Type o, c, r or s." in err
     assert "weather gave, after" in err and "sky over B" in err and "\x1b" not in out + err
-    view.take("/tools allow weather")
+    view.take("/tools ALLOW weather")
     view.take("/tools")
     assert "weather: runs unasked; The weather now." in capsys.readouterr().err
     view.take("/tools off")

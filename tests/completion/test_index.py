@@ -388,6 +388,14 @@ def test_a_folder_of_very_many_files_costs_one_notice(tmp_path: Path, monkeypatc
     assert "no room" not in small.notice and len(small.paths) == 3
 
 
+def test_a_file_that_there_is_no_room_for_leaves_it_to_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MOST_TEXT", 60)
+    found = scanned(make_folder(tmp_path, {"a.py": "a = 1\n", "b.py": "b" * 100, "c.py": "c = 1\n"}))
+    assert names(found) == ["a.py", "c.py"] and "no room" in found.notice
+
+
 def test_it_takes_about_twice_the_text_in_memory(tmp_path: Path) -> None:
     chance = random.Random(0)
     words = ["".join(chance.choices("abcdefghij_", k=chance.randrange(2, 12))) for _ in range(2000)]

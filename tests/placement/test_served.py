@@ -4,13 +4,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from chatapp.generation import Engine, GenerationError, Message, Options, Reply
-from chatapp.generation.delta import Alternative, BeamEvent, Delta, Timings, Token, Usage
+from chatapp.generation.delta import Alternative, BeamEvent, Delta, Guesses, Timings, Token, Usage
 from chatapp.generation.spoken import read_delta, read_message, read_options, write_delta, write_message, write_options
 from chatapp.generation.text.message import ToolCall
 from chatapp.placement import served
@@ -198,10 +198,11 @@ def test_a_server_without_a_process_is_gone(home: Path) -> None:
 
 def test_a_delta_and_options_arrive_as_they_were_sent() -> None:
     minus = float("-inf")
-    token = Token(5, "a", minus, (Alternative(6, "b", minus), Alternative(7, "c", -0.5)), 0.25)
+    token = Token(5, "a", minus, (Alternative(6, "b", minus), Alternative(7, "c", -0.5)), 0.25, guessed=True)
     usage = Usage(1, 2, 3, 4, 0.1, 2.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 9, "onnx", "cpu", "int8", (0.1, 0.2))
     delta = Delta("a", 1, (token,), "stop", Timings(0.1, 0.2, 0.3, 0.4), usage, "thinking", -1.5,
-                  (BeamEvent("pruned", 1, 0, 5, "a", -1.0),))  # fmt: skip
+                  (BeamEvent("pruned", 1, 0, 5, "a", -1.0),), (1, 9), Guesses(5, 3, 1.2), False, "x")  # fmt: skip
+    assert not any(getattr(delta, field.name) == field.default for field in fields(delta)), "nothing is left out"
     assert read_delta(json.loads(json.dumps(write_delta(delta), allow_nan=False))) == delta
     call = ToolCall("f", '{"a": 1}', "id")
     message = Message("tool", "x", (call,), call)

@@ -46,10 +46,10 @@ def test_the_text_of_every_kind_of_server_arrives_with_its_figures(kind: str, ho
     with serve(kind) as server:
         engine: Engine = open_one(server, home)
         assert isinstance(engine, RemoteEngine)
-        (reply,) = answer(engine)
+        (reply,) = answer(engine, seed=7)
     assert (reply.text, reply.finish_reason) == (TEXT, "length" if kind == "llamacpp" else "stop")
     assert [token.text for token in reply.tokens] == list(PIECES)
-    assert reply.usage and reply.usage == engine.last_usage
+    assert reply.usage and reply.usage == engine.last_usage and reply.usage.seed == 7
     assert len(reply.usage.latencies) == len(PIECES) - 1 and reply.usage.time_to_first_token > 0
     told = (reply.usage.prompt_tokens, reply.usage.completion_tokens)
     assert told == ((9, 6) if kind in ("vllm", "llamacpp", "ollama") else (reply.usage.prompt_tokens, 5))
