@@ -10,7 +10,7 @@ from chatapp.history import History
 from chatapp.text.errors import InputError
 from chatapp.tui.chat import conversations
 from chatapp.workspace import Opened
-from support.screen_driver import Driver, beginning, running, started
+from support.screen_driver import Driver, ask, beginning, running, started
 from support.scripted_engine import ScriptedEngine
 
 
@@ -136,8 +136,10 @@ async def test_what_was_typed_where_no_model_opens_is_there_at_the_next_start(tm
         assert driver.pane.prompt.text == "a long question"
 
 
-@pytest.mark.parametrize("can_chat", [True, False])
-async def test_what_was_typed_before_the_history_was_open_is_there_too(tmp_path: Path, can_chat: bool) -> None:
+@pytest.mark.parametrize(("can_chat", "key"), [(True, ""), (True, "\n"), (False, "")])
+async def test_what_was_typed_before_the_history_was_open_is_there_too(
+    tmp_path: Path, can_chat: bool, key: str
+) -> None:
     engine, path, go = ScriptedEngine(can_chat=can_chat), tmp_path / "history.db", Event()
     start = beginning(engine, "chatty" if can_chat else "builtin", history=path)
 
@@ -147,13 +149,31 @@ async def test_what_was_typed_before_the_history_was_open_is_there_too(tmp_path:
 
     start.opens_history = open_slowly
     async with started(start) as driver:
-        await driver.type("a long question")
+        await driver.type(f"a long question{key}")
     start.opens_history = lambda: History(path)
     assert driver.screen.save_or_rescue() == "" and driver.screen.history
     driver.screen.history.close()
     go.set()
     async with running(engine, history=path) as next_one:
         assert next_one.pane.box.text == "a long question"
+
+
+async def test_what_was_sent_before_the_history_was_open_is_answered(tmp_path: Path) -> None:
+    engine, path, go = ScriptedEngine("Yes.", can_chat=True), tmp_path / "history.db", Event()
+    async with running(engine, history=path) as driver:
+        await ask(driver, "before")
+    start = beginning(engine, "chatty", history=path)
+
+    def open_slowly() -> History:
+        go.wait(20)
+        return History(path)
+
+    start.opens_history = open_slowly
+    async with started(start) as driver:
+        await driver.type("typed ahead\n")
+        go.set()
+        await driver.until(lambda: driver.screen.shelved and [text for _, text in driver.said][-1:] == ["Yes."])
+        assert driver.said == [("user", "typed ahead"), ("assistant", "Yes.")]
 
 
 async def test_a_draft_moves_to_the_kind_of_its_model(tmp_path: Path) -> None:

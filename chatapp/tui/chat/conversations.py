@@ -140,7 +140,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     async def resume(self) -> bool:
         """Go on with the last conversation, where that is wanted; whether there was one."""
-        if self.history and self.resumes and not self.pane.box.text and not self.pane.wanted:
+        if self.history and self.resumes and not typed(self.pane) and not self.pane.wanted:
             with telling(self):
                 if last := self.history.last(drafts=True):
                     await self.open_conversation(last)
@@ -294,7 +294,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         from chatapp.conversation.rescue import catch_up, tell_rescue
         from chatapp.history import HistoryError
 
-        if not self.shelved and any(pane.box.text for pane in self.panes):
+        if not self.shelved and any(map(typed, self.panes)):
             with suppress(HistoryError):
                 self.keep_early()
         kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept]
@@ -373,7 +373,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.model), conversation)
         draft = self.history.draft(conversation.id) if self.history else ""
         choice = Choice(dialogue.setup.model)
-        unused = None if self.pane.begun or self.pane.box.text or self.pane.busy else self.pane
+        unused = None if self.pane.begun or typed(self.pane) or self.pane.busy else self.pane
         pane = self.new_pane(choice, conversation.kind)
         await self.show(pane)
         if unused:
@@ -446,6 +446,11 @@ class Conversations(LaidOutOnce, Screen[None]):
 
         with telling(self):
             self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
+
+
+def typed(pane: Pane) -> str:
+    """What was typed into a conversation: its text, or what waits to be answered too."""
+    return pane.outbox.unsent() if pane.kind == "chat" else pane.box.text
 
 
 def is_unsaved(pane: Pane) -> bool:
