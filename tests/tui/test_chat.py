@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from textual.widgets import Markdown
 
-from chatapp.tui.chat.message import Answer, Said
+from chatapp.tui.chat.message import Answer, Question, Said
 from support.screen_driver import Driver, ask, running
 from support.scripted_engine import ANSWER, ScriptedEngine
 
@@ -305,6 +306,32 @@ async def test_a_fork_is_a_conversation_of_its_own(tmp_path: Path) -> None:
         await driver.press("f")
         await driver.until(lambda: len(driver.said) == 2)
         assert driver.screen.history and len(driver.screen.history.list()) == 2
+
+
+@pytest.mark.parametrize("ask_again", ["ctrl+r", "f5", "/again", "/continue"])
+@pytest.mark.parametrize("before", [(), ("one",)])
+async def test_a_question_that_a_fork_ends_with_is_answered(
+    tmp_path: Path, before: tuple[str, ...], ask_again: str
+) -> None:
+    async with running(ScriptedEngine("Because.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await ask(driver, *before, "two")
+        driver.pane.query(Question).last().focus()
+        await driver.press("f")
+        await driver.until(lambda: driver.said[-1] == ("user", "two") and driver.pane.opened)
+        if ask_again.startswith("/"):
+            await driver.type(f"{ask_again}\n")
+        else:
+            await driver.press(ask_again)
+        await driver.until(lambda: driver.said[-1] == ("assistant", "Because.") and not driver.pane.reply)
+        assert [text for role, text in driver.said if role == "user"] == [*before, "two"]
+
+
+@pytest.mark.parametrize("command", ["/again", "/continue"])
+async def test_where_nothing_was_said_nothing_is_answered_again(command: str) -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        await driver.type(f"{command}\n")
+        await driver.until(lambda: driver.toasts == ["Nothing was said yet in this conversation"])
+        assert driver.pane.prompt.text == command
 
 
 async def test_a_long_conversation_shows_its_end_and_more_when_scrolled(tmp_path: Path) -> None:

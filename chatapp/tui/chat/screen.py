@@ -122,7 +122,7 @@ class ChatScreen(Conversations):
         if action == "back":
             return not self.at_home or (self.pane.outbox.editing is not None and not writing)
         if action == "continue":
-            return self.pane.kind == "completion" or self.pane.page.last("assistant") is not None
+            return self.pane.kind == "completion" or self.pane.begun
         if action in ("accept", "hide"):
             return self.is_mounted and self.offer_line.offer is not None
         return not writing if action == "again" else True

@@ -105,10 +105,17 @@ class ScreenView:
         self.screen.call_next(self.use, self.workspace.find_model(name))
 
     def again(self) -> None:
+        self.need_question()
         self.screen.call_next(self.screen.pane.again)
 
     def resume(self) -> None:
+        self.need_question()
         self.screen.call_next(self.screen.pane.resume)
+
+    def need_question(self) -> None:
+        """Refuse what needs a question, where a chat has none; a text goes on from nothing."""
+        if self.screen.pane.kind == "chat":
+            run.last_message(self, "user")
 
     def edit(self, text: str) -> None:
         self.screen.pane.outbox.edit(run.last_message(self, "user"))
