@@ -216,6 +216,16 @@ async def test_a_message_stopped_before_its_answer_returns_to_the_prompt() -> No
         assert not driver.pane.query(Said)
 
 
+async def test_messages_stopped_before_any_answer_return_in_their_order() -> None:
+    async with running(ScriptedEngine(ANSWER, can_chat=True, pause_after=0)) as driver:
+        await driver.type("one\n")
+        await driver.until(lambda: driver.pane.reply)
+        await driver.type("two\nthree\nfour")
+        await driver.press("escape")
+        await driver.until(lambda: not driver.pane.reply)
+        assert driver.pane.prompt.text == "one\ntwo\nthree\nfour"
+
+
 async def test_old_answers_settle_into_one_widget_each() -> None:
     async with running(ScriptedEngine("**Yes.**", can_chat=True)) as driver:
         await ask(driver, *map(str, range(9)))

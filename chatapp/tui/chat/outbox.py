@@ -87,19 +87,26 @@ class Outbox:
         if self.queue:
             waiting, self.queue = self.queue, []
             for message in reversed(waiting):
-                if self.editing:  # the prompt has that now, and what was in it comes back after it
-                    self.draft = "\n".join(filter(None, [message.draft, self.draft]))
-                elif message.edited:
+                if message.edited and not self.editing:
                     self.edit(message.edited, message.draft)
                 else:
-                    self.prompt.give_back(message.draft)
+                    self.put_first(message.draft)
             self.show_note()
 
-    def give_back_sent(self) -> None:
-        """Put the message that got no answer back into the prompt."""
+    def give_back_sent(self, *, waiting: bool = False) -> None:
+        """Put the message that got no answer back into the prompt, before what waits or is typed there."""
+        if waiting:
+            self.give_back()
         if self.sent:
-            self.prompt.give_back(self.sent.draft)
+            self.put_first(self.sent.draft)
             self.sent = None
+
+    def put_first(self, draft: str) -> None:
+        """Put a text before what is typed; while a message is edited, before what comes back after that."""
+        if self.editing:
+            self.draft = "\n".join(filter(None, [draft, self.draft]))
+        else:
+            self.prompt.give_back(draft)
 
     def unsent(self) -> str:
         """Everything that was typed and not sent."""

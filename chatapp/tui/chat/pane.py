@@ -412,7 +412,7 @@ class Pane(Vertical):
         if written:
             self.held = min(reply.context, self.heading.total or reply.context)
         elif reply.turn.question:
-            self.outbox.give_back_sent()
+            self.outbox.give_back_sent(waiting=end.tone != "success")
         self.status.memory = usage.peak_memory if usage else self.memory()
         self.tell(end.state, end.tone, end.message if error else "")
         self.screen.refresh_bindings()
