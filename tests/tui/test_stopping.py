@@ -10,7 +10,7 @@ from chatapp.generation import GenerationError, Options
 from chatapp.text.printable import printable
 from chatapp.workspace import Opened
 from support.screen_driver import EXAMPLE, beginning, running, started
-from support.scripted_engine import FIBONACCI, Placement, ScriptedEngine, opener
+from support.scripted_engine import ANSWER, FIBONACCI, Placement, ScriptedEngine, opener
 
 # Stopping
 
@@ -209,6 +209,14 @@ async def test_a_full_context_is_said() -> None:
             "The model's context is full: start anew, shorten the text, or let the oldest slide out (^S)."
         ]
         assert driver.pane.heading.used == 25
+
+
+async def test_a_context_of_unknown_length_is_not_said_to_be_full() -> None:
+    async with running(ScriptedEngine(ANSWER, can_chat=True, defaults=Options(max_tokens=5))) as driver:
+        driver.pane.heading.total = 0
+        await driver.type("why?\n")
+        await driver.answered()
+        assert driver.state == "■ max_tokens reached" and not driver.toasts
 
 
 async def test_a_runtime_that_breaks_keeps_what_was_written() -> None:

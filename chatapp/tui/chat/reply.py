@@ -120,10 +120,10 @@ class ReplyStream:
         return time.monotonic() - self.began > LONG
 
     def describe_end(self, when_full: WhenFull, kind: Kind, total: int) -> Ending:
-        """How it has ended, where the context holds so many tokens in total."""
+        """How it has ended, where the context holds so many tokens in total; 0: nobody knows how many."""
         if kind == "completion" and when_full == "summarise":
             when_full = "slide"  # of a text there is no summary
-        full = self.figures.usage is not None and self.context >= total
+        full = self.figures.usage is not None and 0 < total <= self.context
         error = self.thread.error + SLIDE * (self.turn.slides and is_too_long(self.thread.failure))
         goes_on = kind == "completion" and self.turn.after is None
         return ending(self.finish_reason, error=error, full=full, when_full=when_full, goes_on=goes_on)
