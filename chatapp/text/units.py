@@ -23,14 +23,15 @@ def duration(seconds: float) -> str:
 
 def percent(share: float) -> str:
     """A share as a whole percentage, 100 % only when it is all."""
-    return f"{int(share * 100)} %"
+    return f"{int(share * 100 + 1e-9)} %"  # 0.29 * 100 is a little less than 29
 
 
 def count(number: int) -> str:
     """A large number in three digits: 25.3M, 1.24B."""
+    rounded = float(f"{number:.3g}")
     for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= unit:
-            return f"{number / unit:.3g}{letter}"
+        if rounded >= unit:
+            return f"{rounded / unit:.3g}{letter}"
     return str(number)
 
 
@@ -65,6 +66,7 @@ def cells(text: str) -> int:
 
 def round_up(value: float) -> float:
     """The next of 1, 1.5, 2, 3, 4, 5, 6 and 8 times a power of ten: a scale that reads well and changes seldom."""
+    value = max(value, 1e-6)  # a scale for nothing at all is a short one
     power = 10.0 ** math.floor(math.log10(value))
     return next(power * step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= power * step * 1.000001)
 

@@ -44,7 +44,7 @@ def columns(latencies: Sequence[float], width: int) -> list[Column]:
 def scale(latencies: Sequence[float]) -> float:
     """The top of the chart, in seconds."""
     top = min(max(latencies), FAR * percentile(latencies, 95))
-    return round_up(max(top, 1e-6))
+    return round_up(top)
 
 
 def tokens_each(total: int, bars: int) -> str:
