@@ -63,6 +63,21 @@ async def test_after_another_answer_the_keys_walk_its_versions() -> None:
         await driver.until(lambda: driver.said[1] == ("assistant", "First."))
 
 
+async def test_another_version_shows_how_much_of_the_context_that_one_takes(tmp_path: Path) -> None:
+    engine = ScriptedEngine("Because.", can_chat=True, turns=["It has many reasons."])
+    async with running(engine, history=tmp_path / "history.db") as driver:
+        await ask(driver, "why?")
+        before = driver.pane.heading.used
+        driver.pane.query(Answer).last().focus()
+        await driver.press("r")
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        now = driver.pane.heading.used
+        await driver.press("left")
+        await driver.until(lambda: driver.said[1] == ("assistant", "It has many reasons."))
+        await driver.pilot.pause()
+        assert driver.pane.heading.used == driver.pane.held == before > now
+
+
 async def test_the_last_prompt_comes_back_first(tmp_path: Path) -> None:
     engine = ScriptedEngine("Because.", can_chat=True)
     async with running(engine, history=tmp_path / "history.db") as driver:

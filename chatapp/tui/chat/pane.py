@@ -56,10 +56,8 @@ class Pane(Vertical):
     ) -> None:
         super().__init__()
         self.choice, self.kind, self.memory = choice, kind, memory
-        self.renew = renew
-        """What begins another conversation of a kind."""
-        self.kept = kept
-        """Whether it is to be saved."""
+        self.renew, self.kept = renew, kept
+        """What begins another conversation of a kind; whether this one is to be saved."""
         self.opened: Opened | None = None
         self.failure: str | None = None
         """Why there is no model."""
@@ -313,6 +311,8 @@ class Pane(Vertical):
                 await self.again(message.said)
             case "older" | "newer" as age:
                 await self.page.walk(-1 if age == "older" else 1, message.said)
+                if not self.busy and (held := self.page.tokens_measured):
+                    self.held = self.heading.used = min(held, self.heading.total or held)
 
     async def several(self, n: int) -> None:
         """Let the model write several answers: to what is typed, or else to what was asked last."""
