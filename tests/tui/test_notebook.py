@@ -105,6 +105,7 @@ async def test_the_drawer_shows_after_how_many_tokens_a_text_pauses() -> None:
         await driver.screen.view.toggle_drawer()
         drawer = driver.screen.drawer
         assert drawer
+        await driver.until(lambda: drawer.size.height)
         (row,) = (line for line in drawer.render().plain.split("\n") if "max_tokens" in line)
         assert row.endswith(" 128 ")
         drawer.action_walk(next(place for place, field in enumerate(FIELDS) if field.name == "max_tokens"))
