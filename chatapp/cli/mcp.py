@@ -68,6 +68,7 @@ def run(given: Namespace) -> int:
         case _ if not given.name:
             raise InputError(f"which server? write: chatapp mcp {given.action} NAME")
         case "remove":
+            workspace.read_settings()  # refuses what is damaged, as for the others
             tool_servers.remove(settings, given.name)
             print(printable(f"{given.name} is forgotten"))
         case "add":

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -261,11 +261,14 @@ class Options:
 
     def _check_texts(self, name: str) -> None:
         texts = getattr(self, name)
-        if isinstance(texts, str) or not all(isinstance(text, str) and text for text in texts):
+        listed = isinstance(texts, Iterable) and not isinstance(texts, str)
+        if not listed or not all(isinstance(text, str) and text for text in texts):
             raise _error(name, texts, "a list of texts, none of them empty")
         object.__setattr__(self, name, tuple(texts))
 
     def _check_logit_bias(self) -> None:
+        if not isinstance(self.logit_bias, Mapping):
+            raise _error("logit_bias", self.logit_bias, "biases by token ids")
         for token, bias in self.logit_bias.items():
             if not _is_whole(token) or token < 0:
                 raise _error("logit_bias", token, "keyed by token ids, which are 0 or more")

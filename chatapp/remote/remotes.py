@@ -79,9 +79,11 @@ def add(home: Path, remote: Remote, key: str = "") -> None:
 
 def remove(home: Path, name: str) -> None:
     """Forget a server, and its key."""
-    remote = find(home, name)
+    known = read(home)
+    if find(home, name).name not in known:
+        raise RemoteError(f"{name} is no server that was added; chatapp remote list names those")
     key_file(home, name).unlink(missing_ok=True)
-    _write(home, {other: one for other, one in read(home).items() if other != remote.name})
+    _write(home, {other: one for other, one in known.items() if other != name})
 
 
 def _write(home: Path, known: dict[str, Remote]) -> None:

@@ -113,6 +113,8 @@ async def chat(call: Call, body: ChatRequest) -> None:
 
 def read_chat(body: ChatRequest) -> Conversation:
     """What is asked for."""
+    if body.max_tokens == -1:  # LM Studio's and llama.cpp's word for no limit, which a chat has none of by itself
+        body.max_tokens = None
     if body.max_tokens is not None and body.max_completion_tokens is not None:
         raise unsupported("max_completion_tokens", "max_tokens is given too; leave one of them out")
     if body.top_logprobs is not None and not body.logprobs:

@@ -55,6 +55,7 @@ class Requested(SampledBody):
     repeat_penalty: float | None = Field(None, description="repetition_penalty, as llama.cpp and Ollama call it.")
     num_ctx: int | None = Field(None, description="Not looked at: the model's own counts.")
     keep_alive: str | int | float | None = Field(None, description="Not looked at: the server's own counts.")
+    cache_prompt: bool | None = Field(None, description="Not looked at: what was read is always kept.")
 
     def read_common(self) -> dict[str, Any]:  # Any: as Options has them
         """The options, as chatapp calls them."""

@@ -256,6 +256,8 @@ def test_log_probabilities_are_the_model_s_own_with_the_likeliest_first(size: in
         ("logit_bias", {-1: 2.0}, "token ids"),
         ("logit_bias", {1: math.nan}, "numbers below infinity"),
         ("stop", "END", "a list of texts"),
+        ("stop", 5, "a list of texts"),
+        ("logit_bias", 5, "biases by token ids"),
         ("stop", ("a", ""), "none of them empty"),
         ("max_tokens", 0, "1 or more"),
         ("seed", -1, "from 0 to"),

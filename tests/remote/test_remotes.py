@@ -89,6 +89,8 @@ def test_a_server_is_kept_with_its_key_in_a_file_for_its_user_alone(home: Path) 
         path.chmod(0o640)
         with pytest.raises(RemoteError, match="chmod 600"):
             remotes.read_key(home, one)
+    with pytest.raises(RemoteError, match="is no server that was added"):
+        remotes.remove(home, ELSEWHERE)
     remotes.remove(home, "desk")
     assert not remotes.key_file(home, "desk").exists() and list(remotes.read(home)) == ["other"]
 

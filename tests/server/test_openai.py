@@ -112,6 +112,8 @@ def test_options_arrive(served: Served, engine: ScriptedEngine) -> None:
     assert (options.temperature, options.top_p, options.top_k, options.min_p) == (0, 0.5, 7, 0.1)
     assert (options.max_tokens, options.stop, options.seed, options.think) == (3, ("x", "y"), 11, False)
     assert options.presence_penalty == 0.5 and options.logit_bias == {5: -100}
+    served.post(CHAT, messages=HELLO, max_tokens=-1, cache_prompt=True)
+    assert engine.options[-1].max_tokens == engine.defaults.max_tokens
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,14 @@ def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixtu
     assert "run --fast" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["mcp = 1", "[mcp"])
+def test_of_damaged_settings_nothing_is_removed(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home.mkdir()
+    (home / "settings.toml").write_text(text)
+    assert main(["mcp", "remove", "far"]) == 1
+    assert "settings.toml" in capsys.readouterr().err and (home / "settings.toml").read_text() == text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
