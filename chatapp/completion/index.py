@@ -125,7 +125,8 @@ class FolderIndex:
                     else:
                         self._forget(Path(name))
                     if sum(len(text) for _, text in waiting) >= SEGMENT or monotonic() >= due:
-                        waiting, due = self._flush(waiting), monotonic() + SOON
+                        self._flush(waiting)
+                        waiting, due = [], monotonic() + SOON
                 self._pause()
             self._flush(waiting)
             for name in self._stamps.keys() - found:
@@ -156,8 +157,8 @@ class FolderIndex:
             self._closed.wait(REST)
             self._worked = monotonic()
 
-    def _flush(self, waiting: list[tuple[Path, bytes]]) -> list[tuple[Path, bytes]]:
-        """Add files that wait, as far as there is room, and return those that wait on: none."""
+    def _flush(self, waiting: Sequence[tuple[Path, bytes]]) -> None:
+        """Add files that wait, as far as there is room."""
         room = MOST_TEXT - sum(len(segment.text) for segment in self._segments)
         kept = list[tuple[Path, bytes]]()
         for path, text in waiting:
@@ -169,7 +170,6 @@ class FolderIndex:
                 self._full.add(path)
                 self._forget(path)
         self._add(kept)
-        return []
 
     def _add(self, files: Sequence[tuple[Path, bytes]]) -> None:
         if not files:

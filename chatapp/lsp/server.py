@@ -38,8 +38,8 @@ SEVERAL = 5
 """Offers, where they are asked for."""
 LISTED = 3
 """Offers in a popup list, where they are worth showing unasked."""
-OPEN_FILES, OPEN_SIZE = 20, 500_000
-"""So many other texts that are open are looked at, of so many lines' characters at most."""
+OPEN_FILES = 20
+"""So many other texts that are open are looked at."""
 
 
 class Protocol(LanguageServerProtocol):

@@ -153,18 +153,10 @@ async def pull(call: Call, body: Pulled) -> None:
     name = read_reference(body.name_given)
     drawing = Drawing(lambda: call.service.models.pull(name))
     try:
-        lines = tell_pull(drawing)
-        first = await anext(lines)
-
-        async def told() -> AsyncIterator[bytes]:
-            yield line(first)
-            async for one in lines:
-                yield line(one)
-
         if body.stream is not False:
-            await call.send_stream(LINES, told())
+            await call.send_stream(LINES, (line(one) async for one in tell_pull(drawing)))
         else:
-            async for _ in lines:
+            async for _ in drawing:
                 pass
             await call.send_json({"status": "success"})
     finally:
