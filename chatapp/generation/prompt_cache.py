@@ -50,16 +50,16 @@ class PromptCache:
         self._lasting = False
         """Whether what the cache holds is worth keeping when another text is read."""
 
-    def reuse(self, prompt: list[int], *, reproducible: bool = False) -> list[int]:
+    def reuse(self, prompt: list[int], *, reproducible: bool = False, aside: Prefix | None = None) -> list[int]:
         """Rewind to what the cache shares with a prompt, and return the rest; the last token is always read anew.
 
         Nothing is shared where it is to be `reproducible`: a prompt read in other parts gives logits that differ a
         little, and the same seed is to give the same text. Nor with what an encoder has read. Until `keep` says what
-        the cache holds, it is not known: there may be an error.
+        the cache holds, it is not known: there may be an error. A prompt that was set `aside` goes on from there.
         """
-        apart = reproducible or self.session.whole_prompts
+        apart = reproducible or self.session.whole_prompts or aside is not None
         shared = 0 if apart else self.session.nearest(share(self._tokens, prompt))
-        best = None if apart else self._find(prompt, shared + WORTH)
+        best = aside if apart else self._find(prompt, shared + WORTH)
         lost = len(self._tokens) - (0 if best else shared)
         if self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens):
             self._save()
@@ -90,9 +90,14 @@ class PromptCache:
 
     def _save(self) -> None:
         """Keep a copy of what the session's cache holds."""
-        length = len(self._tokens)
-        if length == self.session.length and (found := self.session.export(0)) is not None:
-            self.store(self._tokens, {name: values.copy() for name, values in found.items()}, length)
+        if prefix := self.copy():
+            self._add(prefix)
+
+    def copy(self) -> Prefix | None:
+        """A copy of what the session's cache holds; None where it is not known, or cannot be put back."""
+        if len(self._tokens) != self.session.length or (found := self.session.export(0)) is None:
+            return None
+        return Prefix(self._tokens, {name: values.copy() for name, values in found.items()}, self.session.placement)
 
     def store(self, history: Sequence[int], found: KeyValues, length: int) -> None:
         """Keep what a cache holds, `length` tokens that begin `history`; the least recently used give way."""

@@ -11,6 +11,7 @@ from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, Step
 from chatapp.generation.decoding.row import Rows
 from chatapp.generation.delta import Delta
+from chatapp.generation.prompt_cache import Prefix
 from chatapp.generation.turn import Turn
 
 UNREAD = 256
@@ -34,7 +35,11 @@ class Running:
         self.inline: Generator[Growth, None, None] | None = None
         """Its steps, where it runs by itself."""
         self.unread: list[int] | None = None
-        """What is left of its prompt; None before it has begun to be read by parts."""
+        """What is left of its prompt; None while it is not being read by parts."""
+        self.aside: Prefix | None = None
+        """What was read of its prompt before others passed it."""
+        self.passed = 0
+        """Tokens of the prompts that did."""
         self.step: Step | None = None
         """What the model reads next, once there is no prompt left."""
         self.growth = Growth()
@@ -56,6 +61,13 @@ class Running:
     def over(self) -> bool:
         """Whether nothing more is computed for it."""
         return bool(self.ended or self.error or self.left)
+
+    @property
+    def left_to_read(self) -> int:
+        """Tokens of its prompt."""
+        if self.unread is not None:
+            return len(self.unread)
+        return len(self.turn.prompt) - (len(self.aside.tokens) if self.aside else 0)
 
     @property
     def stalled(self) -> bool:

@@ -25,6 +25,8 @@ AT_ONCE = 8
 """Turns that run at once, where nobody says how many."""
 SHORT_PART = 32
 """Tokens of a prompt that are read at a time while others wait for their next token."""
+MUCH_LONGER = 4
+"""A prompt waits for one that came later, where so many times as much is left to read of it."""
 
 
 class TurnStream(Generator[Delta, None, None]):
@@ -261,9 +263,16 @@ class Turns:
             replay(self.session, [[*turn.prompt, *tokens] for tokens in rows])
             step = one.step._replace(parents=range(len(rows)))
             return generate(self.session, [], decoding, turn.watch, turn.hold, step)
-        unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible)
-        turn.cached_tokens = len(turn.prompt) - len(unread)
-        return generate(self.session, unread, decoding, turn.watch, turn.hold)
+        return generate(self.session, self._take_up(one), decoding, turn.watch, turn.hold)
+
+    def _take_up(self, one: Running) -> list[int]:
+        """Begin a prompt, or go on with one that was set aside; return what is to be read of it."""
+        turn, aside = one.turn, one.aside
+        unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible, aside=aside)
+        one.aside = None
+        if not aside:
+            turn.cached_tokens = len(turn.prompt) - len(unread)
+        return unread
 
     def _move(self, one: Running) -> None:
         """Put a turn that ran by itself beside others: into a batch, or its prompt among those that are read."""
@@ -294,18 +303,43 @@ class Turns:
         if one.step and one.turn.speculation:
             one.step = one.turn.speculation.give_up(one.step)
 
+    def _choose_prompt(self) -> Running | None:
+        """Whose prompt is read next: of who came first, but for short ones that come while a long one is read.
+
+        They pass it while they are no more tokens than were read of it: so it takes twice as long, at most.
+        """
+        waiting = [one for one in self.running if one.step is None and not one.over]
+        if not waiting or (self._reader and self._reader is not waiting[0]):
+            return self._reader
+        first, shortest = waiting[0], min(waiting, key=lambda one: one.left_to_read)
+        more = shortest.left_to_read
+        read = len(first.turn.prompt) - first.left_to_read
+        if first.left_to_read < MUCH_LONGER * more or first.passed + more > read or not self._set_aside(first):
+            return first
+        first.passed += more
+        return shortest
+
+    def _set_aside(self, one: Running) -> bool:
+        """Keep what was read of a prompt while another one is; False where memory is short."""
+        if one is self._reader:
+            free = available_memory()
+            if free is not None and 2 * self.session.length * self.session.token_bytes > free:
+                return False
+            self.cache.keep(one.turn.prompt)
+            one.aside, one.unread, self._reader = self.cache.copy(), None, None
+        return True
+
     def _read_part(self, others: bool) -> float:
-        """Read a part of the first prompt that is not read yet, short where others wait; return the seconds it took."""
+        """Read a part of a prompt, short where others wait for tokens; return the seconds it took."""
         start = perf_counter()
-        one = self._reader or next((one for one in self.running if one.step is None and not one.over), None)
+        one = self._choose_prompt()
         if one is None:
             return 0.0
         turn = one.turn
         try:
             if one.unread is None:
                 self._reader = one
-                one.unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible)
-                turn.cached_tokens = len(turn.prompt) - len(one.unread)
+                one.unread = self._take_up(one)
                 if isinstance(self.session, Foreseeing):
                     self.session.expect(len(turn.prompt))
             size = SHORT_PART if others and not turn.reproducible else PART

@@ -170,6 +170,45 @@ def test_while_a_long_prompt_is_read_others_go_on(tokenizer: Tokenizer) -> None:
     first.close()
 
 
+@pytest.mark.parametrize("options", [GREEDY, Options(seed=5, n=2, max_tokens=7)], ids=["greedy", "seeded"])
+def test_short_prompts_pass_a_long_one_that_is_read_and_nothing_is_read_twice(
+    tokenizer: Tokenizer, options: Options
+) -> None:
+    engine, session = watched(tokenizer, context_length=9000)
+    long, short = "🙂" * 5000, "hello world"
+    total = engine.count_tokens(long)
+    first = engine.complete(long, options)
+    told = [next(first)]
+    for _ in range(4):
+        others = list(engine.complete(short, GREEDY))
+        assert said(others) == alone(tokenizer, short, GREEDY)
+    assert told[-1].reading and sum(count for _, count in session.calls if count > 1) < total
+    told += first
+    assert said(told) == said(list(watched(tokenizer, 9000)[0].complete(long, options)))
+    read = sum(count for _, count in session.calls if count > 1)
+    assert read <= total + 4 * engine.count_tokens(short)
+    assert not engine.turns.running and usage_of(told).cached_tokens == 0
+
+
+@pytest.mark.parametrize(("free", "waits"), [(1 << 40, False), (1, True)])
+def test_a_short_prompt_waits_where_a_long_one_cannot_be_set_aside(
+    tokenizer: Tokenizer, free: int, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, session = watched(tokenizer, context_length=9000)
+    session.token_bytes, long = 1, "🙂" * 2000
+    total = engine.count_tokens(long)
+    first = engine.complete(long, GREEDY)
+    told = [next(first)]
+    second = engine.complete("hello", GREEDY)
+    monkeypatch.setattr("chatapp.generation.turns.available_memory", lambda: free)
+    monkeypatch.setattr(engine.turns, "_has_place", lambda one: True)
+    assert next(second).tokens
+    assert (sum(count for _, count in session.calls) > total) is waits
+    told += first
+    assert said(told) == said(list(watched(tokenizer, 9000)[0].complete(long, GREEDY)))
+    second.close()
+
+
 def test_with_a_seed_a_turn_has_its_own_steps_whoever_else_is_there(tokenizer: Tokenizer) -> None:
     engine, session = watched(tokenizer)
     others = [engine.complete(text, Options(temperature=0, max_tokens=60, logit_bias=GOING)) for text in ("a", "b")]
