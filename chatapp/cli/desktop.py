@@ -29,10 +29,10 @@ def run(given: Namespace) -> int:
     """Open the window, or raise the one that is there, and stay until its user leaves."""
     from chatapp.desktop.bridge import COMMAND
     from chatapp.desktop.raising import raise_window
-    from chatapp.desktop.state import Running
+    from chatapp.desktop.state import SingleInstance
 
     home = Workspace().home
-    running = Running(home)
+    running = SingleInstance(home)
     try:
         if not running.is_first:
             raise_window(running)

@@ -7,7 +7,16 @@ from concurrent.futures import wait
 
 from chatapp.cli.printing import note, stoppable
 from chatapp.conversation import Dialogue
-from chatapp.conversation.rounds import LATE, ROUNDS, STOPPED, Decision, Question, Running, answer_calls, describe_call
+from chatapp.conversation.rounds import (
+    LATE,
+    ROUNDS,
+    STOPPED,
+    Decision,
+    Question,
+    RunningCall,
+    answer_calls,
+    describe_call,
+)
 from chatapp.conversation.tool_calls import BEAT
 from chatapp.conversation.tools.result import Result
 from chatapp.text.units import milliseconds
@@ -57,7 +66,7 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def run(running: Running) -> Result:
+def run(running: RunningCall) -> Result:
     """Wait for a call, unless Ctrl+C stops it, and show what it gave."""
     name, seconds = running.tool.name, 0.0
     if running.unasked:

@@ -41,7 +41,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningCall:
     """A call that is being done."""
 
     call: ToolCall
@@ -51,7 +51,7 @@ class Running:
     """Whether its user had allowed it before."""
 
 
-Step = Question | Running
+Step = Question | RunningCall
 """What a front answers to `answer_calls`: to a question with a Decision, to a running call with its Result."""
 
 
@@ -74,7 +74,7 @@ def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]
                 return False
             continue
         began = time.monotonic()
-        result = yield Running(call, tool, toolset.call(tool, call), unasked)
+        result = yield RunningCall(call, tool, toolset.call(tool, call), unasked)
         assert isinstance(result, Result)
         dialogue.answer_call(call, result, server=tool.server.name, seconds=time.monotonic() - began)
         if result is STOPPED:

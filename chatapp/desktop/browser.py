@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chatapp.desktop import state as kept
 from chatapp.desktop.bridge import Bridge
-from chatapp.desktop.state import Running
+from chatapp.desktop.state import SingleInstance
 
 LEAD = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>chatapp</title>
 <meta http-equiv="refresh" content="0; url={address}"><a href="{address}">chatapp</a>
@@ -60,7 +60,7 @@ def is_there() -> bool:
     return True
 
 
-def open_page(home: Path, running: Running, command: Sequence[str], *, reader: bool) -> int:
+def open_page(home: Path, running: SingleInstance, command: Sequence[str], *, reader: bool) -> int:
     """Open the page and stay until its user leaves; the app's exit code."""
     state = kept.read(home / "window.json")
 

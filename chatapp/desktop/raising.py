@@ -6,7 +6,7 @@ import time
 
 from backends.errors import UserError
 from chatapp.desktop.door import RAISE, SOCKET
-from chatapp.desktop.state import Running
+from chatapp.desktop.state import SingleInstance
 
 PATIENCE = 5.0
 """Seconds that the first window has to tell how it is raised."""
@@ -16,7 +16,7 @@ class NotRaised(UserError):
     """The window that is there does not answer."""
 
 
-def raise_window(running: Running) -> None:
+def raise_window(running: SingleInstance) -> None:
     """Ask the window that is there to come to the front."""
     from websockets.exceptions import WebSocketException
     from websockets.sync.client import connect

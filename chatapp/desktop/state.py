@@ -51,7 +51,7 @@ def write(path: Path, state: WindowState) -> None:
         write_whole(path, json.dumps(asdict(state)) + "\n")
 
 
-class Running:
+class SingleInstance:
     """The one window of a user: whoever holds the lock is it, and tells in the file how it can be raised."""
 
     def __init__(self, home: Path) -> None:

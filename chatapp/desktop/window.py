@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from backends.errors import UserError
 from chatapp.desktop import state as kept
 from chatapp.desktop.bridge import Bridge
-from chatapp.desktop.state import Running, WindowState
+from chatapp.desktop.state import SingleInstance, WindowState
 
 READY = 10.0
 """Seconds that the server has to begin."""
@@ -168,7 +168,7 @@ def find_lack() -> str:
     return NO_WEBKIT
 
 
-def open_window(home: Path, running: Running, command: Sequence[str], *, reader: bool) -> int:
+def open_window(home: Path, running: SingleInstance, command: Sequence[str], *, reader: bool) -> int:
     """Open the window and stay until its user leaves; the app's exit code."""
     state = kept.read(home / "window.json")
     window, ready, codes = NativeWindow(state), threading.Event(), [1]

@@ -24,6 +24,7 @@ from chatapp.generation.delta import Delta, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
+from chatapp.generation.partial_reply import NEW, PartialReply
 from chatapp.generation.prompt_cache import PromptCache
 from chatapp.generation.prompts import Prompts, take_space
 from chatapp.generation.text import infill
@@ -33,7 +34,6 @@ from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.thinking import MARKS, Channels, Think, split
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.told import NOTHING, Told
 from chatapp.generation.turn import USUAL, Turn
 from chatapp.generation.turns import Turns
 
@@ -177,12 +177,12 @@ class Engine:
         return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode_reply(text)]
 
     def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
     ) -> Generator[Delta, None, None]:
         """The assistant's reply to a conversation, or what follows where it has `begun` with these tokens.
 
         Those are not told again, but a character that they left incomplete is; a stop string that begins among them
-        is not noticed. What another engine has `told` is said again, and the rest is as it would have gone on.
+        is not noticed. What another engine has written of it (`partial`) is said again, and it goes on as there.
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
@@ -195,7 +195,7 @@ class Engine:
             raise OptionError("tools are for models whose chat template knows them, and this one's does not", "tools")
         prompt = self._prompts.of_chat(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # then a space counts, also the first one
-        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, told=told)
+        turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, partial=partial)
         turn.channels = [Channels() for _ in turn.rows]
         turn.opening = "" if begun else self._opening(options.think)
         if begun:
@@ -236,14 +236,14 @@ class Engine:
         return Grammar(self._vocabulary, write_grammar(options, name), name)
 
     def complete(
-        self, text: str | Sequence[int], options: Options, told: Told = NOTHING
+        self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW
     ) -> Generator[Delta, None, None]:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
         prompt, taken = self._prompt(text, options)
         text = text if isinstance(text, str) else self.tokenizer.decode(text)
         context, end = () if self.session.whole_prompts else prompt, self.tokenizer.eos
-        turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, told=told)
+        turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, partial=partial)
         if grammar := self._grammar(options):  # which knows better than the layout of code
             self._keep_to(grammar, turn, (), "")
             return self._stream(turn)
@@ -270,7 +270,7 @@ class Engine:
         suffix: str,
         options: Options,
         around: Surroundings | None = None,
-        told: Told = NOTHING,
+        partial: PartialReply = NEW,
     ) -> Generator[Delta, None, None]:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
@@ -285,8 +285,8 @@ class Engine:
         stop = (*options.stop, *infill.line_behind(suffix))
         options = replace(options, max_tokens=options.max_tokens or infill.MAX_TOKENS, stop=stop)
         prompt, taken = self._prompts.of_gap(prefix, suffix, around, options.max_tokens or 0)
-        context = () if self.session.whole_prompts else prompt
-        turn = self._turn(prompt, options, gap.end, started, context=context, taken=taken, at_once=True, told=told)
+        context, end = () if self.session.whole_prompts else prompt, gap.end
+        turn = self._turn(prompt, options, end, started, context=context, taken=taken, at_once=True, partial=partial)
         return self._stream(turn)
 
     def find_lines(
@@ -394,12 +394,12 @@ class Engine:
         begun: Sequence[int] = (),
         at_once: bool = False,
         going_on: bool = False,
-        told: Told = NOTHING,
+        partial: PartialReply = NEW,
     ) -> Turn:
         """A request, checked and ready, before anything is computed.
 
         The reply spells first what the tokens `taken` do, which are the end of the text that it goes on with.
-        The tokens `begun` are the reply's, which the model has to go on with; those `told` it says again.
+        The tokens `begun` are the reply's, which the model has to go on with; those of a `partial` reply it says again.
         Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
         empty lines, which are no stop strings.
         """
@@ -411,7 +411,7 @@ class Engine:
         check_beams(options.num_beams, length, self.session.token_bytes)
         typed = self._typed(taken)
         room = self.context_length - len(prompt) + 1  # the last token is never read
-        seed = told.choose_seed(options.seed)
+        seed = partial.choose_seed(options.seed)
         limit = min(options.max_tokens or room, room)
         rows = [
             Row(
@@ -430,7 +430,7 @@ class Engine:
                 end,
                 limit,
                 typed,
-                told.tokens,
+                partial.tokens,
             )
             for index in range(options.n)
         ]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from backends import Batch, KeyValues, Placement, Session, Top
-from chatapp.generation.running import Running
+from chatapp.generation.running import RunningTurn
 
 
 class Pack:
@@ -13,11 +13,11 @@ class Pack:
         self.batch, self.placement = batch, placement
         self.apart = apart
         """Whether it is for one turn only."""
-        self.members: list[Running] = []
+        self.members: list[RunningTurn] = []
         self.rows: list[int] = []
         """How many each of them has."""
 
-    def join(self, one: Running, session: Session) -> None:
+    def join(self, one: RunningTurn, session: Session) -> None:
         """Let a turn go on from what a session has cached, row by row."""
         for row in range(session.batch):
             found = session.export(row)
@@ -26,7 +26,7 @@ class Pack:
         self.members.append(one)
         self.rows.append(session.batch)
 
-    def part(self, one: Running, session: Session) -> "Pack":
+    def part(self, one: RunningTurn, session: Session) -> "Pack":
         """Another one, in which a turn of this one goes on alone."""
         batch = session.open_batch()
         assert batch  # there is one already
@@ -39,12 +39,12 @@ class Pack:
         self.remove(one)
         return other
 
-    def export(self, one: Running) -> tuple[KeyValues, int]:
+    def export(self, one: RunningTurn) -> tuple[KeyValues, int]:
         """What the first row of a turn has cached, and how many tokens that is."""
         row = self._start(one)
         return {name: values.copy() for name, values in self.batch.export(row).items()}, self.batch.lengths[row]
 
-    def remove(self, one: Running) -> None:
+    def remove(self, one: RunningTurn) -> None:
         """Let a turn go, with its rows."""
         start, place = self._start(one), self.members.index(one)
         gone = range(start, start + self.rows[place])
@@ -52,7 +52,7 @@ class Pack:
         self.members = [other for other in self.members if other is not one]
         del self.rows[place]
 
-    def _start(self, one: Running) -> int:
+    def _start(self, one: RunningTurn) -> int:
         return sum(self.rows[: self.members.index(one)])
 
     def step(self) -> None:

@@ -18,7 +18,7 @@ UNREAD = 256
 """Deltas that may wait for their reader; a turn of which more do is not computed on."""
 
 
-class Running:
+class RunningTurn:
     """A turn while it is computed, by the thread of its reader or of another's."""
 
     def __init__(self, turn: Turn, lock: threading.RLock):

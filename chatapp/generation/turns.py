@@ -18,7 +18,7 @@ from chatapp.generation.delta import Delta, Usage
 from chatapp.generation.memory import available_memory
 from chatapp.generation.pack import Pack
 from chatapp.generation.prompt_cache import PromptCache
-from chatapp.generation.running import Running
+from chatapp.generation.running import RunningTurn
 from chatapp.generation.turn import Turn
 
 AT_ONCE = 8
@@ -32,7 +32,7 @@ MUCH_LONGER = 4
 class TurnStream(Generator[Delta, None, None]):
     """The deltas of a turn as they come: to be drawn, or told."""
 
-    def __init__(self, one: Running, drawn: Generator[Delta, None, None]):
+    def __init__(self, one: RunningTurn, drawn: Generator[Delta, None, None]):
         self._one, self._drawn = one, drawn
 
     def send(self, value: None, /) -> Delta:
@@ -66,12 +66,12 @@ class Turns:
         self.session, self.cache = session, cache
         self.at_once = AT_ONCE
         self.last_usage: Usage | None = None
-        self.running: list[Running] = []
+        self.running: list[RunningTurn] = []
         self.queue: deque[object] = deque()
         self._batched = session.open_batch() is not None
         """Whether several can run at once."""
         self._packs: list[Pack] = []
-        self._reader: Running | None = None
+        self._reader: RunningTurn | None = None
         """Whose prompt the session reads."""
         self._owed = 0.0
         """Seconds that prompts took from those that wait for tokens, more than these took since."""
@@ -85,10 +85,10 @@ class Turns:
 
     def stream(self, turn: Turn) -> TurnStream:
         """The deltas of a turn, as they come."""
-        one = Running(turn, self._lock)
+        one = RunningTurn(turn, self._lock)
         return TurnStream(one, self._draw(one))
 
-    def _draw(self, one: Running) -> Generator[Delta, None, None]:
+    def _draw(self, one: RunningTurn) -> Generator[Delta, None, None]:
         with self._lock:
             self.queue.append(one)
         try:
@@ -127,21 +127,21 @@ class Turns:
         finally:
             self._stop_driving()
 
-    def _enter(self, one: Running) -> None:
+    def _enter(self, one: RunningTurn) -> None:
         with self._lock:
             self._changed.wait_for(lambda: self._has_place(one))
             self.queue.popleft()
             self.running.append(one)
             self._changed.notify_all()
 
-    def _has_place(self, one: Running) -> bool:
+    def _has_place(self, one: RunningTurn) -> bool:
         """Whether a turn that waits is the next, and may run beside those that do."""
         if self.queue[0] is not one or (self.running and (not self._batched or len(self.running) >= self.at_once)):
             return False
         free = available_memory() if self.running else None
         return free is None or one.turn.most_tokens * self.session.token_bytes < free
 
-    def _compute_for(self, one: Running) -> None:
+    def _compute_for(self, one: RunningTurn) -> None:
         """Return when there is something for the reader of a turn; compute, unless another thread does."""
         while True:
             with self._lock:
@@ -160,7 +160,7 @@ class Turns:
             finally:
                 self._stop_driving()
 
-    def _wait(self, one: Running) -> None:
+    def _wait(self, one: RunningTurn) -> None:
         """Wait until there is something for the reader of a turn, or nobody computes."""
         one.waits = True
         try:
@@ -173,7 +173,7 @@ class Turns:
             self._driver, self._idle = None, perf_counter()
             self._sweep()
 
-    def _leave(self, one: Running) -> None:
+    def _leave(self, one: RunningTurn) -> None:
         """Let go of a turn, which has ended, was cancelled, or has failed; what nobody was told was never said."""
         if sys.is_finalizing():  # nobody will go on
             return
@@ -237,7 +237,7 @@ class Turns:
             self._step(pack)
             self._owed -= perf_counter() - start
 
-    def _go_on_inline(self, one: Running) -> None:
+    def _go_on_inline(self, one: RunningTurn) -> None:
         """Compute for a turn that has the session for itself."""
         one.turn.watch.resume()
         try:
@@ -254,7 +254,7 @@ class Turns:
             one.broken = True
             raise
 
-    def _begin_inline(self, one: Running) -> Generator[Growth, None, None]:
+    def _begin_inline(self, one: RunningTurn) -> Generator[Growth, None, None]:
         turn, decoding = one.turn, one.decoding
         if one.step:  # it was in a batch that failed
             self.cache.forget()
@@ -265,7 +265,7 @@ class Turns:
             return generate(self.session, [], decoding, turn.watch, turn.hold, step)
         return generate(self.session, self._take_up(one), decoding, turn.watch, turn.hold)
 
-    def _take_up(self, one: Running) -> list[int]:
+    def _take_up(self, one: RunningTurn) -> list[int]:
         """Begin a prompt, or go on with one that was set aside; return what is to be read of it."""
         turn, aside = one.turn, one.aside
         unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible, aside=aside)
@@ -274,7 +274,7 @@ class Turns:
             turn.cached_tokens = len(turn.prompt) - len(unread)
         return unread
 
-    def _move(self, one: Running) -> None:
+    def _move(self, one: RunningTurn) -> None:
         """Put a turn that ran by itself beside others: into a batch, or its prompt among those that are read."""
         assert one.inline
         one.inline.close()
@@ -290,7 +290,7 @@ class Turns:
         else:
             one.unread, self._reader = turn.prompt[self.session.length :], one
 
-    def _join(self, one: Running) -> None:
+    def _join(self, one: RunningTurn) -> None:
         """Give a turn rows in a batch, which go on from those of the session."""
         place, apart = self.session.placement, one.turn.reproducible
         pack = next((pack for pack in self._packs if not (apart or pack.apart) and pack.placement == place), None)
@@ -303,7 +303,7 @@ class Turns:
         if one.step and one.turn.speculation:
             one.step = one.turn.speculation.give_up(one.step)
 
-    def _choose_prompt(self) -> Running | None:
+    def _choose_prompt(self) -> RunningTurn | None:
         """Whose prompt is read next: of who came first, but for short ones that come while a long one is read.
 
         They pass it while they are no more tokens than were read of it: so it takes twice as long, at most.
@@ -319,7 +319,7 @@ class Turns:
         first.passed += more
         return shortest
 
-    def _set_aside(self, one: Running) -> bool:
+    def _set_aside(self, one: RunningTurn) -> bool:
         """Keep what was read of a prompt while another one is; False where memory is short."""
         if one is self._reader:
             free = available_memory()

@@ -13,12 +13,12 @@ from time import perf_counter
 from typing import Any
 
 from backends import Placement
-from chatapp.generation.afar import AfarEngine, draw, look
 from chatapp.generation.contract import Engine as EngineContract
 from chatapp.generation.delta import WAITING, Delta
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import Options
-from chatapp.generation.spoken import read_delta, write_options
+from chatapp.generation.proxy import ProxyEngine, draw, look
+from chatapp.generation.wire import read_delta, write_options
 from chatapp.placement.selection import PlacementOptions
 from chatapp.remote.address import Remote
 from chatapp.remote.connection import Connection, Refused
@@ -30,7 +30,7 @@ SMALL = 30_000_000
 """Weights up to which a model is opened here all the same: that is sooner done than a server asked."""
 
 
-class ServedEngine(AfarEngine):
+class ServedEngine(ProxyEngine):
     """A model of the user's running server: texts and tokens are counted here, and all else is asked there.
 
     Where the server has ended, the model is opened here, and goes on.

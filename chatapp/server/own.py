@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Delta, Engine, Message, Options
-from chatapp.generation.afar import describe, draw, look
-from chatapp.generation.spoken import read_message, read_options, read_surroundings, write_delta
+from chatapp.generation.proxy import describe, draw, look
+from chatapp.generation.wire import read_message, read_options, read_surroundings, write_delta
 from chatapp.server.asks import check_local, limit
 from chatapp.server.bodies import Body
 from chatapp.server.guard import matches

@@ -17,7 +17,7 @@ from backends import BackendError
 from chatapp.conversation import Dialogue, Setup
 from chatapp.generation import Delta, Message, Options
 from chatapp.generation.engine import Engine
-from chatapp.generation.told import NOTHING, Told
+from chatapp.generation.partial_reply import NEW, PartialReply
 from chatapp.history import History
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
@@ -222,9 +222,9 @@ class Breaking(Engine):
     """An engine whose device is lost in mid-answer."""
 
     def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
     ) -> Generator[Delta, None, None]:
-        deltas = super().chat(messages, options, begun, told)
+        deltas = super().chat(messages, options, begun, partial)
 
         def broken() -> Generator[Delta, None, None]:
             for place, delta in enumerate(deltas):

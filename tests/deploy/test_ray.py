@@ -24,7 +24,7 @@ from chatapp.deploy.ray.replica import Replica
 from chatapp.deploy.ray.version import File, Version, describe_version
 from chatapp.generation import Message, Options
 from chatapp.generation.engine import Engine
-from chatapp.generation.spoken import Json
+from chatapp.generation.wire import Json
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.refusals import Refusal
 from chatapp.server.settings import ServerSettings
@@ -151,7 +151,7 @@ def test_without_a_seed_the_next_replica_reads_the_tokens_at_once(make: Make) ->
     engine, replicas = make(6)
     said(engine.complete("hello", WAYS[0]))
     first, second = replicas.calls
-    assert first["told"] == [] and len(second["told"]) >= 4 and first["seed"] == second["seed"]
+    assert first["partial"] == [] and len(second["partial"]) >= 4 and first["seed"] == second["seed"]
 
 
 def test_a_replica_that_computes_otherwise_goes_on_from_the_tokens(make: Make) -> None:
@@ -167,7 +167,8 @@ def test_a_replica_that_computes_otherwise_goes_on_from_the_tokens(make: Make) -
     replicas.replicas[1] = Replica(Other())  # type: ignore[arg-type]
     whole = said(other.complete("hello", WAYS[1]))
     assert said(engine.complete("hello", WAYS[1])) == whole
-    assert len(replicas.calls) == 3 and replicas.calls[-1]["told"] == whole[0][1][: len(replicas.calls[-1]["told"])]
+    partial = replicas.calls[-1]["partial"]
+    assert len(replicas.calls) == 3 and partial == whole[0][1][: len(partial)]
 
 
 def test_it_gives_up_when_no_replica_says_anything_new(make: Make) -> None:

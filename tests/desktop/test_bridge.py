@@ -9,7 +9,7 @@ import pytest
 from chatapp.desktop import bridge
 from chatapp.desktop.bridge import environment
 from chatapp.desktop.raising import NotRaised, raise_window
-from chatapp.desktop.state import Running, WindowState, read, write
+from chatapp.desktop.state import SingleInstance, WindowState, read, write
 from support.typist import until
 from support.windows import drawn, told, window
 
@@ -136,12 +136,12 @@ async def test_the_app_behind_a_page_that_was_closed_leaves_once_it_is_idle(
 
 
 async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
-    first = Running(tmp_path)
+    first = SingleInstance(tmp_path)
     assert first.is_first
     async with window(tmp_path) as one, one.enter() as client:
         first.tell(one.bridge.door.port, one.bridge.door.raising)
         assert first.path.stat().st_mode & 0o077 == 0
-        second = Running(tmp_path)
+        second = SingleInstance(tmp_path)
         assert not second.is_first
         await asyncio.to_thread(raise_window, second)
         assert len(one.face.shown) == 1
@@ -149,14 +149,14 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
         await drawn(client, "unharmed")
         second.close()
         first.close()
-    third = Running(tmp_path)
+    third = SingleInstance(tmp_path)
     assert third.is_first and third.read() is None
     third.close()
 
 
 def test_a_window_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chatapp.desktop.raising.PATIENCE", 0.0)
-    first, second = Running(tmp_path), Running(tmp_path)
+    first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
     with pytest.raises(NotRaised, match="does not answer"):
         raise_window(second)
     second.close()

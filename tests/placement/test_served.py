@@ -11,8 +11,8 @@ import pytest
 
 from chatapp.generation import Engine, GenerationError, Message, Options, Reply
 from chatapp.generation.delta import Alternative, BeamEvent, Delta, Guesses, Timings, Token, Usage
-from chatapp.generation.spoken import read_delta, read_message, read_options, write_delta, write_message, write_options
 from chatapp.generation.text.message import ToolCall
+from chatapp.generation.wire import read_delta, read_message, read_options, write_delta, write_message, write_options
 from chatapp.placement import served
 from chatapp.placement.served import ServedEngine
 from chatapp.remote.address import Remote

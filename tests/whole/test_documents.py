@@ -37,6 +37,15 @@ def test_the_files_that_the_map_names_exist(page: str) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_the_modules_that_a_package_says_it_has_exist() -> None:
+    packages = [
+        path for folder in ("backends", "chatapp", "model_store") for path in (ROOT / folder).rglob("__init__.py")
+    ]
+    named = [path.parent / name for path in packages for name in re.findall(r"`(\w+\.py)`", path.read_text("utf-8"))]
+    assert len(named) > 5
+    assert not [path for path in named if not path.exists()]
+
+
 def test_every_station_of_a_message_is_where_the_map_says() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     stations = re.findall(r"^\d+\. `([\w.]+)` in `([\w/.]+)`", text, re.M)

@@ -3,7 +3,7 @@
 A request passes these modules, in this order:
 
 - `gateway.py`   the server of `chatapp serve`, whose only model is the one that is deployed
-- `afar.py`      the engine of that model: it asks a replica, and goes on with another one where that is lost
+- `engine.py`    the engine of that model: it asks a replica, and goes on with another one where that is lost
 - `replica.py`   the engine that computes, and what it says to the gateway
 - `version.py`   what is deployed: files by their digests, and where they run
 - `fetching.py`  the files, once for each node, from a shared folder or another node

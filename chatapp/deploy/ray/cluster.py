@@ -22,7 +22,7 @@ from chatapp.deploy.ray.ledger import Ledger
 from chatapp.deploy.ray.plan import Replicated
 from chatapp.deploy.ray.replica import Replica
 from chatapp.deploy.ray.version import Version
-from chatapp.generation.spoken import Json
+from chatapp.generation.wire import Json
 from chatapp.placement.selection import PlacementOptions
 from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from chatapp.generation import Delta, Options
-from chatapp.generation.afar import AfarEngine
-from chatapp.generation.spoken import Json, read_delta, write_options
-from chatapp.generation.told import can_be_told
+from chatapp.generation.partial_reply import can_resume
+from chatapp.generation.proxy import ProxyEngine
+from chatapp.generation.wire import Json, read_delta, write_options
 from chatapp.server.refusals import UNAVAILABLE, Refusal
 
 TRIES = 5
@@ -90,7 +90,7 @@ class Heard:
         return replace(delta, text=text, tokens=delta.tokens[len(old) :])
 
 
-class DeployedEngine(AfarEngine):
+class DeployedEngine(ProxyEngine):
     """A model of which replicas compute; its texts and tokens are counted here."""
 
     def __init__(
@@ -130,14 +130,14 @@ class DeployedEngine(AfarEngine):
         Where the request has a seed, its text is computed again to where it had come, step by step: then it is the
         same to the last bit. Else its tokens are read at once.
         """
-        told = can_be_told(options)
-        if options.seed is None and not told:
+        resumable = can_resume(options)
+        if options.seed is None and not resumable:
             options = replace(options, seed=secrets.randbits(32))
         exact = options.seed is not None
         seed = secrets.randbits(32)
         heard, failed, lost, last = Heard(), 0, 0.0, time.perf_counter()
         while True:
-            more = {} if exact else {"told": heard.tokens.get(0, []), "seed": seed}
+            more = {} if exact else {"partial": heard.tokens.get(0, []), "seed": seed}
             count = heard.count
             heard.begin()
             try:
@@ -155,7 +155,7 @@ class DeployedEngine(AfarEngine):
                                 last = time.perf_counter()
                 raise ReplicaLost("it ended without its end mark")
             except Diverged:
-                if not (exact and told):
+                if not (exact and resumable):
                     raise nobody("another replica computes otherwise") from None
                 exact = False
             except ReplicaLost as error:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from chatapp.generation import Delta
-from chatapp.generation.afar import describe, draw, look
 from chatapp.generation.engine import Engine
-from chatapp.generation.spoken import Json, read_options, write_delta
+from chatapp.generation.proxy import describe, draw, look
+from chatapp.generation.wire import Json, read_options, write_delta
 from chatapp.server.drawing import Drawing
 from chatapp.server.refusals import explain
 from chatapp.text.threads import in_thread

@@ -22,7 +22,7 @@ from chatapp.tui.widgets.buttons import Buttons, as_button
 
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
-    from chatapp.conversation.rounds import Decision, Question, Running
+    from chatapp.conversation.rounds import Decision, Question, RunningCall
     from chatapp.conversation.tools.result import Result
 
 QUIET = 0.6
@@ -70,7 +70,7 @@ class Calls(Vertical):
         self.busy = False
         """Whether calls are being answered."""
         self.asked: asyncio.Future[Decision] | None = None
-        self.running: Running | None = None
+        self.running: RunningCall | None = None
         self.quiet = 0.0
         """When a key was pressed last that may have been meant for somebody else."""
 
@@ -145,7 +145,7 @@ class Calls(Vertical):
         if now > before + QUIET and event.character in KEYS and not self.asked.done():
             self.asked.set_result(KEYS[event.character])
 
-    async def run(self, running: Running) -> Result:
+    async def run(self, running: RunningCall) -> Result:
         """Wait for a call, unless its user stops it."""
         from chatapp.conversation.rounds import STOPPED
 

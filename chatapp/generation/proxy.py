@@ -18,15 +18,15 @@ from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import Delta
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import Options, published_options
-from chatapp.generation.spoken import Json, read_message, read_surroundings, write_message, write_surroundings
+from chatapp.generation.partial_reply import NEW, PartialReply
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.message import Message
 from chatapp.generation.text.surroundings import Surroundings
 from chatapp.generation.text.tokenizer import open_tokenizer
-from chatapp.generation.told import NOTHING, Told
+from chatapp.generation.wire import Json, read_message, read_surroundings, write_message, write_surroundings
 
 
-class Elsewhere:
+class ProxySession:
     """The facts of a session that is in another process; what computes is asked there."""
 
     def __init__(self, context_length: int, vocab_size: int, whole_prompts: bool, placement: Placement) -> None:
@@ -41,12 +41,12 @@ class Elsewhere:
     def reorder(self, parents: Sequence[int]) -> None: ...
 
 
-class AfarEngine(Engine):
+class ProxyEngine(Engine):
     """A model of another process; how that is asked, those say that inherit from this."""
 
     def __init__(self, facts: Json, folder: Path, tokenizer: Path, *, chats: bool) -> None:
         """`facts` as `describe` gives them there; `folder` and `tokenizer` are of the same model, here."""
-        session: Any = Elsewhere(  # Any: it computes nothing
+        session: Any = ProxySession(  # Any: it computes nothing
             facts["context_length"], facts["vocab_size"], facts["whole_prompts"], Placement(*facts["placement"])
         )
         template = ChatTemplate(folder) if chats else None
@@ -61,18 +61,18 @@ class AfarEngine(Engine):
         """What is said to a call that writes nothing; None where it is not wanted any more."""
 
     def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), told: Told = NOTHING
+        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
     ) -> Generator[Delta, None, None]:
         """The assistant's reply to a conversation, as Engine.chat."""
         asked = {"call": "chat", "messages": list(map(write_message, messages)), "begun": list(begun)}
-        return self._draw({**asked, **write_told(told)}, options)
+        return self._draw({**asked, **write_partial(partial)}, options)
 
     def complete(
-        self, text: str | Sequence[int], options: Options, told: Told = NOTHING
+        self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW
     ) -> Generator[Delta, None, None]:
         """What may follow a text, as Engine.complete."""
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
-        return self._draw({**asked, **write_told(told)}, options)
+        return self._draw({**asked, **write_partial(partial)}, options)
 
     def infill(
         self,
@@ -80,11 +80,11 @@ class AfarEngine(Engine):
         suffix: str,
         options: Options,
         around: Surroundings | None = None,
-        told: Told = NOTHING,
+        partial: PartialReply = NEW,
     ) -> Generator[Delta, None, None]:
         """What may stand between two texts, as Engine.infill."""
         asked = {"call": "infill", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
-        return self._draw({**asked, **write_told(told)}, options)
+        return self._draw({**asked, **write_partial(partial)}, options)
 
     def find_lines(
         self,
@@ -129,15 +129,15 @@ class AfarEngine(Engine):
         return Distribution(logits, found["prompt"], self.tokenizer.detokenizer().describe, self.tokenizer)
 
 
-def write_told(told: Told) -> dict[str, Any]:  # Any: JSON
-    """What was told of a reply before."""
-    return {"told": list(told.tokens), "seed": told.seed} if told != NOTHING else {}
+def write_partial(partial: PartialReply) -> dict[str, Any]:  # Any: JSON
+    """What was written of a reply before."""
+    return {"partial": list(partial.tokens), "seed": partial.seed} if partial != NEW else {}
 
 
 def draw(engine: EngineContract, asked: Json, options: Options) -> Generator[Delta, None, None]:
-    """Carry out a call of an `AfarEngine` that gives deltas."""
-    told = Told(asked["told"], asked.get("seed")) if "told" in asked else NOTHING
-    more = {"told": told} if told != NOTHING else {}
+    """Carry out a call of a `ProxyEngine` that gives deltas."""
+    partial = PartialReply(asked["partial"], asked.get("seed")) if "partial" in asked else NEW
+    more = {"partial": partial} if partial != NEW else {}
     if asked["call"] == "chat":
         messages = [read_message(one) for one in asked.get("messages") or ()]
         return engine.chat(messages, options, asked.get("begun", ()), **more)

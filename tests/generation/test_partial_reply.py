@@ -7,8 +7,8 @@ import pytest
 
 from chatapp.generation import Delta, Options
 from chatapp.generation.engine import Engine
+from chatapp.generation.partial_reply import PartialReply, can_resume
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.told import Told, can_be_told
 from support.scripted_session import ScriptedSession, hashed, write_tokenizer
 
 GOING = {0: -100}
@@ -45,7 +45,7 @@ def test_a_reply_goes_on_from_its_tokens_as_it_would_have_without_a_break(
     tokenizer: Tokenizer, options: Options, place: int
 ) -> None:
     whole = said(opened(tokenizer).complete("The quick fox", options))
-    told = Told(whole[1][:place])
+    told = PartialReply(whole[1][:place])
     engine = opened(tokenizer)
     assert said(engine.complete("The quick fox", options, told)) == whole
     assert engine.last_usage and engine.last_usage.completion_tokens == len(whole[1])
@@ -56,7 +56,7 @@ def test_what_is_said_again_is_read_at_once(tokenizer: Tokenizer) -> None:
     tokens = said(opened(tokenizer).complete("hello", options))[1]
     session = ScriptedSession(hashed, vocab_size=400, context_length=1000)
     engine = Engine(session, tokenizer, hold=0.0)
-    assert said(engine.complete("hello", options, Told(tokens[:298])))[1] == tokens
+    assert said(engine.complete("hello", options, PartialReply(tokens[:298])))[1] == tokens
     assert [count for _, count in session.calls] == [2, 256, 42, 1]
 
 
@@ -64,7 +64,7 @@ def test_it_is_read_at_once_beside_other_replies_too(tokenizer: Tokenizer) -> No
     options = Options(temperature=0, max_tokens=60, logit_bias=GOING)
     whole, other = (said(opened(tokenizer).complete(text, options)) for text in ("hello", "x"))
     engine, found = opened(tokenizer), dict[str, Sequence[object]]()
-    asked = {"hello": Told(whole[1][:50]), "x": Told(), "hello ": Told()}
+    asked = {"hello": PartialReply(whole[1][:50]), "x": PartialReply(), "hello ": PartialReply()}
 
     def draw(text: str) -> None:
         found[text] = said(engine.complete(text, options, asked[text]))
@@ -79,10 +79,10 @@ def test_it_is_read_at_once_beside_other_replies_too(tokenizer: Tokenizer) -> No
 
 def test_a_seed_that_nobody_has_chosen_goes_on_too(tokenizer: Tokenizer) -> None:
     options = Options(temperature=1.5, max_tokens=40, logit_bias=GOING)
-    whole = said(opened(tokenizer).complete("hello", options, Told(seed=99)))
-    assert said(opened(tokenizer).complete("hello", options, Told(whole[1][:13], 99))) == whole
+    whole = said(opened(tokenizer).complete("hello", options, PartialReply(seed=99)))
+    assert said(opened(tokenizer).complete("hello", options, PartialReply(whole[1][:13], 99))) == whole
 
 
 def test_replies_of_which_more_is_remembered_than_tokens_are_known() -> None:
-    assert can_be_told(Options())
-    assert not any(map(can_be_told, (Options(n=2), Options(num_beams=2), Options(mirostat_tau=5))))
+    assert can_resume(Options())
+    assert not any(map(can_resume, (Options(n=2), Options(num_beams=2), Options(mirostat_tau=5))))

@@ -1,4 +1,4 @@
-"""A reply that another engine of the same model has begun: what it has told, and how it goes on here."""
+"""A reply that another engine of the same model has begun: what it has written, and how it goes on here."""
 
 import secrets
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from chatapp.generation.options import Options
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was told of a reply: it is said again at once, so that the rest is what that engine would have said.
+class PartialReply:
+    """What was written of a reply: it is said again at once, so that the rest is what that engine would have said.
 
     Random numbers are a matter of seed and place. But a text that is read at once is rounded a little otherwise than
     one that was written token by token: in a near tie another token can follow.
@@ -25,9 +25,9 @@ class Told:
         return secrets.randbits(32) if known is None else known
 
 
-NOTHING = Told()
+NEW = PartialReply()
 
 
-def can_be_told(options: Options) -> bool:
+def can_resume(options: Options) -> bool:
     """Whether a reply can go on from its tokens: one alone, of which nothing else is remembered."""
     return options.n == 1 and options.num_beams == 1 and not options.mirostat_tau
