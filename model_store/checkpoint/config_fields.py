@@ -90,8 +90,8 @@ NAMED: dict[str, Kind] = {
     "full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
-    "norm_topk_prob rope_interleave": FLAG,
-    "routed_scaling_factor scale_depth scale_emb": MULTIPLIER,
+    "mup_enabled norm_topk_prob rope_interleave": FLAG,
+    "route_scale routed_scaling_factor scale_depth scale_emb": MULTIPLIER,
     "topk_method": TEXT,
     "swiglu_alpha swiglu_limit": POSITIVE,
     "sliding_window_pattern": PERIOD,
@@ -106,7 +106,7 @@ NAMED: dict[str, Kind] = {
 
 SIZES = {
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
-    "full_attention_interval no_rope_layer_interval": 1 << 12,
+    "full_attention_interval global_attn_every_n_layers no_rope_layer_interval": 1 << 12,
     "attention_heads num_attention_heads n_head n_heads num_heads num_key_value_heads num_kv_heads n_head_kv": 1 << 13,
     "num_global_key_value_heads": 1 << 13,
     "head_dim attention_head_dim global_head_dim d_kv": 1 << 12,

@@ -20,7 +20,7 @@ TYPES = {
         "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "lfm3*", "olmo_hybrid",
+        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "olmo_hybrid",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),

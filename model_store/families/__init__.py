@@ -90,12 +90,12 @@ def windows(config: Config, default: Sequence[str], window: int | None) -> list[
     return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
 
 
-def kinds_of(config: Config, default: Sequence[str], other: str) -> Sequence[str]:
-    """What each layer is, full attention or the other kind, by `layer_types` of config.json or else by `default`."""
+def kinds_of(config: Config, default: Sequence[str], *others: str) -> Sequence[str]:
+    """What each layer is, full attention or another kind, by `layer_types` of config.json or else by `default`."""
     kinds: Sequence[str] = config.get("layer_types") or default
     if len(kinds) != len(default):
         raise ValueError(f"layer_types names {len(kinds)} layers, there are {len(default)}")
-    if unknown := sorted({*map(str, kinds)} - {"full_attention", other}):
+    if unknown := sorted({*map(str, kinds)} - {"full_attention", *others}):
         raise UnsupportedCheckpoint(f"layers of the kind {cut(unknown[0])} (layer_types) are not supported")
     return kinds
 

@@ -24,6 +24,7 @@ from model_store.families import (
     gpt_bigcode,
     gpt_oss,
     granitemoehybrid,
+    lfm3,
     minicpm3,
     qwen3_next,
 )
@@ -33,6 +34,7 @@ from support.changed_models import (
     backwards,
     before_instead_of_after,
     decoder,
+    elements_in_turn,
     experts,
     factor,
     first_queries,
@@ -72,8 +74,8 @@ SEEN = 10 * TOLERANCE
 
 
 WINDOWED = (
-    "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma4_text", "gpt_neo", "gpt_oss",
-    "granite_swa", "granitemoe_swa", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe",
+    "afmoe", "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma4_text", "gpt_neo", "gpt_oss",
+    "granite_swa", "granitemoe_swa", "lfm3", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe",
     "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
@@ -82,7 +84,7 @@ EPSILONS = {
         "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
         "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2", "mixtral", "olmoe", "phimoe",
         "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
-        "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2",
+        "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2", "afmoe",
     ),
     1e-6: (
         "gemma", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
@@ -96,7 +98,7 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
+    "afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
     "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
 MAMBAS = [case for case in RECURRENT if case.startswith(("granite", "nemotron_h"))]
@@ -138,7 +140,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "parallel under one norm": ("gptj", decoder(parallel=False)),
     "one after the other": ("gpt_neox-sequential_yarn", decoder(parallel=True)),
     "scaled embedding": ("gemma", decoder(embedding_scale=1.0)),
-    **{f"scaled embedding of {case}": (case, decoder(embedding_scale=1.0)) for case in ("biogpt", "granite", "xglm")},
+    **{
+        f"scaled embedding of {case}": (case, decoder(embedding_scale=1.0))
+        for case in ("afmoe", "biogpt", "granite", "xglm")
+    },
     "scaled output": ("cohere", decoder(output_scale=1.0)),
     "scaled output of granite": ("granite", decoder(output_scale=1.0)),
     "parallel under one norm, of cohere": ("cohere", decoder(parallel=False)),
@@ -170,13 +175,14 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
     **{
         f"choice of {case}": (case, without("layers.*.choice_bias"))
-        for case in ("deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "lfm2_moe")
+        for case in ("afmoe", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "lfm2_moe")
     },
+    "scores of afmoe": ("afmoe", experts(scores="softmax")),
     "scores of lfm2_moe": ("lfm2_moe", experts(scores="softmax")),
     "shares of lfm2_moe as they are": ("lfm2_moe", experts(normalised=False)),
     "scores of deepseek_v3": ("deepseek_v3", experts(scores="softmax")),
     "groups of deepseek_v3": ("deepseek_v3", experts(groups=1, chosen_groups=1)),
-    **{f"scaled shares of {case}": (case, experts(scale=1.0)) for case in ("deepseek_v2", "deepseek_v3")},
+    **{f"scaled shares of {case}": (case, experts(scale=1.0)) for case in ("afmoe", "deepseek_v2", "deepseek_v3")},
     "shares of deepseek_v2 as they are": ("deepseek_v2", experts(normalised=True)),
     **{f"shared experts of {case}": (case, experts(shared=False)) for case in SHARING},
     **{
@@ -206,7 +212,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "heads that share keys": ("llama", other_heads_share),
     "rotary positions": ("llama", attention(lambda each: {"rope": None})),
     "rotary positions on some layers": ("smollm3", rotary(500.0)),
-    **{f"rotary positions on some layers of {case}": (case, rotary(500.0)) for case in ("cohere2", "exaone4-hybrid")},
+    **{
+        f"rotary positions on some layers of {case}": (case, rotary(500.0))
+        for case in ("afmoe", "cohere2", "exaone4-hybrid")
+    },
     **{f"rotary positions on a part in {case}": (case, rotary(500.0)) for case in ("glm", "glm4", "stablelm")},
     **{
         f"theta of {case}": (case, rotary(10_000.0))
@@ -275,12 +284,12 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "norm after feed-forward": ("gemma2", without("layers.*.post_ffn_norm")),
     **{
         f"norm after {part} of {case}": (case, without(f"layers.*.post_{part}_norm"))
-        for case in ("exaone4", "glm4", "olmo2")
+        for case in ("afmoe", "exaone4", "glm4", "lfm3", "olmo2")
         for part in ("attention", "ffn")
     },
     **{
         f"normalised queries of {case}": (case, without("layers.*.q_norm"))
-        for case in ("apertus", "exaone4", "hunyuan_v1_dense", "nanochat", "olmo2", "persimmon")
+        for case in ("afmoe", "apertus", "exaone4", "hunyuan_v1_dense", "lfm3", "nanochat", "olmo2", "persimmon")
     },
     "norm before feed-forward": ("llama", without("layers.*.ffn_norm")),
     "norm before feed-forward, side by side": ("gpt_neox", without("layers.*.ffn_norm")),
@@ -310,6 +319,10 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         for role in roles
     },
     # Layers that keep states.
+    "rotary positions on a part in lfm3": ("lfm3", turned(turning_faster)),
+    "two rotations of lfm3": ("lfm3", rotary(500.0)),
+    "convolution of lfm3": ("lfm3", weights(others, "layers.*.convolution")),
+    **{f"gates of attention of {case}": (case, without("layers.*.attention_gate")) for case in ("afmoe", "lfm3")},
     "gates around the convolution": ("lfm2", weights(others, "layers.*.in_proj")),
     "convolution": ("lfm2", weights(others, "layers.*.convolution")),
     "normalised queries and keys of lfm2": ("lfm2", without("layers.*.[qk]_norm")),
@@ -364,6 +377,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.flattened: {case: ("convolution", kernel_backwards) for case in RECURRENT},
     transforms.without_gates: {case: ("qkv_proj", first_queries) for case in DELTAS},
     transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
+    lfm3.of_each_element: {"lfm3": ("attention_gate*", elements_in_turn)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
     transforms.halve_rotary: {

@@ -12,6 +12,7 @@ from backends import sliding
 from backends.onnx import lowering
 from backends.onnx.session import Session
 from backends.quantize import PRECISIONS, Rounded
+from backends.recurrent import RecurrentSession
 from backends.sliding import SlidingSession
 from model_store.convert import convert
 from support.arrays import near
@@ -90,7 +91,7 @@ def test_each_layer_is_shown_what_it_sees(case: str, tmp_path: Path, monkeypatch
     """With the logits that transformers computed, also where some layers see all."""
     monkeypatch.setattr(sliding, "STRIDE", 1)
     opened, (tokens, logits) = open_case(case, "onnx", tmp_path), golden(case)
-    session = opened.session if isinstance(opened, SlidingSession) else opened
+    session = opened.session if isinstance(opened, SlidingSession | RecurrentSession) else opened
     assert isinstance(session, Session)
     for start, end in (0, 3), (3, 11), (11, 12), *((place, place + 1) for place in range(12, tokens.shape[1])):
         found = session.forward(tokens[:1, start:end], end - start)

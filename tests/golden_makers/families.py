@@ -230,6 +230,9 @@ CASES: dict[str, dict[str, object]] = {
     "lfm2": dict(LLAMA, num_hidden_layers=3, norm_eps=EPSILON, layer_types=["conv", "full_attention", "conv"]),
     "lfm2-biases": dict(LLAMA, num_hidden_layers=3, norm_eps=EPSILON, conv_bias=True, conv_L_cache=4)
     | dict(full_attn_idxs=[0], tie_word_embeddings=False),
+    "lfm3": dict(LLAMA, num_hidden_layers=4, norm_eps=EPSILON, head_dim=16, sliding_window=6, conv_L_cache=5)
+    | dict(layer_types=["conv", "sliding_attention", "full_attention", "conv"])
+    | dict(rope_parameters=GEMMA4["rope_parameters"], pad_token_id=0, bos_token_id=1, eos_token_id=2),
     "qwen3_5_text": dict(LLAMA, **DELTA, num_hidden_layers=4, head_dim=24),
     "qwen3_5": dict(
         text_config=dict(LLAMA, **DELTA, num_hidden_layers=2, head_dim=32, tie_word_embeddings=True)
@@ -298,6 +301,9 @@ CASES: dict[str, dict[str, object]] = {
     "ernie4_5_moe": dict(LLAMA, moe_intermediate_size=48, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1),
     "glm4_moe": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, use_qk_norm=True)
     | dict(routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    "afmoe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=3, sliding_window=6)
+    | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"], num_shared_experts=1)
+    | dict(num_dense_layers=1, route_scale=1.5, mup_enabled=True),
     "qwen3_moe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=8, norm_topk_prob=True),
     "qwen3_moe-mixed": dict(LLAMA, **EXPERTS, num_experts=6, num_hidden_layers=3, mlp_only_layers=[1])
     | dict(use_sliding_window=True, sliding_window=6),

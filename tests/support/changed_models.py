@@ -114,6 +114,11 @@ def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
     return both[:, 0].reshape(-1, *values.shape[1:])
 
 
+def elements_in_turn(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Gates of heads, as if neighbouring elements were of one head after the other."""
+    return np.tile(values, (attention.head_dim, 1))
+
+
 def turned(change: Callable[[Rope], Rope]) -> Change:
     """Other rotary positions where there are any."""
     return attention(lambda each: {"rope": each.rope and change(each.rope)})

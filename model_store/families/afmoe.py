@@ -1,0 +1,47 @@
+"""Trinity of Arcee: norms on both sides of each branch, gated attention, and experts chosen by sigmoids with a bias."""
+
+from dataclasses import replace
+
+from backends.decoder import Decoder, Experts
+from model_store.checkpoint.checkpoint import Config
+from model_store.families import alternate, given, glm4_moe, llama, qwen2_moe, windows
+from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
+
+LAYER = {
+    **llama.LAYER,
+    **qwen2_moe.EXPERTS,
+    "q_norm": "layers.{}.self_attn.q_norm",
+    "k_norm": "layers.{}.self_attn.k_norm",
+    "attention_gate": "layers.{}.self_attn.gate_proj",
+    "post_attention_norm": "layers.{}.post_attention_layernorm",
+    "ffn_norm": "layers.{}.pre_mlp_layernorm",
+    "post_ffn_norm": "layers.{}.post_mlp_layernorm",
+    "gate_up_proj": glm4_moe.LAYER["gate_up_proj"],
+    "down_proj": glm4_moe.LAYER["down_proj"],
+    "router": "layers.{}.mlp.router.gate",
+    "choice_bias": "layers.{}.mlp.expert_bias",
+}
+
+__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; every fourth layer sees everything, and has no positions, unless `layer_types` says which."""
+    config = {"rms_norm_eps": 1e-5, "head_dim": 128, **given(config)}
+    same = llama.decoder(config)
+    default = alternate(config, len(same.layers), config.get("global_attn_every_n_layers", 4))
+    layers = (
+        replace(same.layers[0], window=window, rope=same.layers[0].rope if window else None)
+        for window in windows(config, default, config.get("sliding_window", 1024))
+    )
+    experts = Experts(
+        layers=tuple(range(config.get("num_dense_layers", 1), len(same.layers))),
+        count=config.get("num_experts", 64),
+        chosen=config.get("num_experts_per_tok", 6),
+        size=config["moe_intermediate_size"],
+        scores="sigmoid",
+        scale=config.get("route_scale", 1.0),
+        shared=True,
+    )
+    scale = config["hidden_size"] ** 0.5 if config.get("mup_enabled") else 1.0
+    return replace(same, layers=tuple(layers), experts=experts, embedding_scale=scale)
