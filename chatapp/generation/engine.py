@@ -233,7 +233,12 @@ class Engine:
             return None
         from chatapp.generation.decoding.grammar import Grammar, write_grammar
 
-        return Grammar(self._vocabulary, write_grammar(options, name), name)
+        written = write_grammar(options, name)
+        if options.tools and self.chat_template and name in ("json_schema", "json_object"):
+            from chatapp.generation.decoding.calls import write_answer_or_calls
+
+            written = write_answer_or_calls(self.tokenizer, self.chat_template.source, options)
+        return Grammar(self._vocabulary, written, name)
 
     def complete(
         self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW

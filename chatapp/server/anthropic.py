@@ -118,10 +118,8 @@ class Counted(SampledBody):
         for edit in (self.context_management or {}).get("edits") or ():
             if not (str(edit.get("type")).startswith("clear_thinking") and edit.get("keep") == "all"):
                 raise unsupported("context_management", "what was said is read as it was sent; send what is to be read")
-        kept, tools = self.output_config.read() if self.output_config else {}, self.read_tools().options
-        if kept and tools:
-            raise unsupported("output_config.format", "goes without tools, which have a form of their own")
-        return Conversation(self.read_messages(), given(think=self.read_thinking()) | kept | tools)
+        kept = self.output_config.read() if self.output_config else {}
+        return Conversation(self.read_messages(), given(think=self.read_thinking()) | self.read_tools().keep_to(kept))
 
     def read_thinking(self) -> Think | None:
         """Whether the model is to think, or how much; None: as it does by itself."""
@@ -143,7 +141,7 @@ class Counted(SampledBody):
         choice = self.tool_choice or Choice(type="auto")
         wanted = {"any": "required", "tool": choice.name or ""}.get(choice.type, choice.type)
         functions = [
-            Function(name=one.name, description=one.description, parameters=one.input_schema, strict=None)
+            Function(name=one.name, description=one.description, parameters=one.input_schema, strict=one.strict)
             for one in self.tools or ()
         ]
         return choose_tools(functions, wanted, parallel=not choice.disable_parallel_tool_use)

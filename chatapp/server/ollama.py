@@ -168,7 +168,7 @@ async def chat(call: Call, body: ChatAsked) -> None:
         await open_or_close(call, body, {"message": {"role": "assistant", "content": ""}})
         return
     tools = choose_tools([tool.function for tool in body.tools or ()], "auto")
-    ask = Conversation([read_message(one) for one in body.messages], body.read() | tools.options)
+    ask = Conversation([read_message(one) for one in body.messages], tools.keep_to(body.read()))
     await answer(call, body, ask, tools, chat=True)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from chatapp.generation import Message, ToolCall
 from chatapp.generation.text.thinking import Think
-from chatapp.generation.text.tools import Toolbox
+from chatapp.generation.text.tools import LENIENT, Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, given
 from chatapp.server.openai_shapes import (
@@ -125,10 +125,7 @@ def read_chat(body: ChatRequest) -> Conversation:
         think=read_thinking(body),
     )
     form = read_format(body.response_format) if body.response_format else {}
-    tools = read_tools(body).options
-    if form and tools:
-        raise unsupported("response_format", "goes without tools, which have a form of their own")
-    return Conversation(read_messages(body.messages), options | form | tools)
+    return Conversation(read_messages(body.messages), options | read_tools(body).keep_to(form))
 
 
 def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has them
@@ -140,7 +137,7 @@ def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has 
     schema = (form.json_schema or {}).get("schema")
     if not isinstance(schema, dict):
         raise Refusal(400, "response_format.json_schema needs a schema", param="response_format.json_schema.schema")
-    return {"json_schema": json.dumps(schema)}
+    return {"json_schema": json.dumps(schema if (form.json_schema or {}).get("strict") else schema | LENIENT)}
 
 
 def read_tools(body: ChatRequest) -> Toolbox:

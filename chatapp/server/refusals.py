@@ -54,6 +54,7 @@ OTHER_NAMES: Mapping[str, Sequence[str]] = {
     "repetition_penalty": ("repeat_penalty",),
     "typical_p": ("typ_p",),
     "logprobs": ("top_logprobs", "n_probs"),
+    "json_schema": ("response_format", "output_config", "tool_choice", "format"),
     "stop": ("stop_sequences", "stop_words"),
 }
 """Options, as protocols call them besides their names in Options."""

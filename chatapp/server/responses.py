@@ -116,17 +116,14 @@ class ResponseAsked(SampledBody):
     def read(self, said: Sequence[Message]) -> Conversation:
         """What is asked for, where this was said without the instructions."""
         form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
-        kept = read_format(ResponseFormat(type=form.type, json_schema={"schema": form.schema_}))
-        tools = self.read_tools().options
-        if kept and tools:
-            raise unsupported("text.format", "goes without tools, which have a form of their own")
+        kept = read_format(ResponseFormat(type=form.type, json_schema={"schema": form.schema_, "strict": form.strict}))
         think = read_effort(self.reasoning.effort if self.reasoning else None)
         if self.max_output_tokens == 0:
             raise unsupported("max_output_tokens", "must be 1 or more")
         first = [Message("system", self.instructions)] if self.instructions else []
         said = [replace(one, role="system") if one.role == "developer" else one for one in said]
         knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think)
-        return Conversation([*first, *said], knobs | kept | tools)
+        return Conversation([*first, *said], knobs | self.read_tools().keep_to(kept))
 
     def read_input(self, before: Sequence[Message], find_item: Callable[[str], Json]) -> list[Message]:
         """What was said before, and what is said now."""

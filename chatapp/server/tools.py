@@ -53,9 +53,9 @@ def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel:
     functions = [one.read() for one in offered]
     if choice == "none" or not functions:
         return Toolbox()
-    most = None if parallel else 1
+    most, strict = None if parallel else 1, any(one.strict for one in offered)
     if choice in ("auto", "required"):
-        return Toolbox(functions, functions if choice == "required" else (), most)
+        return Toolbox(functions, functions if choice == "required" else (), most, strict)
     if forced := [one for one in functions if one.name == choice]:
-        return Toolbox(functions, forced, most)
+        return Toolbox(functions, forced, most, strict)
     raise Refusal(400, f"tool_choice names {choice[:60]!r}, which is none of the tools", param="tool_choice")

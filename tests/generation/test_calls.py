@@ -12,7 +12,7 @@ from chatapp.generation.engine import Engine
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.text.tools import Function, Toolbox, read_calls
-from support.scripted_session import ScriptedSession, hashed, write_tokenizer
+from support.scripted_session import CHATML, ScriptedSession, hashed, write_tokenizer
 
 ROOT = Path(__file__).parents[1]
 QWEN = (ROOT / "chat_templates" / "qwen2_5.jinja").read_text("utf-8")
@@ -23,6 +23,7 @@ CITY = {
     "additionalProperties": False,
 }
 ODD = {"type": "object", "properties": {"x": {"$ref": "https://example.org/nowhere"}}}
+SKY = {"type": "object", "properties": {"sky": {"enum": ["blue", "grey"]}}, "required": ["sky"]}
 WEATHER, OTHER = Function("weather", "Now", CITY), Function("other", None, ODD)
 
 
@@ -49,10 +50,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> ChatTemplate:
     return ChatTemplate(write_tokenizer(tmp_path_factory.mktemp("template"), chat_template=QWEN))
 
 
-def ask(tokenizer: Tokenizer, template: ChatTemplate, beginning: str, seed: int, *tools: Function) -> Reply:
+def ask(
+    tokenizer: Tokenizer, template: ChatTemplate, beginning: str, seed: int, *tools: Function, **form: str
+) -> Reply:
     """The reply of a model that says a text first, and then at random what it likes, ends with preference."""
     text, asked = tokenizer.encode(beginning), [Message("user", f"weather {seed}?")]
-    options = Options(temperature=1.0, top_k=0, top_p=1.0, seed=seed, max_tokens=200, **Toolbox(tools).options)
+    options = Options(temperature=1.0, top_k=0, top_p=1.0, seed=seed, max_tokens=200, **Toolbox(tools).keep_to(form))
     prompt = len(template.encode(asked, tokenizer, tools=options.tools))
 
     def fill(tokens: Sequence[int], logits: np.ndarray) -> None:
@@ -140,6 +143,19 @@ def test_json_that_calls_nothing_is_free(tokenizer: Tokenizer, tmp_path: Path) -
     llama = ChatTemplate(write_tokenizer(tmp_path, chat_template=LLAMA))
     for beginning in ('{"name": "Weather', 'Say {"name": "weather", '):
         assert '"parameters"' not in ask(tokenizer, llama, beginning, 3, WEATHER).text
+
+
+@pytest.mark.parametrize("source", [QWEN, LLAMA, "{% if tools %}[TOOL_CALLS]{% endif %}", "{% if tools %}{% endif %}"])
+def test_an_answer_that_has_a_form_is_that_or_a_call(tokenizer: Tokenizer, tmp_path: Path, source: str) -> None:
+    calling = ChatTemplate(write_tokenizer(tmp_path, chat_template=source + CHATML))
+    mark = next((one for one in ("<tool_call>", "[TOOL_CALLS]") if one in source), '{"name": "weath')
+    for beginning in (mark, '{"sky'):
+        reply = ask(tokenizer, calling, beginning, 3, WEATHER, OTHER, json_schema=json.dumps(SKY))
+        assert reply.text.startswith(beginning) and reply.valid
+        calls = [*read_calls(reply.text, ["weather", "other"])]
+        assert calls or json.loads(reply.text)["sky"] in ("blue", "grey")
+        assert all(json.loads(one.arguments)["city"] in ("Bern", "Biel") for one in calls if one.name == "weather")
+        assert bool(calls) == (beginning != '{"sky')
 
 
 def test_forms_that_are_no_json_are_left_alone() -> None:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from chatapp.generation.decoding.constraint import Constraint, Continued
-from chatapp.generation.decoding.grammar import Grammar, Vocabulary, describe_indented, is_schema
-from chatapp.generation.options import OptionError
+from chatapp.generation.decoding.grammar import Grammar, Vocabulary, is_schema, write_rules
+from chatapp.generation.options import OptionError, Options
 from chatapp.generation.text.thinking import Channels
-from chatapp.generation.text.tools import Function, describe_calls
+from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.generation.text.tools import LENIENT, Function, describe_calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,14 +125,32 @@ def constrain_calls(
     functions, opener = [read_function(json.loads(one)) for one in tools], find_opener(source)
     if not opener:
         return
-    bare = opener == BARE
-    schema = describe_calls(functions, "parameters" if bare else "arguments")
-    if opener == "[TOOL_CALLS]":
-        schema = {"type": "array", "items": schema, "minItems": 1}
-    call = Grammar(vocabulary, describe_indented(schema), NAME)
+    names = [one.name for one in functions] if opener == BARE else ()
+    call = Grammar(vocabulary, write_rules("BLANKS? call", call=describe_behind(opener, functions)), NAME)
     for row in rows:
-        calls = Calls(vocabulary, opener, call.copy(), thinking, [one.name for one in functions] if bare else ())
+        calls = Calls(vocabulary, opener, call.copy(), thinking, names)
         row.constraint = Continued(calls, begun) if begun else calls
+
+
+def describe_behind(opener: str, functions: Sequence[Function]) -> dict[str, Any]:  # Any: JSON
+    """The schema of what stands behind the opener of calls."""
+    schema = describe_calls(functions, "parameters" if opener == BARE else "arguments")
+    return {"type": "array", "items": schema, "minItems": 1} if opener == "[TOOL_CALLS]" else schema
+
+
+def write_answer_or_calls(tokenizer: Tokenizer, source: str, options: Options) -> str:
+    """The grammar of a reply that is JSON as the options want it, or calls as the template shows them."""
+    functions, opener = [read_function(json.loads(one)) for one in options.tools], find_opener(source)
+    answer = json.loads(options.json_schema) if options.json_schema else {"type": "object"}
+
+    def mark(text: str) -> str:
+        spelt = tokenizer.encode_template(text)
+        return f"({json.dumps(text)} | <[{spelt[0]}]>)" if len(spelt) == 1 else json.dumps(text)
+
+    calls = "call" if opener in ("", BARE) else f"{mark(opener)} BLANKS? call"
+    if opener == "<tool_call>":
+        calls = f"({calls} BLANKS? {mark('</tool_call>')} BLANKS?)+"
+    return write_rules(f"answer | {calls}", answer=answer, call=describe_behind(opener, functions))
 
 
 def find_opener(source: str) -> str:
@@ -146,5 +165,5 @@ def read_function(tool: dict[str, Any]) -> Function:  # Any: JSON
     """A function of the options; one whose schema no grammar can be made of takes any object."""
     told = tool["function"]
     parameters = told.get("parameters")
-    usable = parameters if isinstance(parameters, dict) and is_schema(parameters) else {"type": "object"}
+    usable = parameters if isinstance(parameters, dict) and is_schema(parameters | LENIENT) else {"type": "object"}
     return Function(told["name"], None, usable)

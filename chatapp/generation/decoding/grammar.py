@@ -80,10 +80,11 @@ def _write_schema(schema: Any) -> str:  # Any: JSON
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": BLANKS})
 
 
-def describe_indented(schema: dict[str, Any]) -> str:  # Any: JSON
-    """The grammar of JSON that a schema describes, with white space before it, in llguidance's form."""
-    known = json.dumps({**schema, "x-guidance": {"whitespace_pattern": BLANKS}})
-    return LLMatcher.grammar_from_lark(f"start: BLANKS? json\nBLANKS: /[ \\n]{{1,4}}/\njson: %json {known}")
+def write_rules(start: str, **schemas: dict[str, Any]) -> str:  # Any: JSON
+    """The grammar that starts so, where JSON that a schema describes has its name."""
+    lenient = {"x-guidance": {"whitespace_pattern": BLANKS, "lenient": True}}
+    rules = [f"{name}: %json {json.dumps(schema | lenient)}" for name, schema in schemas.items()]
+    return LLMatcher.grammar_from_lark("\n".join([f"start: {start}", r"BLANKS: /[ \n]{1,4}/", *rules]))
 
 
 def is_schema(schema: dict[str, Any]) -> bool:  # Any: JSON

@@ -24,6 +24,8 @@ PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTAL
 Schemas = Mapping[str, Mapping[str, Any] | None]  # Any: JSON Schemas
 """Of the arguments of functions, by their names."""
 
+LENIENT = {"x-guidance": {"lenient": True}}
+"""Added to a schema of which what no grammar can keep to, such as a format that is not known, is passed over."""
 GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
 QUOTE = '<|"|>'
 """What stands around a text in Gemma 4's calls."""
@@ -55,16 +57,20 @@ class Toolbox:
     """One of these must be called."""
     most: int | None = None
     """Calls that are told; None: all."""
+    strict: bool = False
+    """Whether a schema that no grammar can keep to is refused where a call is forced."""
 
     @property
     def options(self) -> dict[str, Any]:  # Any: as Options has them
         """The options that it means."""
-        if not self.functions:
-            return {}
-        found: dict[str, Any] = {"tools": tuple(json.dumps(one.describe()) for one in self.functions)}
-        if self.forced:
-            found["json_schema"] = json.dumps(describe_calls(self.forced))
-        return found
+        return self.keep_to({})
+
+    def keep_to(self, form: Mapping[str, Any]) -> dict[str, Any]:  # Any: as Options has them
+        """The options that it means where an answer is to have a form, which a call that is forced has not."""
+        told = {"tools": tuple(json.dumps(one.describe()) for one in self.forced or self.functions)}
+        if not self.forced:
+            return {**form, **told} if told["tools"] else {**form}
+        return {**told, "json_schema": json.dumps(describe_calls(self.forced) | ({} if self.strict else LENIENT))}
 
     def listen(self) -> Listener | None:
         """What finds calls in a reply; None where nothing is offered."""
@@ -80,7 +86,8 @@ def describe_calls(functions: Sequence[Function], key: str = "arguments") -> dic
 
 def describe_call(function: Function, key: str) -> dict[str, Any]:
     """The schema of a call."""
-    arguments = function.parameters or {"type": "object"}
+    own = {"$id": f"urn:{function.name.encode().hex()}"}  # what it refers to is in itself
+    arguments = {**own, **(function.parameters or {"type": "object"})}
     properties = {"name": {"const": function.name}, key: arguments}
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
