@@ -144,10 +144,9 @@ def read_tools(body: ChatRequest) -> Toolbox:
     """The functions that may be called."""
     choice = body.tool_choice or "auto"
     named = choice if isinstance(choice, str) else choice.function.name
-    functions = [tool.function for tool in body.tools or ()]
-    if not functions and named not in ("auto", "none"):
-        raise unsupported("tool_choice", "there are no tools to choose from")
-    return choose_tools(functions, named, parallel=body.parallel_tool_calls is not False)
+    return choose_tools(
+        [tool.function for tool in body.tools or ()], named, parallel=body.parallel_tool_calls is not False
+    )
 
 
 def read_thinking(body: ChatRequest) -> Think | None:

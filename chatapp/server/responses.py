@@ -41,6 +41,7 @@ class Item(Body):
     phase: Any = Field(None, description=IGNORED)
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
     output: str | list[Part] | None = None
 
@@ -80,6 +81,22 @@ class FlatTool(Function):
     type: Literal["function"]
 
 
+class Namespace(Body):
+    """Functions with a name in common, as Codex offers them."""
+
+    type: Literal["namespace"]
+    name: str
+    description: str | None = None
+    tools: list[FlatTool]
+
+
+class WebSearch(Body):
+    """A search that OpenAI's server does; Codex always offers it, and no model here is told of it."""
+
+    model_config = {"extra": "allow"}
+    type: Literal["web_search"]
+
+
 class FlatChoice(Body):
     """The function that is to be called."""
 
@@ -97,7 +114,7 @@ class ResponseAsked(SampledBody):
     max_output_tokens: int | None = None
     reasoning: Reasoning | None = None
     text: Text | None = None
-    tools: list[FlatTool] | None = None
+    tools: list[FlatTool | Namespace | WebSearch] | None = None
     tool_choice: Literal["auto", "none", "required"] | FlatChoice | None = None
     parallel_tool_calls: bool | None = None
     store: bool | None = Field(
@@ -112,6 +129,7 @@ class ResponseAsked(SampledBody):
     service_tier: str | None = Field(None, description=IGNORED)
     safety_identifier: str | None = Field(None, description=IGNORED)
     prompt_cache_key: str | None = Field(None, description=IGNORED)
+    client_metadata: Any = Field(None, description=IGNORED)
 
     def read(self, said: Sequence[Message]) -> Conversation:
         """What is asked for, where this was said without the instructions."""
@@ -135,20 +153,43 @@ class ResponseAsked(SampledBody):
         """The functions that may be called."""
         choice = self.tool_choice or "auto"
         named = choice if isinstance(choice, str) else choice.name
-        return choose_tools(self.tools or (), named, parallel=self.parallel_tool_calls is not False)
+        offered = [one for one in self.tools or () if isinstance(one, FlatTool)]
+        offered += [
+            one.model_copy(update={"name": join_name(space.name, one.name)})
+            for space in self.namespaces
+            for one in space.tools
+        ]
+        return choose_tools(offered, named, parallel=self.parallel_tool_calls is not False)
+
+    @property
+    def namespaces(self) -> list[Namespace]:
+        return [one for one in self.tools or () if isinstance(one, Namespace)]
+
+    def split_name(self, name: str) -> Json:
+        """The name of a function as it was offered, and its namespace if it has one."""
+        for space in self.namespaces:
+            for one in space.tools:
+                if name == join_name(space.name, one.name):
+                    return {"name": one.name, "namespace": space.name}
+        return {"name": name}
+
+
+def join_name(namespace: str | None, name: str | None) -> str:
+    """The name of a function, as the model knows it."""
+    return f"{namespace}__{name}" if namespace else name or ""
 
 
 def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Message]:
     """A conversation with its roles as they were sent, which goes on from what was said before."""
     known = {call.id: call.name for one in before for call in one.calls}
-    known |= {one.call_id or "": one.name or "" for one in items if one.type == "function_call"}
+    known |= {one.call_id or "": join_name(one.namespace, one.name) for one in items if one.type == "function_call"}
     said = list(before)
     for number, one in enumerate(items):
         if one.type == "message":
             said.append(Message(one.role, read_content(one.content, f"input.{number}.content")))
         elif one.type == "function_call":
             arguments = check_arguments(one.arguments or "{}", f"input.{number}.arguments")
-            called = ToolCall(one.name or "", arguments, one.call_id or "")
+            called = ToolCall(join_name(one.namespace, one.name), arguments, one.call_id or "")
             if said and said[-1].calls:  # of the same turn
                 said[-1] = replace(said[-1], calls=(*said[-1].calls, called))
             else:
@@ -163,8 +204,12 @@ def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Messag
 def read_output(output: Sequence[Json]) -> Message:
     """What the model said in a response, as a message of the conversation; what it thought is left out."""
     text = "".join(part["text"] for one in output if one["type"] == "message" for part in one["content"])
-    calls = [one for one in output if one["type"] == "function_call"]
-    return Message("assistant", text, tuple(ToolCall(one["name"], one["arguments"], one["call_id"]) for one in calls))
+    calls = [
+        ToolCall(join_name(one.get("namespace"), one["name"]), one["arguments"], one["call_id"])
+        for one in output
+        if one["type"] == "function_call"
+    ]
+    return Message("assistant", text, tuple(calls))
 
 
 def owner(call: Call) -> str:
@@ -255,12 +300,12 @@ async def tell(
     output += [growing.item] if growing else []
     for called in parts.calls.get(0, ()):
         item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
-        item |= {"name": called.name, "arguments": called.arguments}
+        item |= {**body.split_name(called.name), "arguments": called.arguments}
         place = {"output_index": len(output), "item_id": item["id"]}
         begun = {**item, "arguments": "", "status": "in_progress"}
         yield say("response.output_item.added", output_index=len(output), item=begun)
         yield say("response.function_call_arguments.delta", **place, delta=called.arguments)
-        yield say("response.function_call_arguments.done", **place, name=called.name, arguments=called.arguments)
+        yield say("response.function_call_arguments.done", **place, name=item["name"], arguments=called.arguments)
         yield say("response.output_item.done", output_index=len(output), item=item)
         output.append(item)
     cut = reason == "length"
@@ -347,7 +392,7 @@ def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
         "temperature": body.knobs().get("temperature"),
         "text": (body.text or Text()).describe(),
         "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
-        "tools": [one.model_dump() for one in body.tools or ()],
+        "tools": [one.model_dump() for one in body.tools or () if not isinstance(one, WebSearch)],
         "top_p": body.knobs().get("top_p"),
         "truncation": "disabled",
         "usage": None,

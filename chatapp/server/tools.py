@@ -10,7 +10,7 @@ from pydantic import Field
 from chatapp.generation.text import tools
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.bodies import Body
-from chatapp.server.refusals import Refusal
+from chatapp.server.refusals import Refusal, unsupported
 
 Choice = Literal["auto", "none", "required"]
 
@@ -51,6 +51,8 @@ class Chosen(Body):
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
     """What is left of some functions by a choice, which may be the name of one of them."""
     functions = [one.read() for one in offered]
+    if not functions and choice not in ("auto", "none"):
+        raise unsupported("tool_choice", "there are no tools to choose from")
     if choice == "none" or not functions:
         return Toolbox()
     most, strict = None if parallel else 1, any(one.strict for one in offered)

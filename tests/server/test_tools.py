@@ -196,6 +196,28 @@ def test_the_result_of_a_call_follows_the_response_that_asked_for_it(served: Ser
     assert answered.role == "tool" and answered.answers and answered.answers.name == "get_weather"
 
 
+def test_codex_is_asked_for_calls_by_the_names_that_it_offers(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns.append('<tool_call>{"name": "sky__get_weather", "arguments": {"city": "Bern"}}</tool_call>')
+    space = {
+        "type": "namespace",
+        "name": "sky",
+        "description": "Of the sky",
+        "tools": [{"type": "function", **WEATHER}],
+    }
+    more = {"tools": [space, {"type": "web_search", "external_web_access": False}], "client_metadata": {"turn": "1"}}
+    before = served.post("/v1/responses", input="Weather?", **more).json()
+    (called,) = before["output"]
+    assert (called["namespace"], called["name"], called["arguments"]) == ("sky", *BERN)
+    assert [one["type"] for one in before["tools"]] == ["namespace"]
+    result = {"type": "function_call_output", "call_id": called["call_id"], "output": "blue"}
+    first = {"input": [result], "previous_response_id": before["id"]}
+    for body in (first, {"input": [{"role": "user", "content": "?"}, called, result]}):
+        assert served.post("/v1/responses", **body, **more).status_code == 200
+        _, asked, answered = engine.chats[-1]
+        assert asked.calls[0].name == "sky__get_weather"
+        assert answered.answers and answered.answers.name == "sky__get_weather"
+
+
 def test_other_protocols_bring_results(served: Served, engine: ScriptedEngine) -> None:
     use = {"type": "tool_use", "id": "c1", "name": "get_weather", "input": {"city": "Bern"}}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "blue"}]}
