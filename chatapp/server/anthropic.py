@@ -112,9 +112,13 @@ class Counted(SampledBody):
     tool_choice: Choice | None = None
     output_config: OutputConfig | None = None
     context_management: dict[str, Any] | None = Field(None, description="Edits that leave out nothing.")
+    thread: Any = Field(None, description="Refused, upon which Anthropic's own client sends all of the conversation.")
 
     def read(self) -> Conversation:
         """What is asked for, but for how it is to be answered."""
+        if self.thread is not None:
+            message = "thread: no conversation is kept here; send the whole of it, without a thread"
+            raise Refusal(400, message, param="thread", code="thread_unsupported_request")
         for edit in (self.context_management or {}).get("edits") or ():
             if not (str(edit.get("type")).startswith("clear_thinking") and edit.get("keep") == "all"):
                 raise unsupported("context_management", "what was said is read as it was sent; send what is to be read")
@@ -305,7 +309,8 @@ async def count(call: Call, body: CountAsked) -> None:
 def form_error(refusal: Refusal) -> Json:
     """A refusal, as clients of Anthropic read it."""
     kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": refusal.message}}
+    details = {"error_code": refusal.code} if refusal.code else None
+    return {"type": "error", "error": {"type": kind, "message": refusal.message, "details": details}}
 
 
 def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:

@@ -105,6 +105,12 @@ def test_what_claude_code_sends_is_understood(served: Served, engine: ScriptedEn
         assert answer.status_code == 400 and name in answer.json()["error"]["message"]
 
 
+def test_a_thread_is_refused_as_anthropics_client_wants_it_and_goes_on_without(served: Served) -> None:
+    answer = served.post("/v1/messages", messages=HELLO, max_tokens=5, thread={"type": "create"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"] == {"error_code": "thread_unsupported_request"}
+
+
 def test_a_stop_sequence_is_told(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
     Store(tmp_path / "home" / "models").get(str(checkpoint("tiny", chats=True)))
     ask = {"model": "tiny", "messages": HELLO, "max_tokens": 20, "temperature": 0}
