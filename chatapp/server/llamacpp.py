@@ -11,6 +11,7 @@ from pydantic import Field
 
 from chatapp import __version__
 from chatapp.generation import Token
+from chatapp.generation.delta import Alternative
 from chatapp.generation.engine import Engine
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
@@ -128,7 +129,7 @@ async def tell(
             reasons[delta.index] = reason, delta.stop or ""
         said: dict[str, Any] = {"index": delta.index, "content": delta.text, "stop": False, "id_slot": 0}
         if body.n_probs and delta.tokens:
-            said["completion_probabilities"] = [describe_token(token) for token in delta.tokens]
+            said["completion_probabilities"] = [describe_token(stream, token) for token in delta.tokens]
         if delta.tokens:
             yield {**said, "tokens": [token.id for token in delta.tokens], "tokens_predicted": length}
         if body.t_max_predict_ms and 1000 * (time.perf_counter() - began) > body.t_max_predict_ms:
@@ -167,13 +168,12 @@ async def gather(
     return found
 
 
-def describe_token(token: Token) -> Json:
+def describe_token(stream: Stream, token: Token) -> Json:
     """A token with its log-probability and those of others."""
-    others = [
-        {"id": other.id, "token": other.text, "bytes": list(other.text.encode()), "logprob": other.logprob}
-        for other in token.alternatives
+    both: Sequence[Token | Alternative] = (token, *token.alternatives)
+    found, *others = [
+        {"id": one.id, "token": one.text, "bytes": stream.list_bytes(one), "logprob": one.logprob} for one in both
     ]
-    found = {"id": token.id, "token": token.text, "bytes": list(token.text.encode()), "logprob": token.logprob}
     return {**found, "top_logprobs": others}
 
 

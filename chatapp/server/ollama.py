@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from chatapp.generation import Delta, Message, Token, ToolCall
+from chatapp.generation import Message, Token, ToolCall
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server import ollama_models, page
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
@@ -232,7 +232,9 @@ async def tell(
         thought, text = parts.add(delta)
         reason = delta.finish_reason or reason
         if thought or text or (delta.tokens and body.logprobs):
-            yield describe_part(name, text, thought, delta, body, chat=chat)
+            part = describe_part(name, text, thought, chat=chat)
+            spelt = [describe_token(stream, one) for one in delta.tokens] if body.logprobs else []
+            yield part | ({"logprobs": spelt} if spelt else {})
         if calls := parts.calls.get(delta.index) if delta.finish_reason else None:
             told = [
                 {"id": one.id, "function": {"name": one.name, "arguments": json.loads(one.arguments)}} for one in calls
@@ -244,22 +246,20 @@ async def tell(
     yield {**last, **empty, "done": True, "done_reason": reason, **describe_figures(stream, started)}
 
 
-def describe_part(name: str, text: str, thought: str, delta: Delta, body: Asked, *, chat: bool) -> dict[str, Any]:
+def describe_part(name: str, text: str, thought: str, *, chat: bool) -> dict[str, Any]:
     """One line of an answer."""
     thinking = {"thinking": thought} if thought else {}
     if chat:
         said: dict[str, Any] = {"message": {"role": "assistant", "content": text, **thinking}}
     else:
         said = {"response": text, **thinking}
-    if body.logprobs and delta.tokens:
-        said["logprobs"] = [describe_token(token) for token in delta.tokens]
     return {"model": name, "created_at": now(), **said, "done": False}
 
 
-def describe_token(token: Token) -> Json:
+def describe_token(stream: Stream, token: Token) -> Json:
     """A token with its log-probability."""
     likeliest = [{"token": other.text, "logprob": other.logprob} for other in token.alternatives]
-    found = {"token": token.text, "logprob": token.logprob, "bytes": list(token.text.encode())}
+    found = {"token": token.text, "logprob": token.logprob, "bytes": stream.list_bytes(token)}
     return found | ({"top_logprobs": likeliest} if likeliest else {})
 
 

@@ -202,7 +202,7 @@ async def chat_events(stream: Stream, head: Json, body: ChatRequest, *, usage: b
             yield event(chunk(head, index, {"role": "assistant", "content": ""}, None))
         thought, text = parts.add(delta)
         said = given(reasoning_content=thought or None, content=text or None)
-        logprobs = describe_tokens(delta.tokens) if body.logprobs and delta.tokens else None
+        logprobs = describe_tokens(stream, delta.tokens) if body.logprobs and delta.tokens else None
         reason: str | None = delta.finish_reason
         if calls := parts.calls.get(delta.index) if reason else None:
             said["tool_calls"] = [{"index": place, **describe_call(call)} for place, call in enumerate(calls)]
@@ -237,7 +237,7 @@ async def gather_chat(stream: Stream, head: Json, body: ChatRequest) -> Json:
             reason = "tool_calls"
         if one.thinking:
             message["reasoning_content"] = one.thinking
-        logprobs = describe_tokens(one.tokens) if body.logprobs else None
+        logprobs = describe_tokens(stream, one.tokens) if body.logprobs else None
         told.append({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason})
     return {**head, "choices": told, "usage": describe_usage(stream), "timings": describe_timings(stream)}
 

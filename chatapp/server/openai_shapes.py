@@ -11,6 +11,7 @@ from pydantic import Field
 
 from chatapp import __version__
 from chatapp.generation import Delta, Token
+from chatapp.generation.delta import Alternative
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
 from chatapp.server.protocol import Json, event
 from chatapp.server.refusals import Refusal, unsupported
@@ -131,22 +132,14 @@ def describe_timings(stream: Stream) -> Json:
     }
 
 
-def describe_tokens(tokens: Iterable[Token]) -> Json:
-    """Log-probabilities as chat completions have them."""
-    return {"content": [describe_token(token) for token in tokens], "refusal": None}
+def describe_tokens(stream: Stream, tokens: Iterable[Token]) -> Json:
+    """Log-probabilities as chat completions have them: each token, and what might have stood there."""
 
+    def describe(one: Token | Alternative) -> dict[str, Any]:  # Any: JSON
+        return {"token": one.text, "logprob": one.logprob, "bytes": stream.list_bytes(one)}
 
-def describe_token(token: Token) -> Json:
-    """One token and what might have stood there."""
-    return {
-        "token": token.text,
-        "logprob": token.logprob,
-        "bytes": list(token.text.encode()),
-        "top_logprobs": [
-            {"token": other.text, "logprob": other.logprob, "bytes": list(other.text.encode())}
-            for other in token.alternatives
-        ],
-    }
+    told = [{**describe(one), "top_logprobs": [describe(other) for other in one.alternatives]} for one in tokens]
+    return {"content": told, "refusal": None}
 
 
 def describe_spelled(tokens: Iterable[Token], offset: int) -> Json:

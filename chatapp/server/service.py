@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from typing import TypeVar
 
-from chatapp.generation import Delta, Engine, Usage
+from chatapp.generation import Delta, Engine, Token, Usage
+from chatapp.generation.delta import Alternative
+from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
 from chatapp.server.drawing import Drawing, Wakeups
@@ -52,6 +54,13 @@ class Stream:
         if delta.channel == "thinking":
             self.thinking_tokens += len(delta.tokens)
         return delta
+
+    def list_bytes(self, token: Token | Alternative) -> list[int]:
+        """The bytes of a token, which may be a part of a character."""
+        tokenizer = self.engine.tokenizer if isinstance(self.engine, LocalEngine) else None
+        if tokenizer and tokenizer.whole(token.id) is None and token.id not in tokenizer.hidden:
+            return [*(tokenizer.bytes_of(token.id) or token.text.encode())]
+        return [*token.text.encode()]
 
     @property
     def model(self) -> str:

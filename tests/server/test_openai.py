@@ -152,6 +152,26 @@ def test_log_probabilities_of_a_chat(served: Served) -> None:
     ] == content
 
 
+def test_the_bytes_of_tokens_make_the_text_also_where_one_is_a_part_of_a_character(
+    tmp_path: Path, checkpoint: MakeCheckpoint
+) -> None:
+    Store(tmp_path / "home" / "models").get(str(checkpoint("tiny", chats=True)))
+    schema = {"enum": ["größer 🙂"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    with serving(Workspace(tmp_path / "home"), models=("tiny",)) as served:
+        said = served.post(CHAT, messages=HELLO, response_format=form, logprobs=True, top_logprobs=1)
+        line = served.post("/api/generate", prompt="x", format=schema, logprobs=True, stream=False).json()
+        told = served.post("/completion", prompt="x", json_schema=schema, n_probs=1).json()
+    (choice,) = said.json()["choices"]
+    for tokens, text in (
+        (choice["logprobs"]["content"], choice["message"]["content"]),
+        (line["logprobs"], line["response"]),
+        (told["completion_probabilities"], told["content"]),
+    ):
+        assert "🙂" in text and b"".join(bytes(one["bytes"]) for one in tokens) == text.encode()
+        assert any(len(one["bytes"]) == 1 and one["bytes"][0] > 127 for one in tokens)
+
+
 def test_thinking_has_a_field_of_its_own(served: Served, engine: ScriptedEngine) -> None:
     for _ in range(2):
         engine.turns.append("<think>\nSome thought.\n</think>\n\nThe answer.")
