@@ -49,6 +49,8 @@ class Block(Body):
     tool_use_id: str | None = None
     content: Any = None
     is_error: bool | None = None
+    data: str | None = Field(None, description="Of a redacted_thinking, which only its writer can read.")
+    caller: Any = Field(None, description=IGNORED)
 
 
 class Said(Body):
@@ -75,6 +77,7 @@ class Offered(Body):
     input_schema: dict[str, Any]
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     strict: bool | None = None
+    eager_input_streaming: bool | None = Field(None, description="Not looked at: arguments come when they are whole.")
     input_examples: list[Any] | None = Field(None, description="Not looked at.")
 
 
@@ -112,6 +115,8 @@ class Counted(SampledBody):
     tool_choice: Choice | None = None
     output_config: OutputConfig | None = None
     context_management: dict[str, Any] | None = Field(None, description="Edits that leave out nothing.")
+    container: None = None
+    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     thread: Any = Field(None, description="Refused, upon which Anthropic's own client sends all of the conversation.")
 
     def read(self) -> Conversation:
@@ -183,6 +188,8 @@ def read_content(content: str | list[Block], where: str) -> str:
     for block in content:
         if block.type == "thinking":
             said.append(f"<think>\n{block.thinking or ''}\n</think>\n\n")
+        elif block.type == "redacted_thinking":
+            pass
         elif block.type == "text" and block.text is not None:
             said.append(block.text)
         else:

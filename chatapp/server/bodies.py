@@ -26,16 +26,16 @@ class SampledBody(Body):
     model_config = ConfigDict(extra="allow", json_schema_extra=lambda schema: describe_knobs(schema))
     __pydantic_extra__: dict[str, Any]  # Any: JSON, of which only numbers pass
 
-    def knobs(self) -> dict[str, float]:
-        """Those that were given; Options checks their values."""
+    def knobs(self, where: str = "") -> dict[str, float]:
+        """Those that were given, in this part of the whole body; Options checks their values."""
         found = dict[str, float]()
         for name, value in self.__pydantic_extra__.items():
             if name not in KNOBS:
-                raise unknown_option(name, {*type(self).model_fields, *KNOBS})
+                raise unknown_option(where + name, {where + one for one in (*type(self).model_fields, *KNOBS)})
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise Refusal(400, f"{name} must be a number", param=name, code="invalid_type")
+                raise Refusal(400, f"{where}{name} must be a number", param=where + name, code="invalid_type")
             found[name] = int(value) if type(KNOBS[name].default) is int and value == int(value) else value
         return found
 
@@ -121,6 +121,13 @@ def read_bias(bias: Mapping[str, float] | None) -> dict[int, float] | None:
         return {int(token): value for token, value in bias.items()}
     except ValueError:
         raise Refusal(400, "logit_bias must be keyed by token ids", param="logit_bias", code="invalid_value") from None
+
+
+def read_mirostat(knobs: Mapping[str, float], version: int | None) -> Mapping[str, float]:
+    """The numbers that count: clients that want none of Mirostat, version 0, send its settings all the same."""
+    if version == 0:
+        return {name: value for name, value in knobs.items() if not name.startswith("mirostat_")}
+    return {"mirostat_tau": 5.0, **knobs} if version else knobs
 
 
 def read_stop(stop: str | list[str] | None) -> tuple[str, ...] | None:

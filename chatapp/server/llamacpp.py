@@ -15,7 +15,7 @@ from chatapp.generation.delta import Alternative
 from chatapp.generation.engine import Engine
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
-from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
+from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_mirostat, read_stop
 from chatapp.server.openai_chat import ChatMessage, read_messages
 from chatapp.server.openai_completions import read_prompts
 from chatapp.server.openai_shapes import describe_timings
@@ -62,12 +62,7 @@ class CompletionAsked(SampledBody):
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
         most = self.n_predict if self.n_predict is not None else self.max_tokens
-        knobs = self.knobs()
-        if self.mirostat == 0:  # clients send its settings all the same
-            knobs = {name: value for name, value in knobs.items() if not name.startswith("mirostat_")}
-        elif self.mirostat:
-            knobs = {"mirostat_tau": 5.0} | knobs
-        return knobs | given(
+        return {**read_mirostat(self.knobs(), self.mirostat)} | given(
             max_tokens=most if most is not None and most >= 0 else None,
             stop=read_stop(self.stop or None),
             seed=self.seed if self.seed is not None and self.seed >= 0 else None,

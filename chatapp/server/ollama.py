@@ -15,7 +15,7 @@ from chatapp.generation import Message, Token, ToolCall
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server import ollama_models, page
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
-from chatapp.server.bodies import Body, given
+from chatapp.server.bodies import Body, SampledBody, given, read_mirostat
 from chatapp.server.ollama_models import Named
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
 from chatapp.server.refusals import Refusal, unsupported
@@ -33,21 +33,12 @@ DURATION = re.compile(rf"-?(?:{PERIOD.pattern.removesuffix('|)')})){{1,6}}|-?\d{
 HOW = "How to run; not looked at."
 
 
-class OllamaOptions(Body):
+class OllamaOptions(SampledBody):
     """How tokens are chosen, in Ollama's names."""
 
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     mirostat: int | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
     num_predict: int | None = None
@@ -71,22 +62,12 @@ class OllamaOptions(Body):
             raise unsupported("num_predict", "must be 1 or more, or -1 for no limit")
         if self.mirostat not in (None, 0, 2):
             raise unsupported("mirostat", "must be 0 or 2")
-        found = given(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            typical_p=self.typical_p,
+        return {**read_mirostat(self.knobs("options."), self.mirostat or 0)} | given(
             repetition_penalty=self.repeat_penalty,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
             seed=self.seed if self.seed is not None and self.seed >= 0 else None,
             stop=(self.stop,) if isinstance(self.stop, str) else None if self.stop is None else tuple(self.stop),
             max_tokens=self.num_predict if self.num_predict is not None and self.num_predict >= 0 else None,
         )
-        if self.mirostat == 2:
-            found |= {"mirostat_tau": self.mirostat_tau or 5.0} | given(mirostat_eta=self.mirostat_eta)
-        return found
 
 
 class Asked(Named):
@@ -135,7 +116,7 @@ class OllamaMessage(Body):
     """A message of a conversation."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str = ""
+    content: str | None = None
     thinking: str | None = None
     images: list[str] | None = None
     tool_calls: list[OllamaCall] | None = None
@@ -181,7 +162,7 @@ def read_message(message: OllamaMessage) -> Message:
     )
     answered = ToolCall(message.tool_name or "", "{}", message.tool_call_id or "") if message.role == "tool" else None
     thought = f"<think>\n{message.thinking}\n</think>\n\n" if message.thinking else ""
-    return Message(message.role, thought + message.content, called, answered)
+    return Message(message.role, thought + (message.content or ""), called, answered)
 
 
 async def generate(call: Call, body: GenerateAsked) -> None:

@@ -54,6 +54,7 @@ class ChatMessage(Body):
     content: str | list[Part] | None = None
     name: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = Field(None, description="reasoning_content, as vLLM calls it.")
     refusal: str | None = None
     tool_calls: list[Called] | None = None
     tool_call_id: str | None = None
@@ -67,6 +68,7 @@ class ResponseFormat(Body):
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema", description="Of a json_object, as llama.cpp has it.")
 
 
 class TemplateOptions(Body):
@@ -92,8 +94,10 @@ class ChatRequest(Requested):
     think: bool | None = Field(None, description="Whether the model is to think, as Ollama calls it.")
     chat_template_kwargs: TemplateOptions | None = None
     modalities: list[Literal["text"]] | None = None
-    metadata: dict[str, str] | None = Field(None, description="Not looked at.")
-    store: Literal[False] | None = None
+    verbosity: Literal["medium"] | None = None
+    prediction: Any = Field(None, description="Not looked at: it would only save time.")
+    metadata: Any = Field(None, description="Not looked at.")
+    store: bool | None = Field(None, description="Not looked at: no completion can be asked for later.")
     service_tier: str | None = Field(None, description="Not looked at.")
     safety_identifier: str | None = Field(None, description="Not looked at.")
     prompt_cache_key: str | None = Field(None, description="Not looked at: what is the same is never read twice.")
@@ -117,7 +121,7 @@ def read_chat(body: ChatRequest) -> Conversation:
         body.max_tokens = None
     if body.max_tokens is not None and body.max_completion_tokens is not None:
         raise unsupported("max_completion_tokens", "max_tokens is given too; leave one of them out")
-    if body.top_logprobs is not None and not body.logprobs:
+    if body.top_logprobs and not body.logprobs:
         raise unsupported("top_logprobs", "is for logprobs true")
     options = body.read_common() | given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
@@ -130,11 +134,11 @@ def read_chat(body: ChatRequest) -> Conversation:
 
 def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has them
     """The options that keep an answer to a form."""
-    if form.type == "json_object":
-        return {"json_object": True}
     if form.type == "text":
         return {}
-    schema = (form.json_schema or {}).get("schema")
+    if form.type == "json_object" and form.schema_ is None:
+        return {"json_object": True}
+    schema = (form.json_schema or {}).get("schema") if form.type == "json_schema" else form.schema_
     if not isinstance(schema, dict):
         raise Refusal(400, "response_format.json_schema needs a schema", param="response_format.json_schema.schema")
     return {"json_schema": json.dumps(schema if (form.json_schema or {}).get("strict") else schema | LENIENT)}
@@ -170,8 +174,8 @@ def read_message(message: ChatMessage, number: int, known: Mapping[str, str]) ->
     """A message; the names of functions are known by the calls that it may answer."""
     role = "system" if message.role == "developer" else message.role
     text = read_content(message.content, f"messages.{number}.content")
-    if message.reasoning_content and role == "assistant":
-        text = f"<think>\n{message.reasoning_content}\n</think>\n\n{text}"
+    if (thought := message.reasoning_content or message.reasoning) and role == "assistant":
+        text = f"<think>\n{thought}\n</think>\n\n{text}"
     calls = tuple(
         ToolCall(call.function.name, check_arguments(call.function.arguments, f"messages.{number}.tool_calls"), call.id)
         for call in message.tool_calls or ()

@@ -29,6 +29,7 @@ class Part(Body):
     text: str | None = None
     annotations: Any = Field(None, description="Not looked at; answers have it.")  # Any: as the next one
     logprobs: Any = Field(None, description="Not looked at; answers have it.")
+    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     image_url: Any = None  # Any: named in the refusal, and not looked at
     input_audio: Any = None
     file: Any = None

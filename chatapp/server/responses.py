@@ -17,7 +17,7 @@ from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
-from chatapp.server.openai_shapes import Part, form_error, form_late_error, read_content
+from chatapp.server.openai_shapes import Part, StreamOptions, form_error, form_late_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
@@ -111,6 +111,7 @@ class ResponseAsked(SampledBody):
     input: str | list[Item]
     instructions: str | None = None
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     max_output_tokens: int | None = None
     reasoning: Reasoning | None = None
     text: Text | None = None
@@ -122,7 +123,8 @@ class ResponseAsked(SampledBody):
     )
     previous_response_id: str | None = Field(None, description="The response that `input` follows.")
     background: Literal[False] | None = None
-    truncation: Literal["disabled"] | None = None
+    truncation: Literal["auto", "disabled"] | None = Field(None, description="Not looked at: too much is refused.")
+    max_tool_calls: int | None = Field(None, description="Not looked at: it is for tools that the server would run.")
     include: list[str] | None = Field(None, description="Not looked at: what there is is told.")
     metadata: dict[str, str] | None = Field(None, description="Told again in the answer.")
     user: str | None = Field(None, description=IGNORED)
@@ -134,7 +136,8 @@ class ResponseAsked(SampledBody):
     def read(self, said: Sequence[Message]) -> Conversation:
         """What is asked for, where this was said without the instructions."""
         form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
-        kept = read_format(ResponseFormat(type=form.type, json_schema={"schema": form.schema_, "strict": form.strict}))
+        described = {"schema": form.schema_, "strict": form.strict}
+        kept = read_format(ResponseFormat(type=form.type, json_schema=described, schema=None))
         think = read_effort(self.reasoning.effort if self.reasoning else None)
         if self.max_output_tokens == 0:
             raise unsupported("max_output_tokens", "must be 1 or more")
@@ -217,11 +220,16 @@ def owner(call: Call) -> str:
     return call.client if call.service.settings.keys else ""
 
 
-async def respond(call: Call, body: ResponseAsked) -> None:
-    """Answer a conversation."""
+def read_said(call: Call, body: ResponseAsked) -> list[Message]:
+    """What was said, in the responses before it too."""
     stored, client, name = call.service.responses, owner(call), body.previous_response_id
     before = stored.find_previous(name, client).said if name else ()
-    said = body.read_input(before, lambda item: stored.find_item(item, client))
+    return body.read_input(before, lambda item: stored.find_item(item, client))
+
+
+async def respond(call: Call, body: ResponseAsked) -> None:
+    """Answer a conversation."""
+    stored, client, said = call.service.responses, owner(call), read_said(call, body)
 
     def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
@@ -236,6 +244,14 @@ async def respond(call: Call, body: ResponseAsked) -> None:
         async for one in telling:
             last = one
     await call.send_json(last["response"])
+
+
+async def count_input(call: Call, body: ResponseAsked) -> None:
+    """Count the tokens of a conversation."""
+    ask = body.read(read_said(call, body))
+    async with call.service.use(body.model, call.client) as loaded:
+        tokens = await call.service.work(lambda: ask.count(loaded.engine))
+    await call.send_json({"object": "response.input_tokens", "input_tokens": tokens})
 
 
 async def show(call: Call, _: None) -> None:
@@ -414,6 +430,9 @@ PROTOCOL = Protocol(
     "openai responses",
     (
         Endpoint("POST", "/v1/responses", respond, ResponseAsked, "Answer a conversation"),
+        Endpoint(
+            "POST", "/v1/responses/input_tokens", count_input, ResponseAsked, "Count the tokens of a conversation"
+        ),
         Endpoint("GET", "/v1/responses/{response}/input_items", list_input, about="List what a response answers"),
         Endpoint("GET", "/v1/responses/{response}", show, about="Tell a response again"),
         Endpoint("DELETE", "/v1/responses/{response}", forget, about="Forget a response"),

@@ -58,7 +58,13 @@ def test_options_arrive_by_their_names_here(served: Served, engine: ScriptedEngi
     options = engine.options[-1]
     assert (options.max_tokens, options.repetition_penalty, options.seed) == (3, 1.5, None)
     assert (options.stop, options.top_k, options.think) == (("x",), 5, False)
-    served.post("/api/chat", messages=HELLO, think="high")
+    served.post("/api/generate", prompt="x", options={"top_k": 40.0, "mirostat_tau": 5.0, "dry_multiplier": 0.5})
+    assert (engine.options[-1].top_k, engine.options[-1].dry_multiplier, engine.options[-1].mirostat_tau) == (
+        40,
+        0.5,
+        0,
+    )
+    served.post("/api/chat", messages=[*HELLO, {"role": "assistant", "content": None}], think="high")
     assert engine.options[-1].think == "high"
 
 

@@ -76,6 +76,16 @@ def test_an_answer_is_sent_back_as_it_came(served: Served, engine: ScriptedEngin
     assert [one.text for one in engine.chats[-1]] == ["Hello", "One two three.", "Hello"]
 
 
+def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine) -> None:
+    more = {"verbosity": "medium", "top_logprobs": 0, "store": True, "metadata": {"turn": 1}, "prediction": None}
+    part = {"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}
+    said = [{"role": "user", "content": [part]}, {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}, *HELLO]
+    form = {"type": "json_object", "schema": {"type": "object"}}
+    assert served.post(CHAT, messages=said, **more, response_format=form).status_code == 200
+    assert [one.text for one in engine.chats[-1]] == ["Hello", "<think>\nHm.\n</think>\n\nYes.", "Hello"]
+    assert engine.options[-1].json_schema and not engine.options[-1].json_object
+
+
 def test_a_stream_says_the_same_in_parts(served: Served) -> None:
     first, *parts, last, usage = served.chunks(CHAT, messages=HELLO, stream_options={"include_usage": True})
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -229,7 +239,7 @@ def test_log_probabilities_of_a_completion(served: Served) -> None:
         (CHAT, {"messages": HELLO, "top_logprobs": 21, "logprobs": True}, "top_logprobs", 400),
         (CHAT, {"messages": HELLO, "top_logprobs": 2}, "top_logprobs", 400),
         (CHAT, {"messages": HELLO, "logit_bias": {"a": 1}}, "logit_bias", 400),
-        (CHAT, {"messages": HELLO, "store": True}, "store", 400),
+        (CHAT, {"messages": HELLO, "verbosity": "low"}, "verbosity", 400),
         (CHAT, {"messages": []}, "messages", 400),
         (CHAT, {"messages": [{"role": "king", "content": "x"}]}, "messages.0.role", 400),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},

@@ -21,6 +21,7 @@ from support.stand_in_home import Home
 HELLO = [{"role": "user", "content": "Hello"}]
 THOUGHT = "<think>\nHm.\n</think>\n\nYes."
 WEATHER = {"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+USED = "total_tokens", "input_tokens"
 INFER = "/v2/models/builtin/infer"
 
 
@@ -103,6 +104,19 @@ def test_what_claude_code_sends_is_understood(served: Served, engine: ScriptedEn
     }.items():
         answer = served.post("/v1/messages", **ask | {name.partition(".")[0]: wrong})
         assert answer.status_code == 400 and name in answer.json()["error"]["message"]
+
+
+def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine) -> None:
+    more = {"cache_control": {"type": "ephemeral"}, "container": None, "max_tokens": 5}
+    thought = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "Yes."}]
+    said = [*HELLO, {"role": "assistant", "content": thought}, *HELLO]
+    tools = [WEATHER | {"eager_input_streaming": True}]
+    assert served.post("/v1/messages", messages=said, tools=tools, **more).status_code == 200
+    assert [one.text for one in engine.chats[-1]] == ["Hello", "Yes.", "Hello"]
+    asked = {"truncation": "auto", "max_tool_calls": 3, "stream_options": {"include_obfuscation": False}}
+    answer = served.post("/v1/responses", input="Hello", **asked).json()
+    counted = served.post("/v1/responses/input_tokens", input="Hello", previous_response_id=answer["id"]).json()
+    assert counted == {"object": "response.input_tokens", "input_tokens": sum(map(answer["usage"].get, USED))}
 
 
 def test_a_thread_is_refused_as_anthropics_client_wants_it_and_goes_on_without(served: Served) -> None:
