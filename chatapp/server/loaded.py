@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -83,13 +83,14 @@ class LoadedModels:
         workspace: Workspace,
         *,
         default: str,
+        kept: Sequence[str],
         placement: PlacementOptions | None,
         budget: int,
         keep_alive: float,
         max_prompt: int | None,
         tell: Callable[[str], object],
     ):
-        self.workspace, self.default, self.placement = workspace, default, placement
+        self.workspace, self.default, self.kept, self.placement = workspace, default, kept, placement
         self.budget, self.keep_alive, self.max_prompt, self.tell = budget, keep_alive, max_prompt, tell
         self.open: dict[str, LoadedModel] = {}
         self.loading: set[str] = set()
@@ -149,10 +150,13 @@ class LoadedModels:
 
     @asynccontextmanager
     async def use(self, name: str, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
-        """An open model, which stays so for as long as the block lasts and `keep_alive` seconds after."""
+        """An open model, which stays so for as long as the block lasts and `keep_alive` seconds after.
+
+        Where that is not said, it is what was said last; the models of the command line are kept in any case.
+        """
         loaded = await self._open(name)
         loaded.users += 1
-        if keep_alive is not None:
+        if keep_alive is not None and loaded.name not in self.kept:
             loaded.keep_alive = keep_alive
         try:
             yield loaded
@@ -187,7 +191,8 @@ class LoadedModels:
             opened.engine.limit_gaps(self.max_prompt)
         self.loads += 1
         self.tell(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
-        return LoadedModel(opened, stored, memory, self.keep_alive, used=time.monotonic())
+        keep_alive = FOREVER if name in self.kept else self.keep_alive
+        return LoadedModel(opened, stored, memory, keep_alive, used=time.monotonic())
 
     def _make_room(self, stored: StoredModel, memory: int) -> None:
         """Close models that nobody uses, the one that was asked longest ago first, until another has room."""

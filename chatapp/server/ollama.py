@@ -276,6 +276,8 @@ async def open_or_close(call: Call, body: Asked, empty: Json) -> None:
     """Open a model for what will be asked; keep_alive 0 closes it."""
     keep_alive = read_keep_alive(body.keep_alive)
     name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
+    if keep_alive == 0 and name in call.service.models.kept:
+        raise Refusal(400, f"{name} was named when the server was started, and stays open", param="keep_alive")
     if keep_alive == 0:
         call.service.models.close(name)
     else:

@@ -103,6 +103,7 @@ class Service:
         self.models = LoadedModels(
             workspace,
             default=settings.models[0] if settings.models else workspace.read_settings().model,
+            kept=settings.models,
             placement=placement,
             budget=settings.memory or round(SHARE * fit.memory()),
             keep_alive=settings.keep_alive,

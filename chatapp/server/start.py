@@ -164,7 +164,7 @@ async def open_first(service: Service) -> None:
     """Open the models that are to be there from the start; they are kept."""
     for name in service.settings.models:
         try:
-            async with service.models.use(name, keep_alive=float("inf")):
+            async with service.models.use(name):
                 pass
         except Exception as error:
             service.tell(f"cannot open {name}: {one_line(error) or error}")

@@ -115,6 +115,13 @@ def test_nothing_to_say_opens_a_model_and_closes_it(served: Served) -> None:
     assert served.get("/api/ps").json()["models"] == []
 
 
+def test_a_model_that_the_command_line_names_stays_whatever_a_client_says(engine: ScriptedEngine) -> None:
+    with serving(Home(engine), models=("builtin",)) as served:
+        assert served.post("/api/chat", messages=HELLO, keep_alive=0).status_code == 200
+        refused = served.post("/api/generate", keep_alive=0)
+        assert refused.json()["param"] == "keep_alive" and served.get("/api/ps").json()["models"]
+
+
 @pytest.mark.parametrize(
     ("told", "seconds"),
     [
