@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from chatapp.server.protocol import compact
 
 SLOW_HEAD = 10.0
-"""Seconds in which the head of the first request has to come."""
+"""Seconds in which the head of a request has to come."""
 LARGEST_HEAD = 32 * 1024
 """Bytes."""
 MOST = 1000
@@ -37,7 +37,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # a Transport, as TCP has it
-        self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request came within {SLOW_HEAD:g} seconds")
+        self._wait_for_head()
         if len(self.connections) > self.most:
             others: Any = self.connections  # a set of protocols, which are of this class
             idle = next((one for one in others if one is not self and one.is_idle), self)
@@ -50,9 +50,14 @@ class Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        if self._late and self.cycle is not None:
+        if self._late and not self.is_idle:
             self._late.cancel()
             self._late = None
+        elif not self._late and self.is_idle and self.conn.trailing_data[0]:  # the next head has begun
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request came within {SLOW_HEAD:g} seconds")
 
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are no request; those of a request that is being read are its own line of the log."""

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from chatapp.generation.engine import Engine
+from chatapp.server import connections
 from chatapp.server.bodies import parse
 from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
@@ -259,6 +261,15 @@ def test_what_is_no_request_is_refused(served: Served, sent: bytes) -> None:
     answer = served.exchange(sent)
     assert answer[:13] in (b"HTTP/1.1 400 ", b"HTTP/1.1 501 ") or (not answer and len(sent) > 100_000)
     assert served.get("/v1/models").status_code == 200
+
+
+def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SLOW_HEAD", 0.2)
+    with serving(Home(ScriptedEngine())) as served:
+        for before in b"", b"GET /health HTTP/1.1\r\n" + LINES + b"\r\n":
+            began = time.monotonic()
+            served.exchange(before + b"GET /health HT")
+            assert time.monotonic() - began < 50  # what is kept alive without a head is, for a longer time
 
 
 def test_a_smuggled_request_is_not_answered(served: Served) -> None:
