@@ -28,6 +28,7 @@ KINDS = {
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
+    504: "timeout_error",
 }
 REASONS = {"stop": "end_turn", "length": "max_tokens", "cancelled": "end_turn"}
 IGNORED = "Metadata; not looked at."

@@ -170,6 +170,8 @@ async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
     more = [(b"connection", b"close")] if unread else []
     if refusal.retry_after:
         more.append((b"retry-after", str(refusal.retry_after).encode()))
+    elif refusal.status >= 500:  # clients of OpenAI and Anthropic would ask the same again
+        more.append((b"x-should-retry", b"false"))
     if refusal.status == 401:
         more.append((b"www-authenticate", b"Bearer"))
     if refusal.status == 405:

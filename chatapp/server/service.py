@@ -18,7 +18,7 @@ from chatapp.server.drawing import Drawing, Wakeups
 from chatapp.server.loaded import LoadedModel, LoadedModels
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
-from chatapp.server.refusals import UNAVAILABLE, UNPROCESSABLE, Refusal
+from chatapp.server.refusals import UNPROCESSABLE, Refusal
 from chatapp.server.response_store import ResponseStore
 from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import RunningServer
@@ -142,7 +142,7 @@ class Service:
                     yield stream
             except TimeoutError as error:
                 message = f"the answer took longer than {self.settings.timeout:g} seconds; ask for fewer tokens"
-                raise Refusal(UNAVAILABLE, message, code="timeout", retry_after=10) from error
+                raise Refusal(504, message, code="timeout") from error
             finally:
                 drawing.close()
                 await asyncio.shield(drawing.ended.wait())

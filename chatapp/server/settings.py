@@ -65,6 +65,8 @@ class ServerSettings:
         for path in (self.certificate, self.private_key):
             if path and not path.is_file():
                 raise SettingsError(f"there is no file {path}; give the certificate and its key in PEM")
+        if not self.timeout:
+            raise SettingsError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
         if "*" in self.origins:
             raise SettingsError("--allow-origin * would let every web page ask: name the pages that may")
         for origin in self.origins:

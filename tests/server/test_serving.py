@@ -19,6 +19,7 @@ from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal
 from chatapp.server.settings import ServerSettings
+from chatapp.settings.settings import SettingsError
 from chatapp.workspace import Opened, Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
@@ -180,6 +181,14 @@ def test_an_answer_that_takes_too_long_ends() -> None:
         *_, last = served.events(CHAT, messages=HELLO)
         assert json.loads(last)["error"]["code"] == "timeout"
         assert engine.closed == 1 and not engine.busy
+        whole = served.post(CHAT, messages=HELLO)
+        assert (whole.status_code, whole.headers["x-should-retry"], "retry-after" in whole.headers) == (
+            504,
+            "false",
+            False,
+        )
+    with pytest.raises(SettingsError, match="--timeout 0"):
+        ServerSettings(timeout=0)
 
 
 def test_an_open_model_answers_while_another_is_opened(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
