@@ -67,7 +67,7 @@ class App:
         except ClientGone:
             status, why = 499, "the client left"
             self.service.metrics.disconnects.inc()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             refusal = explain(error).spell(call.raw)
             status, why = refusal.status, refusal.message
             if refusal.code == "server_error":

@@ -20,8 +20,8 @@ MOST = 1000
 """Connections, unless the system allows fewer files."""
 WRITING = 60.0
 """Seconds for which a client may read nothing of what it was sent."""
-UNSAID = "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket"
-"""What uvicorn says of requests that the log has a line of already."""
+UNSAID = "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket", "Cancel "
+"""How begins what uvicorn says of requests that have a line of the log in any case."""
 COUNTING = 5.0
 """Seconds in which what is closed for one reason is counted, for one line of the log."""
 

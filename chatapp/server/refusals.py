@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 
 from backends.errors import UserError
@@ -72,6 +73,8 @@ def explain(error: BaseException) -> Refusal:
         return Refusal(400, str(error), param=next(iter(error.names), None), code="invalid_value")
     if isinstance(error, GenerationError):
         return Refusal(400, str(error))
+    if isinstance(error, CancelledError):
+        return Refusal(UNAVAILABLE, "the server was ended before the answer was; ask again in a moment", retry_after=10)
     if isinstance(error, MemoryError):
         return Refusal(UNAVAILABLE, one_line(error) or "", retry_after=10)
     return Refusal(500, one_line(error) or f"the server failed: {describe_defect(error)}", code="server_error")

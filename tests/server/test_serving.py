@@ -370,3 +370,17 @@ def test_at_the_end_what_is_being_answered_ends_and_nobody_is_let_in() -> None:
         engine.go.set()
         asking.join()
     assert answers == [200]
+
+
+def test_an_answer_that_does_not_end_in_time_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ScriptedEngine(text="word " * 200, can_chat=True, delay=0.05)
+    with serving(Home(engine), drain=0) as served:
+        answers = list[Any]()
+        asking = threading.Thread(target=lambda: answers.append(served.post(CHAT, messages=HELLO)))
+        asking.start()
+        until(lambda: engine.busy)
+        served.server.handle_exit(15, None)
+        asking.join()
+    (answer,) = answers
+    assert answer.status_code == 503 and "the server was ended" in answer.json()["error"]["message"]
+    assert " 503 " in served.said[-1] and "ASGI" not in caplog.text
