@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from chatapp.generation.text.chat_template import mentions_tools
@@ -68,7 +69,7 @@ class Anything(Body):
 async def list_tags(call: Call, body: None) -> None:
     """The models that are here."""
     models = await call.service.work(call.service.models.list)
-    await call.send_json({"models": [describe(one) for one in models]})
+    await call.send_json({"models": await call.service.work(lambda: [describe(one) for one in models])})
 
 
 def describe(stored: StoredModel) -> dict[str, Any]:
@@ -80,8 +81,16 @@ def describe(stored: StoredModel) -> dict[str, Any]:
         "size": stored.size,
         "digest": hashlib.sha256(stored.name.encode()).hexdigest(),
         "details": describe_details(stored),
-        "capabilities": ["completion"],
+        "capabilities": list_capabilities(stored),
     }
+
+
+def list_capabilities(stored: StoredModel) -> list[str]:
+    """What clients may ask of a model, but for gaps, which its tokenizer knows of."""
+    source = ""
+    with suppress(StoreError):  # it is told where the model is asked
+        source = (stored.chats and chat_template(stored.folder)) or ""
+    return ["completion", *["thinking"] * bool(find_choices(source)), *["tools"] * mentions_tools(source)]
 
 
 def describe_details(stored: StoredModel) -> Json:
@@ -106,11 +115,6 @@ async def show(call: Call, body: Shown) -> None:
 def describe_fully(call: Call, stored: StoredModel) -> Json:
     """What clients look at before they talk to a model: what it can do, and how long its context is."""
     source, gap = chat_template(stored.folder) if stored.chats else None, call.service.models.find_gap(stored)
-    capabilities = ["completion", *(["insert"] if gap else [])]
-    if source and find_choices(source):
-        capabilities.append("thinking")
-    if source and mentions_tools(source):
-        capabilities.append("tools")
     prompt = source or "{{ .Prompt }}"
     template = f"{{{{- if .Suffix }}}}{gap}{{{{ else }}}}{prompt}{{{{ end }}}}" if gap else prompt
     family = stored.family
@@ -126,7 +130,7 @@ def describe_fully(call: Call, stored: StoredModel) -> Json:
             "general.parameter_count": stored.parameters,
             f"{family}.context_length": stored.context_length,
         },
-        "capabilities": capabilities,
+        "capabilities": [*list_capabilities(stored), *["insert"] * bool(gap)],
         "modified_at": describe(stored)["modified_at"],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chatapp.generation import Delta, ToolCall
 from chatapp.generation.text.thinking import EFFORTS, MARKS, Think
-from chatapp.generation.text.tools import Listener, Toolbox, overlap
+from chatapp.generation.text.tools import OPENERS, Listener, Toolbox, overlap
 
 
 def read_effort(effort: str | None) -> Think | None:
@@ -63,6 +63,7 @@ class Parts:
             text = listener.add(text) if text else ""
             if delta.finish_reason:
                 rest, calls = listener.end()
-                text += rest
+                cut = delta.finish_reason == "length" and rest.startswith(OPENERS)
+                text += "" if cut else rest  # the beginning of a call is none, and no answer
                 self.calls |= {delta.index: calls} if calls else {}
         return thought, text

@@ -113,6 +113,12 @@ def test_a_chat_asks_for_a_call(served: Served, engine: ScriptedEngine) -> None:
     assert chunks[-1]["finish_reason"] == "tool_calls"
 
 
+def test_a_call_that_is_cut_is_neither_a_call_nor_an_answer(served: Served, engine: ScriptedEngine) -> None:
+    engine.turns.append(CALL)
+    (choice,) = served.post(CHAT, messages=HELLO, tools=[TOOL], max_tokens=6).json()["choices"]
+    assert choice["finish_reason"] == "length" and choice["message"]["content"] == "Let me see.\n"
+
+
 def test_what_a_function_gave_reaches_the_model(served: Served, engine: ScriptedEngine) -> None:
     called = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Bern"}'}}
     said = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [called]}]
@@ -157,6 +163,8 @@ def test_a_model_that_must_call_does_so_with_arguments_that_fit(tmp_path: Path, 
         form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["yes", "no"], "format": "x"}}}
         answer = served.post(CHAT, model="tiny", messages=HELLO, response_format=form).json()
         assert json.loads(answer["choices"][0]["message"]["content"]) in ("yes", "no")
+        told = {one["name"]: one["capabilities"] for one in served.get("/api/tags").json()["models"]}
+        assert told == {"tiny": ["completion", "tools"], "builtin": ["completion"]}
         plain = served.post("/api/generate", model="tiny", prompt="x", format={"enum": [1]}, stream=False).json()
         assert plain["response"] == "1"
 
