@@ -202,6 +202,8 @@ def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]
     """A message, its calls, and those that come of the results it has; functions are known by the calls before."""
     if isinstance(said.content, str):
         return [Message(said.role, said.content)]
+    if not said.content and said.role == "user":
+        raise Refusal(400, f"{where}.content is empty; write something", param=f"{where}.content")
     found, rest, calls = list[Message](), list[Block](), list[ToolCall]()
     for block in said.content:
         if block.type == "tool_result":

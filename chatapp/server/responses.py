@@ -256,6 +256,8 @@ async def count_input(call: Call, body: ResponseAsked) -> None:
 
 async def show(call: Call, _: None) -> None:
     """Tell a response again."""
+    if call.query.get("stream") == "true":
+        raise unsupported("stream", "a response is told again as a whole; leave it out")
     await call.send_json(call.service.responses.find(call.path_part("response"), owner(call)).response)
 
 

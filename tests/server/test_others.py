@@ -150,6 +150,7 @@ def test_a_stop_sequence_is_told(tmp_path: Path, checkpoint: MakeCheckpoint) -> 
     [
         ({"messages": HELLO}, 400, "invalid_request_error"),
         ({"messages": HELLO, "max_tokens": 5, "mood": 1}, 400, "invalid_request_error"),
+        ({"messages": [{"role": "user", "content": []}], "max_tokens": 5}, 400, "invalid_request_error"),
         ({"messages": HELLO, "max_tokens": 5, "model": "nobody"}, 404, "not_found_error"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}], "max_tokens": 5}, 400,
          "invalid_request_error"),
@@ -194,6 +195,7 @@ def test_a_response_goes_on_from_one_before_without_its_instructions(served: Ser
     said = [("user", "Hello"), ("assistant", "One two three."), ("user", "And?"), ("assistant", "One two three.")]
     assert [(one.role, one.text) for one in engine.chats[-1]] == [*said, ("user", "So?")]
     assert served.get(f"/v1/responses/{second['id']}").json() == second
+    assert served.get(f"/v1/responses/{second['id']}?stream=true").json()["error"]["param"] == "stream"
 
 
 def test_what_a_response_answers_is_listed_in_pages(served: Served) -> None:
