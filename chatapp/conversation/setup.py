@@ -13,7 +13,7 @@ from chatapp.text.errors import InputError
 WhenFull = Literal["stop", "slide", "summarise"]
 """When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
 NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
-NO_SWITCH = "{} cannot switch its thinking: its chat template has no switch"
+NO_SWITCH = "{} cannot switch its thinking: no switch is known of its chat template"
 OTHER_SWITCH = "{} cannot switch its thinking so: its chat template knows {}"
 CHOSEN: Mapping[Think, str] = {True: "think", False: "no thinking"}
 DEFAULTS = asdict(Options())

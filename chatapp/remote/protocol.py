@@ -168,7 +168,7 @@ def read_options(options: Options, knobs: Mapping[str, str], limits: Sequence[Li
         else:
             wrong = name not in ("think", "n", *limits) and value != getattr(usual, name)
         if wrong:
-            raise OptionError(f"{server} cannot do {name}: leave it out", name)
+            raise OptionError(f"{name} is not passed on to {server}: leave it out", name)
     return body
 
 

@@ -210,7 +210,7 @@ def test_run_refuses_to_switch_what_has_no_switch(
 ) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     assert main.main(["run", "builtin", "x = ", option]) == 1
-    assert "builtin cannot switch its thinking: its chat template has no switch" in capsys.readouterr().err
+    assert "builtin cannot switch its thinking: no switch is known of its chat template" in capsys.readouterr().err
 
 
 def test_a_saved_setup_keeps_the_switch() -> None:
