@@ -13,7 +13,7 @@ from chatapp.server.metrics import CONTENT_TYPE
 from chatapp.server.openai_shapes import form_error, form_late_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol
 
-REFUSED = ("400", "401", "403", "404", "413", "422", "429", "500", "503", "504")
+REFUSED = ("400", "401", "403", "404", "413", "415", "422", "429", "500", "503", "504")
 """What an endpoint may answer instead."""
 
 

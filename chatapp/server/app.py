@@ -139,6 +139,8 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int) -> byt
         raise Refusal(
             400, "two lengths of one body: a server before this one may have read another", code="invalid_http"
         )
+    if (coding := headers.get("content-encoding", "identity")) != "identity":
+        raise Refusal(415, f"the body is in {coding[:20]}, which is not read here: send it as it is")
     too_long = Refusal(413, f"the body is longer than {most:,} bytes", code="body_too_large")
     if int(headers.get("content-length", 0)) > most:
         raise too_long

@@ -31,7 +31,7 @@ class SampledBody(Body):
         found = dict[str, float]()
         for name, value in self.__pydantic_extra__.items():
             if name not in KNOBS:
-                raise unknown_option(where + name, {where + one for one in (*type(self).model_fields, *KNOBS)})
+                raise unknown_option(where + name, {*type(self).model_fields, *KNOBS})
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -66,7 +66,7 @@ def parse(kind: type[Known], raw: bytes) -> Known:
     try:
         body = kind.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        raise refuse(choose(error.errors(include_url=False)), set(kind.model_fields)) from None
+        raise refuse(choose(error.errors(include_url=False)), kind.model_json_schema()) from None
     if isinstance(body, SampledBody):
         body.knobs()
     return body
@@ -77,15 +77,16 @@ def choose(errors: list[ErrorDetails]) -> ErrorDetails:
     return max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
 
 
-def refuse(error: ErrorDetails, known: set[str]) -> Refusal:
-    """The refusal for something that is wrong with a body."""
+def refuse(error: ErrorDetails, schema: Mapping[str, Any]) -> Refusal:  # Any: JSON
+    """The refusal for something that is wrong with a body that this schema describes."""
     *outer, last = error["loc"] or ("",)
     names = [*filter(is_name, outer), *([last] if is_name(last) or error["type"] == "extra_forbidden" else [])]
     where = ".".join(map(str, names))
     if error["type"] == "json_invalid":
         return Refusal(400, f"the body is no JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
     if error["type"] == "extra_forbidden":
-        return unknown_option(where, known)
+        inner = (name for part in schema.get("$defs", {}).values() for name in part.get("properties", ()))
+        return unknown_option(where, {*inner} if outer else {*schema["properties"]})
     if error["type"] == "missing":
         return Refusal(400, f"{where} is missing", param=where, code="missing")
     said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -104,7 +105,7 @@ def is_name(part: int | str) -> bool:
 def unknown_option(name: str, known: set[str]) -> Refusal:
     """The refusal of an option that nobody knows."""
     shown = name if len(name) <= 60 else f"{name[:60]}..."
-    near = suggest(name, known)
+    near = suggest(name.rpartition(".")[2], known)
     return Refusal(400, f"there is no option {shown!r}{near and f'; {near}'}", param=shown, code="unknown_parameter")
 
 

@@ -75,8 +75,10 @@ class Guard:
 
     def check_key(self, headers: Mapping[str, str]) -> None:
         """Refuse a request without a key, where one is needed."""
-        if self.settings.keys and not any([matches(read_key(headers), key) for key in self.settings.keys]):
-            raise Refusal(401, "a key is needed: send it as `Authorization: Bearer KEY`", code="invalid_api_key")
+        sent = read_key(headers)
+        if self.settings.keys and not any([matches(sent, key) for key in self.settings.keys]):
+            what = "this key is none of the server's: send one of its --keys" if sent else "a key is needed: send it"
+            raise Refusal(401, f"{what} as `Authorization: Bearer KEY`", code="invalid_api_key")
 
 
 def read_key(headers: Mapping[str, str]) -> str:

@@ -109,6 +109,11 @@ async def tell_model(call: Call, body: None) -> None:
     await call.send_json(told)
 
 
+async def refuse_extension(call: Call, body: None) -> None:
+    """Refuse: Triton tells there how it was set up and what it has counted, which is another thing here."""
+    raise Refusal(404, "there are no Triton configurations and statistics: see GET /v2/models/MODEL, and GET /metrics")
+
+
 # Generating
 
 
@@ -248,6 +253,8 @@ PROTOCOL = Protocol(
                 Endpoint("POST", f"{model}/infer", infer, InferAsked, "Go on with the text of a tensor", raw=True),
                 Endpoint("POST", f"{model}/generate", generate, GenerateAsked, "Go on with a text"),
                 Endpoint("POST", f"{model}/generate_stream", generate_stream, GenerateAsked, "The same, part by part"),
+                Endpoint("GET", f"{model}/config", refuse_extension, about="Refused"),
+                Endpoint("GET", f"{model}/stats", refuse_extension, about="Refused"),
                 Endpoint("GET", model, tell_model, about="The tensors of a model"),
             )
         ),

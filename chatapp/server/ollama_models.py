@@ -16,6 +16,7 @@ from chatapp.server.loaded import date
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, line
 from chatapp.server.refusals import Refusal, unsupported
 from model_store import StoredModel, StoreError
+from model_store.hub.catalog import refer
 from model_store.models import BUILTIN
 from model_store.tokenizers.chat_template import chat_template
 
@@ -173,7 +174,9 @@ def read_reference(name: str) -> str:
     if not found:
         raise Refusal(400, f"{name[:80]!r} is neither a model of the catalogue nor a repository", param="model")
     reference, tag = found.groups()
-    return str(reference) if not tag or tag == "latest" else f"{reference}-{tag}"
+    wanted = str(reference) if not tag or tag == "latest" else f"{reference}-{tag}"
+    refer(wanted)
+    return wanted
 
 
 async def tell_pull(drawing: Drawing[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:

@@ -56,15 +56,14 @@ class ServerSettings:
     """Whether bodies of requests are written to the log."""
 
     def __post_init__(self) -> None:
+        if re.fullmatch(r"[^:]*:\d*", self.host):
+            raise SettingsError(f"--host {self.host} names a port too: give that with --port")
         if not self.is_local and not self.keys:
             raise SettingsError(
                 f"{self.host} can be reached from other machines: give keys with --keys FILE, or listen on 127.0.0.1"
             )
         if bool(self.certificate) != bool(self.private_key):
             raise SettingsError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
-        for path in (self.certificate, self.private_key):
-            if path and not path.is_file():
-                raise SettingsError(f"there is no file {path}; give the certificate and its key in PEM")
         if not self.timeout:
             raise SettingsError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
         if "*" in self.origins:

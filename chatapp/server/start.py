@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import datetime
+from errno import EADDRINUSE
 from types import FrameType
 
 import uvicorn
@@ -72,7 +73,13 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
         h11_max_incomplete_event_size=connections.LARGEST_HEAD,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
+        ssl_keyfile_password="none",  # or the terminal would be asked for one
     )
+    try:
+        config.load()
+    except OSError as error:
+        wrong = f"cannot answer over TLS with {settings.certificate} and {settings.private_key} ({one_line(error)})"
+        raise SettingsError(f"{wrong}: give a certificate and its key in PEM, without a pass phrase") from error
     return Server(config, service)
 
 
@@ -96,7 +103,7 @@ class Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage().strip()
-        if said.startswith(connections.UNSAID):
+        if said.startswith(connections.UNSAID) or isinstance(record.msg, OSError):  # that ends the server: told there
             return
         if record.exc_info and record.exc_info[0]:
             said += f" ({record.exc_info[0].__name__})"
@@ -154,10 +161,12 @@ def run(
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(both())
-    except SystemExit:
-        raise SettingsError(
-            f"cannot listen on {settings.host}:{settings.port}: another program may be there; give another --port"
-        ) from None
+    except SystemExit as ended:  # by uvicorn, which has caught what the system said
+        error = ended.__context__
+        why = f"{str(getattr(error, 'strerror', error)).rpartition(': ')[2]}; give another --host or --port"
+        if getattr(error, "errno", None) == EADDRINUSE:
+            why = "another program is there; give another --port"
+        raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
 
 
 async def open_first(service: Service) -> None:

@@ -100,7 +100,9 @@ def test_a_foreign_page_is_refused_before_its_body_is_read(served: Served) -> No
     ],
 )
 def test_with_keys_one_of_them_is_needed(keyed: Served, headers: dict[str, str], status: int) -> None:
-    assert keyed.get("/v1/models", **headers).status_code == status
+    answer = keyed.get("/v1/models", **headers)
+    assert answer.status_code == status
+    assert ("this key is none" in answer.text) == (status == 401 and headers == {"authorization": f"Bearer {KEY}x"})
 
 
 def test_a_page_that_may_ask_can_read_that_it_lacks_a_key() -> None:

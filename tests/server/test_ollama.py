@@ -168,6 +168,7 @@ def test_a_model_is_shown_as_clients_look_for_it(served: Served) -> None:
         ("/api/create", {"model": "x", "from": "y"}, None, 400),
         ("/api/pull", {"model": "http://evil.example/x"}, "model", 400),
         ("/api/pull", {"model": "../x"}, "model", 400),
+        ("/api/pull", {"model": "nosuchmodel"}, "model", 404),
         ("/api/pull", {"model": "registry.example/a/b/c"}, "model", 400),
         ("/api/copy", {"source": "builtin", "destination": "../x"}, "destination", 400),
     ],

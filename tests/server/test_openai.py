@@ -269,6 +269,11 @@ def test_what_cannot_be_is_refused_by_name(
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
 
 
+def test_what_is_not_known_within_an_option_is_likened_to_what_is(served: Served) -> None:
+    answer = served.post(CHAT, messages=HELLO, stream_options={"include_usag": True})
+    assert answer.json()["error"]["message"].endswith("'stream_options.include_usag'; did you mean include_usage?")
+
+
 def test_an_engine_that_breaks_ends_the_stream_without_its_mark(served: Served, engine: ScriptedEngine) -> None:
     engine.fail_after = 2
     try:

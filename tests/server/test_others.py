@@ -303,6 +303,7 @@ def test_the_server_and_its_models(served: Served) -> None:
     assert model["name"] == "builtin" and {"name": "text_input", "datatype": "BYTES", "shape": [1]} in model["inputs"]
     assert served.get("/v2/models/builtin/ready").json() == {"name": "builtin", "ready": True}
     assert served.get("/v2/models/nobody/ready").status_code == 404
+    assert "no Triton configurations" in served.get("/v2/models/builtin/config").json()["error"]
 
 
 def test_a_text_is_generated(served: Served, engine: ScriptedEngine) -> None:

@@ -65,6 +65,8 @@ def read_pid(home: Path) -> int | None:
         (["--allow-origin", "*"], "name the pages"),
         (["--tls-cert", "nothing.pem"], "--tls-key"),
         (["--tls-cert", "nothing.pem", "--tls-key", "nothing.pem"], "nothing.pem"),
+        (["--tls-cert", __file__, "--tls-key", __file__], "in PEM"),
+        (["--host", "localhost:80"], "with --port"),
         (["--keys", "nothing.txt"], "nothing.txt"),
         (["--port", "70000"], "not a port"),
         (["--timeout", "soon"], "not a time"),
@@ -74,3 +76,9 @@ def read_pid(home: Path) -> int | None:
 def test_what_cannot_be_is_said_before_anything_starts(chatapp: Run, arguments: list[str], said: str) -> None:
     done = chatapp("serve", *arguments)
     assert done.returncode in (1, 2) and said in done.stderr and done.stderr.startswith("Error: ")
+
+
+def test_an_address_that_is_not_here_is_not_taken_for_a_port_in_use(chatapp: Run, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("k" * 16)
+    done = chatapp("serve", "--host", "192.0.2.1", "--keys", str(tmp_path / "keys"))
+    assert done.returncode == 1 and done.stderr.startswith("Error: ") and "give another --host" in done.stderr

@@ -242,6 +242,8 @@ def test_a_client_that_leaves_frees_its_place(stream: bool) -> None:
 def test_what_is_no_body_is_refused(served: Served, body: bytes) -> None:
     answer = served.client.post(CHAT, content=body)
     assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
+    packed = served.client.post(CHAT, content=body, headers={"content-encoding": "gzip"})
+    assert packed.status_code == 415 and "gzip" in packed.text
 
 
 def test_a_body_of_too_many_values_is_refused_before_each_is_looked_at() -> None:
