@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from chatapp.generation import Message
@@ -13,7 +14,7 @@ from chatapp.server.refusals import Refusal
 MOST = 1000
 """Responses."""
 BYTES = 64 << 20
-"""Of the texts of all of them; what two share counts twice."""
+"""Of all of them; what two share counts twice."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class StoredResponse:
     """Without instructions, which are those of one request."""
     response: dict[str, Any]  # Any: JSON
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """Bytes of its texts, nearly."""
-        return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in self.said)
+        """Bytes of all of it, nearly."""
+        return len(repr((self.said, self.response)))
 
     def list_input(self) -> list[dict[str, Any]]:
         """What the response answers, as OpenAI's items: what was said in responses before it, too."""

@@ -275,16 +275,16 @@ def test_a_response_that_is_not_kept_cannot_be_gone_on_from(served: Served) -> N
 
 
 def test_the_oldest_responses_are_forgotten_and_each_client_has_its_own() -> None:
-    responses = ResponseStore(most=2, size=1000)
-    for name, size in ("a", 1), ("b", 400), ("c", 500):
+    responses = ResponseStore(most=2, size=2000)
+    for name, size in ("a", 1), ("b", 800), ("c", 1000):
         responses.add(StoredResponse("me", [Message("user", "x" * size)], {"id": name}))
     assert list(responses.stored) == ["b", "c"]
-    responses.add(StoredResponse("me", [Message("user", "x" * 600)], {"id": "d"}))
-    assert list(responses.stored) == ["d"] and responses.room == 400
+    responses.add(StoredResponse("me", [], {"id": "d", "instructions": "x" * 1200}))
+    assert list(responses.stored) == ["d"] and 700 < responses.room < 800
     with pytest.raises(Refusal, match="there is no response 'd' here"):
         responses.find("d", "another")
     responses.remove("d", "me")
-    assert responses.room == 1000
+    assert responses.room == 2000
 
 
 @pytest.mark.parametrize("name", ["conversation", "prompt"])
