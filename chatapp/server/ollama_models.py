@@ -226,7 +226,9 @@ async def copy(call: Call, body: Copied) -> None:
 
 async def refuse_embedding(call: Call, body: Anything) -> None:
     """Refuse: a model that writes has no embeddings worth comparing."""
-    raise Refusal(400, "no model here is an embedding model: they write text", param="model")
+    raise Refusal(
+        400, "no model here is an embedding model: they write text", param="model", code="model_not_supported"
+    )
 
 
 async def refuse_making(call: Call, body: Anything) -> None:

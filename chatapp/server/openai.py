@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from chatapp.server.bodies import Body
 from chatapp.server.loaded import date
+from chatapp.server.ollama_models import Anything, refuse_embedding
 from chatapp.server.openai_chat import ChatRequest, chat
 from chatapp.server.openai_completions import CompletionRequest, complete
 from chatapp.server.openai_shapes import form_error, form_late_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol
-from chatapp.server.refusals import Refusal
 from model_store import StoredModel
-
-
-class EmbeddingRequest(Body):
-    """Texts to be embedded."""
-
-    model: str = ""
-    input: Any
-    encoding_format: str | None = None
-    dimensions: int | None = None
-    user: str | None = None
 
 
 async def list_models(call: Call, body: None) -> None:
@@ -56,12 +43,6 @@ def describe_model(stored: StoredModel) -> Json:
     }
 
 
-async def embed(call: Call, body: EmbeddingRequest) -> None:
-    """Refuse: a model that writes has no embeddings worth comparing."""
-    name = await call.service.work(lambda: call.service.models.resolve(body.model))
-    raise Refusal(400, f"{name} is no embedding model: it writes text", param="model", code="model_not_supported")
-
-
 PROTOCOL = Protocol(
     "openai",
     (
@@ -69,7 +50,7 @@ PROTOCOL = Protocol(
         Endpoint("GET", "/v1/models/{model}", show_model, about="One model"),
         Endpoint("POST", "/v1/chat/completions", chat, ChatRequest, "Answer a conversation"),
         Endpoint("POST", "/v1/completions", complete, CompletionRequest, "Go on with texts, or fill a gap"),
-        Endpoint("POST", "/v1/embeddings", embed, EmbeddingRequest, "Refused: no model here embeds"),
+        Endpoint("POST", "/v1/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
     ),
     form_error,
     form_late_error,

@@ -156,25 +156,16 @@ class ResponseAsked(SampledBody):
         """The functions that may be called."""
         choice = self.tool_choice or "auto"
         named = choice if isinstance(choice, str) else choice.name
-        offered = [one for one in self.tools or () if isinstance(one, FlatTool)]
-        offered += [
-            one.model_copy(update={"name": join_name(space.name, one.name)})
-            for space in self.namespaces
-            for one in space.tools
-        ]
+        offered = [one.model_copy(update={"name": name}) for name, (one, _) in self.functions.items()]
         return choose_tools(offered, named, parallel=self.parallel_tool_calls is not False)
 
     @property
-    def namespaces(self) -> list[Namespace]:
-        return [one for one in self.tools or () if isinstance(one, Namespace)]
-
-    def split_name(self, name: str) -> Json:
-        """The name of a function as it was offered, and its namespace if it has one."""
-        for space in self.namespaces:
-            for one in space.tools:
-                if name == join_name(space.name, one.name):
-                    return {"name": one.name, "namespace": space.name}
-        return {"name": name}
+    def functions(self) -> dict[str, tuple[FlatTool, str | None]]:
+        """The functions that are offered, by the names that the model knows, and their namespaces."""
+        found = [(one, None) for one in self.tools or () if isinstance(one, FlatTool)]
+        spaces = [one for one in self.tools or () if isinstance(one, Namespace)]
+        both = [*found, *((one, space.name) for space in spaces for one in space.tools)]
+        return {join_name(space, one.name): (one, space) for one, space in both}
 
 
 def join_name(namespace: str | None, name: str | None) -> str:
@@ -318,7 +309,8 @@ async def tell(
     output += [growing.item] if growing else []
     for called in parts.calls.get(0, ()):
         item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
-        item |= {**body.split_name(called.name), "arguments": called.arguments}
+        function, space = body.functions[called.name]
+        item |= {"name": function.name, **given(namespace=space), "arguments": called.arguments}
         place = {"output_index": len(output), "item_id": item["id"]}
         begun = {**item, "arguments": "", "status": "in_progress"}
         yield say("response.output_item.added", output_index=len(output), item=begun)
