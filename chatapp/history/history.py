@@ -159,6 +159,11 @@ class History:
         with self._writing():
             self._set(conversation, draft=clean(draft))
 
+    def mark_used(self, conversation: int) -> None:
+        """Let a conversation count as the one used last."""
+        with self._writing():
+            self._set(conversation, updated=time.time())
+
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation another title."""
         title = one_line(title)

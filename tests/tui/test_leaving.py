@@ -1,6 +1,7 @@
 """Leaving waits for whatever a model still computes: a runtime at work would abort the interpreter's way out."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -12,6 +13,7 @@ from chatapp.tui.chat.message import Answer
 from chatapp.tui.engines import Choice
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.workspace import Opened
+from support.kept_conversations import conversations, greet
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -65,3 +67,14 @@ async def test_an_answer_that_begins_while_the_screen_closes_is_not_shown(monkey
         await driver.type("why?\n")
         await driver.until(lambda: driver.pane.newest and driver.pane.newest.ended)
         assert not page.messages.query(Answer)
+
+
+async def test_what_was_open_last_is_opened_again_though_it_was_only_read(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    greet(path, "read", "newer")
+    newer, read = conversations(path)
+    async with running(ScriptedEngine(can_chat=True), history=path) as driver:
+        assert driver.pane.number == newer.id
+        await driver.screen.open_conversation(read)
+    async with running(ScriptedEngine(can_chat=True), history=path) as driver:
+        assert driver.pane.number == read.id

@@ -257,9 +257,15 @@ class Conversations(LaidOutOnce, Screen[None]):
         return wait_for([*threads, *aside()], seconds)
 
     def keep(self) -> None:
-        """Keep what was typed, for the next start."""
+        """Keep what was typed, for the next start, which opens the conversation shown last."""
         for pane in self.panes:
             pane.page.keep(pane.outbox.unsent)
+        last = next((pane.number for pane in reversed(self.panes) if pane.number > 0), None)
+        if self.history and last:
+            from chatapp.history import HistoryError
+
+            with suppress(HistoryError):  # who saves tells what is wrong with the disk
+                self.history.mark_used(last)
 
     def keep_early(self) -> None:
         """Keep what was typed by somebody who left before the history was open."""
