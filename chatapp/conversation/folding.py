@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+
+from chatapp.conversation.attachments import mentions
 
 SHORT = 6
 """Lines of an attachment that is shown as it is."""
@@ -16,6 +18,8 @@ HEAD, TAIL = 1_200, 600
 """Characters at the beginning and at the end of longer words that stay in sight."""
 FENCE = re.compile("(`{3,})[^`]*")
 """The line under the name of an attachment, as `chatapp.conversation.attachments` writes it."""
+OUTPUT = re.compile(r"\$ .+ \(.+\)")
+"""The name of what a command wrote, as `chatapp.conversation.shell` writes it."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Block:
 def parts(text: str) -> Sequence[Part]:
     """The pieces of a message: words, and long attachments; those of one folder together."""
     lines, found, done = text.split("\n"), list[Part](), 0
-    for group in groups(blocks(lines)):
+    headings = {line[:-1].rstrip("/") for line in lines if line.endswith(":")}
+    meant = {one.path.rstrip("/") for one in mentions(text, lambda path: path.rstrip("/") in headings)}
+    for group in groups(blocks(lines, meant)):
         first, last = group[0].first, group[-1].last
         if last - first > SHORT + 2:
             found += words("\n".join(lines[done:first]))
@@ -51,19 +57,22 @@ def parts(text: str) -> Sequence[Part]:
     return [*found, *words("\n".join(lines[done:]))]
 
 
-def blocks(lines: Sequence[str]) -> Iterator[Block]:
-    """The attachments among the lines of a message, in one pass."""
+def blocks(lines: Sequence[str], meant: Collection[str]) -> Iterator[Block]:
+    """The attachments among the lines of a message, in one pass: what commands gave, and the files that are meant."""
     fences: defaultdict[str, list[int]] = defaultdict(list)
     for place, line in enumerate(lines):
         if line.startswith("```") and not line.strip("`"):
             fences[line].append(place)
-    done = -1
+    done, folder = -1, ""
     for place, line in enumerate(lines[:-1]):
-        if place > done and len(line) > 1 and line.endswith(":") and (fence := FENCE.fullmatch(lines[place + 1])):
-            ends = fences[fence[1]]
-            if (after := bisect_right(ends, place + 1)) < len(ends):
-                done = ends[after]
-                yield Block(line[:-1], place, done)
+        if place <= done or not line.endswith(":") or not (fence := FENCE.fullmatch(lines[place + 1])):
+            continue
+        name, ends = line[:-1], fences[fence[1]]
+        is_ours = OUTPUT.fullmatch(name) or name.rstrip("/") in meant or (folder and name.startswith(folder))
+        if is_ours and (after := bisect_right(ends, place + 1)) < len(ends):
+            done = ends[after]
+            folder = name if name.endswith("/") else folder
+            yield Block(name, place, done)
 
 
 def groups(found: Iterator[Block]) -> Sequence[Sequence[Block]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.conversation import attachments
+from chatapp.conversation import attachments, shell
 from chatapp.conversation.folding import parts
 from chatapp.tui.chat.message import Question
 from support.screen_driver import running
@@ -34,6 +34,13 @@ def test_attachments_are_told_from_the_words_and_a_folder_is_one(folder: Path) -
     whole = attachments.message(text, attachments.attach(text, folder))
     assert folded(whole) == [text, "src/ · 30 files", "notes.md · 15 lines", "short.txt:\n```txt\none line\n```"]
     assert "\n\n".join(part.text for part in parts(whole)) == whole
+
+
+def test_code_under_a_line_of_the_user_is_no_attachment(folder: Path) -> None:
+    typed = f"Please review this code:\n```python\n{'x = 1' + chr(10) * 9}y\n```\nwith @notes.md"
+    output = shell.Output("seq 9", "\n".join("123456789"), 0).attachment
+    whole = attachments.message(f"{output}\n{typed}", attachments.attach(typed, folder))
+    assert folded(whole) == ["$ seq 9 (exit code 0) · 9 lines", typed, "notes.md · 15 lines"]
 
 
 def test_the_words_around_a_long_paste_stay_in_sight() -> None:
