@@ -75,14 +75,16 @@ async def test_the_options_are_saved_under_a_name_renamed_and_deleted(path: Path
         assert presets.read_own(path) == {} and len(picked.names) == 6
 
 
-async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path: Path) -> None:
+@pytest.mark.parametrize("name", ["mine", "code"])
+async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path: Path, name: str) -> None:
     presets.save(path, "mine", {"top_k": 1})
+    before = presets.read(path)[name]
     async with opened(PresetPicker(path, Options(), {"top_k": 7})) as picked:
-        await picked.press("s", *"mine", "enter")
-        assert "There is a preset 'mine': enter once more replaces it" in picked.text_of(".heading")
-        assert presets.read_own(path)["mine"].options == {"top_k": 1}
+        await picked.press("s", *name, "enter")
+        assert f"There is a preset {name!r}: enter once more replaces it" in picked.text_of(".heading")
+        assert presets.read(path)[name] == before
         await picked.press("enter")
-        assert presets.read_own(path)["mine"].options == {"top_k": 7}
+        assert presets.read_own(path)[name].options == {"top_k": 7}
 
 
 async def test_a_preset_s_name_is_refused_where_it_is_typed(path: Path) -> None:
@@ -152,7 +154,9 @@ async def test_a_system_prompt_is_saved_replaced_and_deleted(tmp_path: Path) -> 
         assert (tmp_path / "my own.md").read_text() == "Be kind.\n"
         assert "my own" in picked.names[2] and picked.names[2].endswith("yours")
         await picked.highlight("teacher")
-        await picked.press("ctrl+s", *["backspace"] * 7, *"my own", "enter")
+        await picked.press("ctrl+s", "enter")
+        assert "There is a prompt 'teacher': enter once more replaces it" in picked.text_of(".heading")
+        await picked.press(*["backspace"] * 7, *"my own", "enter")
         assert "enter once more replaces it" in picked.text_of(".heading")
         assert (tmp_path / "my own.md").read_text() == "Be kind.\n"
         await picked.press("enter")

@@ -168,7 +168,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
             return self.act(lambda: presets.rename(self.path, preset.name, new), new)
 
         def save(new: str) -> str:
-            if new in self.presets and not self.presets[new].built_in and not self.is_doomed(new):
+            if new in self.presets and not self.is_doomed(new):
                 return f"there is a preset {new!r}: enter once more replaces it"
             return self.act(lambda: presets.save(self.path, new, self.chosen), new)
 

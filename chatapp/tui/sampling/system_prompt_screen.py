@@ -139,8 +139,8 @@ class SystemPromptScreen(Library[str | None]):
 
     def save(self, name: str) -> str:
         """Save the text under a name; gives the reason where that cannot be."""
-        known = any(entry.name == name and not entry.built_in for entry in self.entries)
-        if known and name != self.highlighted and not self.is_doomed(name):
+        known = any(one.name == name and (one.built_in or name != self.highlighted) for one in self.entries[1:])
+        if known and not self.is_doomed(name):
             return f"there is a prompt {name!r}: enter once more replaces it"
         self.doomed = ""
         try:
