@@ -86,7 +86,7 @@ def _keys(value: object) -> list[str]:
 
 
 def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
-    """The choices that take the key of another action in the same place, and how to say so."""
+    """The choices that take the key of another action where both could be meant, and how to say so."""
     taken: dict[tuple[str, str], str] = {}
     for name, action in known.items():
         for one in () if name in chosen else action.keys:
@@ -95,9 +95,17 @@ def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator
         where = known[name].where
         for one in chosen[name].split(","):
             other = taken.setdefault((where, one), name)
+            if other == name and one not in known[name].keys:
+                other = next((held for (_, key), held in taken.items() if key == one and _meet(held, name)), name)
             if other != name:
                 yield name, f"{name} cannot be {one}: that is {other}, which needs another key first"
                 break
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether the places of two ids are there at once: the app's is everywhere, the conversation's where one types."""
+    places = {one.partition(".")[0], other.partition(".")[0]}
+    return len(places) > 1 and ("app" in places or ("chat" in places and not places.isdisjoint({"prompt", "notebook"})))
 
 
 # What keys are called

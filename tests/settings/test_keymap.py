@@ -15,6 +15,8 @@ ACTIONS = (
     Action("chat.new", ("ctrl+n",), "chat"),
     Action("chat.again", ("ctrl+r", "f5"), "chat"),
     Action("heat.next", ("n",), "heat"),
+    Action("app.quit", ("ctrl+q",), "app"),
+    Action("prompt.newline", ("ctrl+j",), "prompt"),
 )
 
 
@@ -64,6 +66,9 @@ def test_any_action_can_have_other_keys(tmp_path: Path, text: str, keys: dict[st
             '"chat.stop" = "f2"\n"chat.new" = "f2"',
             "chat.new cannot be f2: that is chat.stop, which needs another key first",
         ),
+        ('"heat.next" = "ctrl+q"', "heat.next cannot be ctrl+q: that is app.quit, which needs another key first"),
+        ('"app.quit" = "n"', "app.quit cannot be n: that is heat.next, which needs another key first"),
+        ('"chat.new" = "ctrl+j"', "chat.new cannot be ctrl+j: that is prompt.newline, which needs another key first"),
         ('"chat.stop" = "excape"', "chat.stop: there is no key 'excape'; did you mean escape?"),
         ('"chat.stop" = "wahle"', "chat.stop: there is no key 'wahle'"),
         (
@@ -80,7 +85,7 @@ def test_any_action_can_have_other_keys(tmp_path: Path, text: str, keys: dict[st
 )
 def test_what_cannot_be_bound_is_told_and_the_rest_counts(tmp_path: Path, text: str, says: str) -> None:
     assert complaint(tmp_path, text).startswith(says)
-    assert "heat.next" in read(tmp_path, '"heat.next" = "f9"\n' + text).keys
+    assert "chat.again" in read(tmp_path, '"chat.again" = "f9"\n' + text).keys
 
 
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_without_the_option_letters_are_letters() -> None:
 
 async def test_a_key_of_the_users_own_works_and_is_told_in_the_footer_and_in_the_help() -> None:
     engine = ScriptedEngine(" more")
-    keys = '"notebook.continue" = "ctrl+y"\n"chat.new" = "ctrl+y,f12"\n"chat.models" = "f20"\n'
+    keys = '"notebook.continue" = "ctrl+y"\n"chat.new" = "f11,f12"\n"chat.models" = "f20"\n'
     async with with_keys(keys, engine, size=(160, 40)) as driver:
         await driver.type("text")
         await driver.press("ctrl+j")
