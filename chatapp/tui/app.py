@@ -45,6 +45,8 @@ LONGEST_WORD = 1_000
 """Characters of what is told in passing: errors may quote whole files."""
 READ = 20
 """Characters that are read in a second."""
+TOGETHER = 1.0
+"""Seconds within which what is told stands side by side."""
 PATIENCE = 2.0
 """Seconds that leaving waits for the model to end what it is computing."""
 
@@ -138,9 +140,11 @@ class ChatApp(App[None]):
         super().notify(printable(message), title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_notify(self, event: Notify) -> None:
-        """Show a notification that is told again in place of the one before."""
+        """Show a notification in place of those that said the same, and unless it is an error, of its kind's before."""
+        new = event.notification
         for one in list(self._notifications):
-            if one.message == event.notification.message:
+            passed = one.severity == new.severity != "error" and new.raised_at > one.raised_at + TOGETHER
+            if passed or one.message == new.message:
                 self._unnotify(one, refresh=False)
 
     # Keys

@@ -9,6 +9,7 @@ from textual.widgets._toast import Toast
 from chatapp.conversation import WhenFull
 from chatapp.generation import Token
 from chatapp.models.catalogue import ListedModel
+from chatapp.tui import app
 from chatapp.tui.answers.column import Column
 from chatapp.tui.chat.message import Said
 from chatapp.tui.chat.reply import NEXT, ending
@@ -101,6 +102,20 @@ async def test_the_same_toast_stands_there_once_beside_what_one_types_and_not_fo
         assert driver.screen.drawer
         for other in (driver.pane.prompt, driver.pane.status, driver.screen.drawer):
             assert not toast.region.overlaps(other.region)
+
+
+async def test_what_is_told_takes_the_place_of_what_was_told_before_and_an_error_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        driver.app.notify("Broken.", severity="error")
+        driver.app.notify("One.")
+        driver.app.notify("Two.")
+        await driver.until(lambda: driver.toasts == ["Broken.", "One.", "Two."])
+        monkeypatch.setattr(app, "TOGETHER", -1.0)
+        driver.app.notify("Three.")
+        driver.app.notify("Broken, too.", severity="error")
+        await driver.until(lambda: driver.toasts == ["Broken.", "Three.", "Broken, too."])
 
 
 async def test_what_is_wrong_with_a_theme_is_told_once_and_again_when_it_was_changed(tmp_path: Path) -> None:
