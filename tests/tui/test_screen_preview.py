@@ -21,8 +21,8 @@ async def test_the_preview_follows_the_options() -> None:
         hand.go("top_k")
         await hand.press("1", "enter")
         await until(lambda: hand.drawer.preview == DISTRIBUTION.under(Options(top_k=1)))
-        assert "next token" in hand.lines[15] and hand.lines[15].endswith("1 of 1,000 kept")
-        assert hand.lines[16].startswith("·t0 ") and hand.lines[16].endswith("→  100 %")
+        assert "next token" in hand.lines[16] and hand.lines[16].endswith("1 of 1,000 kept")
+        assert hand.lines[17].startswith("·t0 ") and hand.lines[17].endswith("→  100 %")
         assert hand.lines[-1].split() == [
             "effective",
             "choices",
@@ -43,7 +43,7 @@ async def test_previews_are_computed_one_at_a_time_beside_the_screen_and_the_new
 
     async with drawn(look=look) as hand:
         await until(lambda: asked == [40])
-        assert "reading the prompt" in hand.lines[15]
+        assert "reading the prompt" in hand.lines[16]
         hand.go("top_k")
         await hand.press("right", "right", "right", "right")
         await asyncio.sleep(0.05)
@@ -56,9 +56,9 @@ async def test_previews_are_computed_one_at_a_time_beside_the_screen_and_the_new
 
 async def test_without_anything_said_there_is_nothing_to_preview() -> None:
     async with drawn(look=lambda options: None) as hand:
-        await until(lambda: "nothing to preview yet" in hand.lines[15])
+        await until(lambda: "nothing to preview yet" in hand.lines[16])
         hand.drawer.show(DISTRIBUTION.under(Options()))
-        assert "kept" in hand.lines[15]
+        assert "kept" in hand.lines[16]
 
 
 async def test_why_there_is_no_preview_is_said() -> None:

@@ -264,7 +264,7 @@ def test_every_stop_of_a_slider_is_an_allowed_value(field: Field) -> None:
 def test_the_drawer_has_every_option_but_those_that_belong_elsewhere() -> None:
     rare = {name for name, knob in KNOBS.items() if knob.rare}
     texts = {"dry_breakers", "dry_whole_words", "bad_words", "sampler_order", "speculate", "tools", *GRAMMARS}
-    elsewhere = {"n", "logprobs", "think", "num_beams", *BEAM_OPTIONS} | rare | texts
+    elsewhere = {"n", "logprobs", "think", *BEAM_OPTIONS} | rare | texts
     assert {field.name for field in FIELDS} == set(vars(Options())) - elsewhere | {"when_full", "answer"}
 
 

@@ -200,6 +200,7 @@ FIELDS = (
         word=PARAMETERS["max_tokens"].none,
     ),
     Field("seed", "seed", "seed", fine=1, word=PARAMETERS["seed"].none),
+    Field("num_beams", "num_beams", ladder=(1, 2, 3, 4, 5, 6, 8, 10, 12, 16), fine=1, off=1),
     Field("stop", "stop", "lines", off=(), word=PARAMETERS["stop"].none),
     Field("logit_bias", "logit_bias", "lines", off={}, word=PARAMETERS["logit_bias"].none),
     Field("answer", "answer is", "answer", off="", word="any text"),
