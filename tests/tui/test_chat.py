@@ -71,11 +71,12 @@ async def test_another_version_shows_how_much_of_the_context_that_one_takes(tmp_
         driver.pane.query(Answer).last().focus()
         await driver.press("r")
         await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
-        now = driver.pane.heading.used
+        now, driver.pane.heading.left_out = driver.pane.heading.used, 2  # as where it no longer fits
         await driver.press("left")
         await driver.until(lambda: driver.said[1] == ("assistant", "It has many reasons."))
         await driver.pilot.pause()
-        assert driver.pane.heading.used == driver.pane.held == before > now
+        assert driver.pane.heading.used == driver.pane.heading.held == before > now
+        assert not driver.pane.heading.left_out
 
 
 async def test_the_last_prompt_comes_back_first(tmp_path: Path) -> None:

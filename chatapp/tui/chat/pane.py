@@ -66,8 +66,6 @@ class Pane(Vertical):
         self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
         self.calls, self.outbox, self.completion_page = Calls(), Outbox(past, busy=lambda: self.busy), CompletionPage()
         self.completion_page.busy = self.outbox.busy
-        self.held = 0
-        """Tokens the conversation takes before the message that is being typed."""
         self.wanted = 0
         """How many continuations the model should write as soon as it is open."""
         self.newest: ReplyStream | None = None
@@ -163,8 +161,7 @@ class Pane(Vertical):
     async def adopt(self, dialogue: Dialogue, draft: str = "") -> None:
         """The conversation that is shown from now on; what was typed meanwhile stays."""
         self.page.dialogue = dialogue
-        if held := self.page.tokens_measured:
-            self.held = self.heading.used = min(held, self.heading.total or held)
+        self.heading.hold(self.page.tokens_measured)
         await self.page.open()
         if draft and (self.kind == "completion" or not self.box.text):
             self.box.draft = draft
@@ -203,7 +200,7 @@ class Pane(Vertical):
         self.opened, self.failure, self.before = opened, None, None
         self.status.show_model(opened.place, self.memory(), hint)
         self.heading.model, self.heading.about = opened.name, opened.about
-        self.heading.total = opened.context_length
+        self.heading.total, self.heading.left_out = opened.context_length, 0
         self.completion_page.gaps = opened.engine.can_infill
         self.screen.refresh_bindings()
         self.let_count()
@@ -243,7 +240,7 @@ class Pane(Vertical):
 
     def on_prompt_counted(self, message: Prompt.Counted) -> None:
         if not self.reply and message.tokens is not None:
-            self.heading.used = message.tokens + self.held
+            self.heading.used = message.tokens + self.heading.held
 
     def on_prompt_warned(self, message: Prompt.Warned) -> None:
         self.notify(message.reason, severity="warning", timeout=10, markup=False)
@@ -311,8 +308,8 @@ class Pane(Vertical):
                 await self.again(message.said)
             case "older" | "newer" as age:
                 await self.page.walk(-1 if age == "older" else 1, message.said)
-                if not self.busy and (held := self.page.tokens_measured):
-                    self.held = self.heading.used = min(held, self.heading.total or held)
+                if not self.busy:
+                    self.heading.hold(self.page.tokens_measured)
 
     async def several(self, n: int) -> None:
         """Let the model write several answers: to what is typed, or else to what was asked last."""
@@ -410,7 +407,7 @@ class Pane(Vertical):
                 await self.end_columns()
         await self.page.finish(reply.turn, end.mark, written=written)
         if written:
-            self.held = min(reply.context, self.heading.total or reply.context)
+            self.heading.hold(reply.context, reply.turn.left_out)
         elif reply.turn.question:
             self.outbox.give_back_sent(waiting=end.tone != "success")
         self.status.memory = usage.peak_memory if usage else self.memory()
@@ -483,7 +480,7 @@ class Pane(Vertical):
             index = self.columns.best if index is None else index
             await self.end_columns()
             reply.keep(index)
-            self.held = self.heading.used = min(reply.context, self.heading.total or reply.context)
+            self.heading.hold(reply.context, reply.turn.left_out)
             self.dialogue.select(reply.turn.replies[index].id)
             await self.page.show()
 

@@ -112,6 +112,14 @@ class Heading(Widget):
     total = reactive(0)
     left_out = reactive(0)
     """Messages that no longer fit."""
+    held = 0
+    """Tokens that the conversation takes before the message that is being typed."""
+
+    def hold(self, tokens: int, left_out: int = 0) -> None:
+        """The conversation takes so many tokens, where that is known, and has lost so many messages."""
+        self.left_out = left_out
+        if tokens:
+            self.held = self.used = min(tokens, self.total or tokens)
 
     def validate_model(self, model: str) -> str:
         return printable(model)
