@@ -28,6 +28,11 @@ def text_of(line: str) -> str:
     return line.replace(line.lstrip()[0], "", 1) if line.lstrip().startswith(("//", "!!")) else line
 
 
+def line_of(text: str) -> str:
+    """The line that `text_of` gives a text for the model of: the other way round."""
+    return text.replace(text.lstrip()[0], 2 * text.lstrip()[0], 1) if text.lstrip().startswith(("/", "!")) else text
+
+
 def cut(text: str) -> tuple[str, str]:
     """The first word, and the rest."""
     first, *rest = re.split(r"\s+", text.strip(), maxsplit=1)

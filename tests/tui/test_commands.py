@@ -122,11 +122,12 @@ async def test_the_last_answer_is_given_again_and_the_last_question_asked_in_oth
     async with talking(tmp_path) as (driver, engine):
         await enter(driver, "/again")
         await driver.until(lambda: engine.asked == ["why?"] * 2 and not driver.pane.reply)
-        await enter(driver, "/edit why not?")
-        assert driver.pane.prompt.text == "why not?" and driver.pane.outbox.editing
-        await driver.press("enter")
-        await driver.until(lambda: engine.asked[-1] == "why not?" and not driver.pane.reply)
-        assert driver.said == [("user", "why not?"), ("assistant", "Because.")]
+        for text in ("why not?", "/bye"):
+            await enter(driver, f"/edit {text}")
+            await driver.until(lambda: engine.asked[-1] == text and not driver.pane.reply)  # noqa: B023
+            assert driver.said == [("user", text), ("assistant", "Because.")] and not driver.pane.outbox.editing
+        await enter(driver, "/edit")
+        assert driver.pane.prompt.text == "//bye" and driver.pane.outbox.editing
 
 
 async def test_the_clipboard_is_told_truthfully(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

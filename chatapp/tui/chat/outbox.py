@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Static
 
+from chatapp.commands.parse import line_of
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Outbox:
         """Put a message into the prompt, to be sent again in other words; or those, where some were sent already."""
         self.draft = self.draft if self.editing else self.prompt.draft
         self.editing = said
-        self.prompt.draft = said.text if text is None else text
+        self.prompt.draft = line_of(said.text) if text is None else text
         self.show_note()
         self.prompt.focus()
 

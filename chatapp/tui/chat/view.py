@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chatapp.commands import actions, run
+from chatapp.commands.parse import line_of
 from chatapp.text.errors import InputError
 from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.errors import telling
@@ -118,9 +119,13 @@ class ScreenView:
             run.last_message(self, "user")
 
     def edit(self, text: str) -> None:
-        self.screen.pane.outbox.edit(run.last_message(self, "user"))
+        pane = self.screen.pane
+        if pane.kind != "chat":
+            raise InputError("a text is edited where it stands; /edit asks a question of a chat in other words")
+        asked = run.last_message(self, "user")
+        pane.outbox.edit(asked, line_of(text) if text else None)
         if text:
-            self.screen.pane.prompt.draft = text
+            pane.prompt.send()
 
     def copy(self, text: Callable[[], str]) -> None:
         self.screen.copy(text())
