@@ -109,6 +109,9 @@ async def test_a_conversation_is_named_exported_imported_searched_and_left(tmp_p
         await driver.until(file.exists)
         await enter(driver, f"/import {file}")
         await driver.until(lambda: len(history.list()) == 2)
+        for line in (f"/export json {file}", "/import nowhere.json"):
+            await enter(driver, line)
+            await driver.until(lambda: driver.pane.prompt.text == line, "the line to come back")  # noqa: B023
         await enter(driver, "/clear")
         await driver.until(lambda: driver.said == [])
         await enter(driver, "/search because")

@@ -357,6 +357,11 @@ class CompletionPage(AuthoredText):
         """Whether the text is a command."""
         return self.text.startswith("/") and self.document.line_count == 1 and bool(COMMAND.fullmatch(self.text))
 
+    def give_back(self, line: str) -> None:
+        """Put a command back that could not be done, unless something else was typed since."""
+        if not self.text:
+            self.load([("user", line)])
+
     def action_go_on(self) -> None:
         if self.command:
             self.post_message(self.CommandEntered(self.text))

@@ -358,15 +358,13 @@ class ChatScreen(Conversations):
         page.scroll_relative(y=message.pages * max(1, page.size.height - 1), animate=False)
 
     def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
-        if not self.view.obey(message.line):
-            self.pane.prompt.give_back(message.line)
+        self.view.obey(message.line, self.pane.prompt.give_back)
 
     def on_completion_page_command_entered(self, message: CompletionPage.CommandEntered) -> None:
         """A command in a text: it is done, and is no part of the text."""
         page = self.pane.completion_page
         page.load_text("")
-        if not self.view.obey(message.line):
-            page.load([("user", message.line)])
+        self.view.obey(message.line, page.give_back)
 
     def on_completion_page_help_wanted(self) -> None:
         """Tell who expects an answer how to get one."""

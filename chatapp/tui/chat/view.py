@@ -35,17 +35,22 @@ class ScreenView:
     def __init__(self, screen: Conversations, use: Callable[[str], Awaitable[None]]) -> None:
         """`use` lets another model answer."""
         self.screen, self.workspace, self.use = screen, screen.workspace, use
+        self.give_back: Callable[[], object] = lambda: None
+        """Gives the line that is being done back to its user."""
 
-    def obey(self, line: str) -> bool:
-        """Do what a line says; whether it could be done, which is told where not."""
+    def obey(self, line: str, give_back: Callable[[str], object] = lambda line: None) -> None:
+        """Do what a line says; where that cannot be, which is told, give it back."""
+        self.give_back, before = partial(give_back, line), self.give_back
         with telling(self.screen):
             command = actions.parse(line)
             assert command is not None, "the prompt sends texts as messages"
             run.run(command, self)
+            self.give_back = before
             self.screen.shown(self.screen.pane)
             self.screen.list_conversations()
-            return True
-        return False
+            return
+        self.give_back = before
+        give_back(line)
 
     # What slash commands need
 
@@ -89,11 +94,14 @@ class ScreenView:
 
     def work(self, act: Callable[[], str]) -> None:
         """Do in a thread what may take long, and tell what came of it."""
+        give_back = self.give_back
 
         def do() -> None:
             with telling(self.screen):
                 self.screen.notify(act(), markup=False, timeout=10)
-            self.screen.call_later(self.screen.list_conversations)
+                self.screen.call_later(self.screen.list_conversations)
+                return
+            self.screen.call_later(give_back)
 
         self.screen.run_worker(do, thread=True, group="behind")
 
