@@ -78,8 +78,8 @@ def explain(name: str = "") -> str:
 
 
 def listed() -> list[tuple[str, str]]:
-    """Every slash command with what may follow it, and what it does."""
-    return [(f"{one.names[0]} {one.usage}".strip(), one.does) for one in SLASHES if not one.hidden]
+    """Every slash command by each of its names, with what may follow it, and what it does."""
+    return [(f"{name} {one.usage}".strip(), one.does) for one in SLASHES for name in one.names]
 
 
 SET = """\
@@ -117,7 +117,7 @@ ACTIONS: tuple[Action, ...] = (
            foot="Models", daily=True,
            slash=(Slash("/load", wanted(run.choose_model, "which model"), "MODEL", "answer with another model"),
                   Slash("/model", maybe(run.choose_model), "[MODEL]", "show the models, or take one"),
-                  Slash("/list", alone(run.choose_model), does="show the models", hidden=True)),
+                  Slash("/list", alone(run.choose_model), does="show the models")),
            names="choose model, switch model, change model, load model",
            place="models.use models.more models.filter models.cancel models.resume models.back"),
     Action("Sampling", "temperature and the rest, with a preview", "screen.sampling", "chat.sampling", "ctrl+s",
@@ -239,14 +239,14 @@ ACTIONS: tuple[Action, ...] = (
            slash=Slash("/theme", maybe("choose_theme"), "[NAME]", "change the colours"),
            names="colours, colors, dark, light", place="themes.back"),
     Action("Help", "all keys and commands", "app.help", "app.help", "f1", foot="Help", daily=True,
-           slash=Slash("/help", read_help, "[shortcuts]", "list the commands, or the keys", hidden=True),
+           slash=Slash("/help", read_help, "[shortcuts]", "list the commands, or the keys"),
            names="keys, key bindings, keyboard, shortcuts, manual", place="help.back"),
     Action("Run a command", "its output goes into the message", "screen.type('!')", key="!",
            names="shell, bash, execute, terminal"),
     Action("Suspend", "to the shell; fg comes back", "app.suspend_process", names="background, stop process, fg"),
     Action("Screenshot", "as an SVG file in the Downloads folder", "app.screenshot", names="picture, svg"),
     Action("About chatapp", "its version, its parts and their licences",
-           slash=Slash("/about", alone(run.about), does="tell the version, and the licences of all parts", hidden=True),
+           slash=Slash("/about", alone(run.about), does="tell the version, and the licences of all parts"),
            names="version, licences, licenses, name card, credits"),
     Action("Quit", "conversations are saved", "app.quit", "app.quit", "ctrl+q", foot="Quit", always=True, daily=True,
            slash=Slash("/bye /exit", alone("leave"), does="leave"),

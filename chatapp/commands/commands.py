@@ -46,8 +46,6 @@ class Slash:
     """What may follow the name, for the help."""
     does: str = ""
     """What it does, for the help."""
-    hidden: bool = False
-    """Whether the list of commands leaves it out: it is another name of one that is listed."""
 
     @property
     def names(self) -> list[str]:
