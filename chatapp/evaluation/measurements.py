@@ -103,10 +103,9 @@ class Answer:
 
     @property
     def prefill_rate(self) -> float | None:
-        """Tokens of the prompt that were read, those in the cache left out, in a second."""
-        if self.prompt_tokens is None or not self.prefill_seconds:
-            return None
-        return (self.prompt_tokens - (self.cached_tokens or 0)) / self.prefill_seconds
+        """Tokens of the prompt that were read, those in the cache left out, in a second; None where that were none."""
+        read = (self.prompt_tokens or 0) - (self.cached_tokens or 0)
+        return read / self.prefill_seconds if read and self.prefill_seconds else None
 
     def percentile(self, percent: float) -> float | None:
         """Of the latencies."""

@@ -62,6 +62,7 @@ def test_the_figures_are_those_of_the_usage() -> None:
 def test_cached_tokens_were_not_read() -> None:
     usage = asdict(summary(20, list(LATENCIES))) | {"cached_tokens": 15}
     assert Answer.of(usage).prefill_rate == pytest.approx(5 / 0.021)
+    assert Answer.of(usage | {"cached_tokens": 20}).prefill_rate is None
 
 
 def test_the_time_since_the_question_adds_up() -> None:
