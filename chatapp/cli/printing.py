@@ -15,7 +15,7 @@ from chatapp.generation import BeamEvent, Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
-from chatapp.text.units import milliseconds, size
+from chatapp.text.units import milliseconds, rate, size
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def describe(usage: Usage) -> str:
     lines = {
         "tokens": f"{usage.prompt_tokens} read, {usage.cached_tokens} of them cached; "
         f"{usage.completion_tokens} written; seed {usage.seed}",
-        "speed": f"{usage.tokens_per_second:.1f} tokens/s; first after {milliseconds(usage.time_to_first_token)}, "
+        "speed": f"{rate(usage.tokens_per_second)} tokens/s; first after {milliseconds(usage.time_to_first_token)}, "
         f"{milliseconds(usage.prefill_seconds)} of it prefill",
         "latency": f"p50 {milliseconds(usage.p50)}, p95 {milliseconds(usage.p95)}, p99 {milliseconds(usage.p99)}; "
         f"first {milliseconds(usage.first_token)}, last {milliseconds(usage.last_token)}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from backends import Placement
 from chatapp.generation import Delta, Engine, Message, Reply, Usage
 from chatapp.text.errors import one_line
-from chatapp.text.units import milliseconds, table
+from chatapp.text.units import milliseconds, rate, table
 
 TIE = 0.03
 """Difference of speed below which two count as equally fast."""
@@ -170,7 +170,7 @@ def format_figures(results: Sequence[Result]) -> str:
         (
             result.name,
             milliseconds(result.usage.time_to_first_token),
-            f"{result.usage.tokens_per_second:,.1f}" if result.usage.latencies else "–",
+            rate(result.usage.tokens_per_second),
             milliseconds(result.usage.p95) if result.usage.latencies else "–",
             f"{result.usage.completion_tokens:,}",
             milliseconds(result.usage.load_seconds),

@@ -21,6 +21,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def rate(tokens_per_second: float | None) -> str:
+    """Tokens per second in three digits or so; a dash where nothing was timed."""
+    return f"{tokens_per_second:,.{0 if tokens_per_second >= 100 else 1}f}" if tokens_per_second else "–"
+
+
 def percent(share: float) -> str:
     """A share as a whole percentage, 100 % only when it is all."""
     return f"{int(share * 100 + 1e-9)} %"  # 0.29 * 100 is a little less than 29

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chatapp.text.units import count, percent, round_up, table
+from chatapp.text.units import count, percent, rate, round_up, table
 
 
 def test_columns_stand_below_each_other_behind_wide_characters_and_accents() -> None:
@@ -25,3 +25,7 @@ def test_a_whole_percentage_is_not_rounded_down_to_the_one_before() -> None:
 
 def test_there_is_a_scale_for_nothing_at_all() -> None:
     assert 0 < round_up(0.0) < 1e-5 and round_up(0.0013) == pytest.approx(0.0015)
+
+
+def test_a_speed_has_three_digits_or_so_and_a_dash_where_nothing_was_timed() -> None:
+    assert [rate(value) for value in (7.04, 99.9, 1234.5, 0.0, None)] == ["7.0", "99.9", "1,234", "–", "–"]

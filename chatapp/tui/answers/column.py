@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from chatapp.generation import Reply
 from chatapp.text.printable import printable
+from chatapp.text.units import rate
 from chatapp.tui.answers.wrapping import Wrapped
 from chatapp.tui.widgets.textual_fixes import Removable
 
@@ -234,7 +235,7 @@ class Column(Removable, Widget):
         if self.below and self.reply.scored:
             parts = [(self.mean.plain, "bold $text"), (" log-prob ", "$muted"), *parts]
         if per_second:
-            parts += [(f"  {speed(per_second)}", "$text"), (" tok/s", "$muted")]
+            parts += [(f"  {rate(per_second)}", "$text"), (" tok/s", "$muted")]
         return Content.assemble(*parts).truncate(width, ellipsis=True)
 
     def thumb(self) -> tuple[int, int]:
@@ -250,8 +251,3 @@ class Column(Removable, Widget):
 def logprob(mean: float | None) -> str:
     """A mean log-probability as it is shown."""
     return "–" if mean is None else f"{mean:.2f}".replace("-", "−")
-
-
-def speed(tokens_per_second: float) -> str:
-    """Tokens per second in three digits or so."""
-    return f"{tokens_per_second:,.{0 if tokens_per_second >= 100 else 1}f}"

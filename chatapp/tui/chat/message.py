@@ -18,7 +18,7 @@ from chatapp.conversation.turn import is_cut_off
 from chatapp.generation.text.thinking import split
 from chatapp.generation.text.tools import strip_calls
 from chatapp.text.printable import printable
-from chatapp.text.units import duration, milliseconds
+from chatapp.text.units import duration, milliseconds, rate
 from chatapp.tui.chat.reply import FULL
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def validity(said: Message) -> str:
 
 def origin(said: Message) -> str:
     """Which model wrote an answer, when, and how quickly."""
-    rate = said.usage.get("tokens_per_second")
-    speed = f"{rate:,.{0 if rate >= 100 else 1}f} tok/s" if isinstance(rate, int | float) and rate > 0 else ""
+    timed = said.usage.get("tokens_per_second")
+    speed = f"{rate(timed)} tok/s" if isinstance(timed, int | float) and timed > 0 else ""
     when = moment(said.created) if said.created else ""
     return " · ".join(part for part in (printable(said.model), when, speed) if part)
 

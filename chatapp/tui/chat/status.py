@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from chatapp.text.printable import printable
-from chatapp.text.units import milliseconds, round_up
+from chatapp.text.units import milliseconds, rate, round_up
 
 if TYPE_CHECKING:
     from chatapp.generation import Delta, Guesses, Usage
@@ -214,9 +214,9 @@ class StatusLine(Widget):
         """The figures of the reply, the most wanted first: a narrow screen leaves the last ones out."""
         figures = self.figures
         assert figures
-        speed, p95 = figures.tokens_per_second, figures.p95
+        p95 = figures.p95
         pairs = [
-            (f"{speed:,.{0 if speed >= 100 else 1}f}" if speed else "–", "tok/s"),
+            (rate(figures.tokens_per_second), "tok/s"),
             ("first token", milliseconds(figures.time_to_first_token or 0.0)),
             ("prefill", milliseconds(figures.prefill)),
             ("p95", milliseconds(p95) if p95 else "–"),
