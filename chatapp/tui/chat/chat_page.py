@@ -58,8 +58,8 @@ class ChatPage(VerticalScroll):
         self.messages = Vertical(self.earlier, id="messages")
         yield self.messages
 
-    def weigh(self, count: Callable[[str], int]) -> None:
-        """Say how many tokens the folded parts of questions take, now that something can count them."""
+    def weigh(self, count: Callable[[str], int] | None) -> None:
+        """Say how many tokens the folded parts of questions take, where something can count them."""
         self.count = count
         for view in self.said:
             if isinstance(view, Question):

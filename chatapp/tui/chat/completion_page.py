@@ -167,8 +167,8 @@ class CompletionPage(AuthoredText):
         """The tokens that the conversation took: a text is counted anew."""
         return 0
 
-    def weigh(self, count: Callable[[str], int]) -> None:
-        """Tell how many tokens the text takes, now that something can count them."""
+    def weigh(self, count: Callable[[str], int] | None) -> None:
+        """Tell how many tokens the text takes, where something can count them."""
         self.measure()
 
     @work(thread=True, exclusive=True, group="count")

@@ -178,8 +178,8 @@ class Conversations(LaidOutOnce, Screen[None]):
             self.try_later()
 
     async def warm(self, pane: Pane) -> None:
-        """Open the model of a pane, or take the one that is open."""
-        if opened := self.engines.get(pane.choice):
+        """Open the model of a pane that has none, or take the one that is open."""
+        if not pane.opened and not pane.failure and (opened := self.engines.get(pane.choice)):
             await pane.take_up(opened)
             self.shown(pane)
 
@@ -191,6 +191,9 @@ class Conversations(LaidOutOnce, Screen[None]):
     async def take_up(self, choice: Choice, opened: Opened) -> None:
         """A model is open."""
         self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.busy})
+        for pane in self.panes:
+            if pane.choice not in self.engines.opened and pane is not self.pane and not pane.busy:
+                pane.let_go()
         for pane in self.of(choice):
             await pane.take_up(opened)
             self.shown(pane)
@@ -375,6 +378,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.panes:
             if pane.dialogue and pane.dialogue.conversation == conversation.id:
                 await self.show(pane)
+                await self.warm(pane)
                 return pane
         dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.model), conversation)
         draft = self.history.draft(conversation.id) if self.history else ""

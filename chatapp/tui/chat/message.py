@@ -195,6 +195,7 @@ class Question(Said):
 
     def weigh(self, count: Callable[[str], int] | None) -> None:
         """Count the tokens of what is folded, behind the screen."""
+        self.count = count
         if count and self.folded and not self.tokens and self.is_attached:
 
             def weigh() -> None:

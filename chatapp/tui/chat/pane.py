@@ -88,9 +88,7 @@ class Pane(Vertical):
         await self.show_page()
 
     def on_resize(self, event: events.Resize) -> None:
-        """The welcome covers neither the figures nor the edge, however small the screen is."""
-        styles, size = self.welcome.styles, event.size
-        styles.max_width, styles.max_height = max(1, size.width - 6), max(1, size.height - 6)
+        self.welcome.fit(event.size)
 
     # Its page: a chat or a completion
 
@@ -199,8 +197,7 @@ class Pane(Vertical):
         """This model answers from now on."""
         self.opened, self.failure, self.before = opened, None, None
         self.status.show_model(opened.place, self.memory(), hint)
-        self.heading.model, self.heading.about = opened.name, opened.about
-        self.heading.total, self.heading.left_out = opened.context_length, 0
+        self.heading.show_model(opened)
         self.completion_page.gaps = opened.engine.can_infill
         self.screen.refresh_bindings()
         self.let_count()
@@ -216,10 +213,15 @@ class Pane(Vertical):
     # What is typed
 
     def let_count(self) -> None:
-        """Let page and prompt count tokens as the model does."""
-        self.box.count_tokens = self.opened.engine.count_tokens if self.opened else None
-        if self.opened:
-            self.page.weigh(self.opened.engine.count_tokens)
+        """Let page and prompt count tokens as the model does, where one is open."""
+        self.box.count_tokens = count = self.opened.engine.count_tokens if self.opened else None
+        self.page.weigh(count)
+
+    def let_go(self) -> None:
+        """Let go of the model, which is opened again when this is shown again: others have its room in memory."""
+        self.opened = None
+        self.status.show("○ loading")
+        self.let_count()
 
     @on(TextArea.Changed)
     def take_typing(self, message: TextArea.Changed) -> None:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -114,6 +115,11 @@ class Heading(Widget):
     """Messages that no longer fit."""
     held = 0
     """Tokens that the conversation takes before the message that is being typed."""
+
+    def show_model(self, opened: Opened) -> None:
+        """This model answers from now on."""
+        self.model, self.about = opened.name, opened.about
+        self.total, self.left_out = opened.context_length, 0
 
     def hold(self, tokens: int, left_out: int = 0) -> None:
         """The conversation takes so many tokens, where that is known, and has lost so many messages."""
@@ -274,6 +280,10 @@ class Welcome(Static):
 
     tools_leave = ""
     """The other machines that text goes to with calls of tools."""
+
+    def fit(self, page: Size) -> None:
+        """Cover neither the figures nor the edge, however small the page is."""
+        self.styles.max_width, self.styles.max_height = max(1, page.width - 6), max(1, page.height - 6)
 
     def show(self, mode: str, heading: Heading, opened: Opened | None, *, gaps: bool) -> None:
         """Fill in what is known of the model by now."""

@@ -255,7 +255,8 @@ class ScreenView:
             if action != "open":
                 return self.say("This conversation is not saved: it is only here, until you leave.")
             pane = next((pane for pane in screen.panes if pane.number == number), screen.pane)
-            return await screen.show(pane)
+            await screen.show(pane)
+            return await screen.warm(pane)
         if history and action == "undelete":
             return self.restore(history)
         if not history or number is None:
