@@ -158,7 +158,8 @@ async def test_what_was_typed_before_the_history_was_open_is_there_too(
         assert next_one.pane.box.text == "a long question"
 
 
-async def test_what_was_sent_before_the_history_was_open_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", [(), ("ctrl+n",)])
+async def test_what_was_sent_before_the_history_was_open_is_answered(tmp_path: Path, keys: tuple[str, ...]) -> None:
     engine, path, go = ScriptedEngine("Yes.", can_chat=True), tmp_path / "history.db", Event()
     async with running(engine, history=path) as driver:
         await ask(driver, "before")
@@ -171,9 +172,12 @@ async def test_what_was_sent_before_the_history_was_open_is_answered(tmp_path: P
     start.opens_history = open_slowly
     async with started(start) as driver:
         await driver.type("typed ahead\n")
+        first = driver.pane
+        await driver.press(*keys)
         go.set()
-        await driver.until(lambda: driver.screen.shelved and [text for _, text in driver.said][-1:] == ["Yes."])
-        assert driver.said == [("user", "typed ahead"), ("assistant", "Yes.")]
+        await driver.until(lambda: first.dialogue and [one.text for one in first.dialogue.branch()][-1:] == ["Yes."])
+        assert first.dialogue and [one.text for one in first.dialogue.branch()] == ["typed ahead", "Yes."]
+        assert (driver.pane is first) == (not keys)
 
 
 async def test_a_draft_moves_to_the_kind_of_its_model(tmp_path: Path) -> None:

@@ -132,20 +132,19 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.history, self.lack = history, error
         if error:
             self.notify(f"Conversations are not being saved: {error}", severity="warning", timeout=10, markup=False)
-        if not await self.resume():
-            await self.pane.adopt(self.dialogue(self.pane.kind, self.pane.choice))
-            await self.warm(self.pane)
+        await self.resume()
+        for pane in [one for one in self.panes if not one.dialogue]:
+            await pane.adopt(self.dialogue(pane.kind, pane.choice))
+            await self.warm(pane)
         self.list_conversations()
         self.at_ease()
 
-    async def resume(self) -> bool:
-        """Go on with the last conversation, where that is wanted; whether there was one."""
-        if self.history and self.resumes and not typed(self.pane) and not self.pane.wanted:
+    async def resume(self) -> None:
+        """Go on with the last conversation, where that is wanted and there is one."""
+        if self.history and self.resumes and not any(map(typed, self.panes)) and not self.pane.wanted:
             with telling(self):
                 if last := self.history.last(drafts=True):
                     await self.open_conversation(last)
-                    return True
-        return False
 
     def at_ease(self) -> None:
         """What is shown first is there: what can wait may begin."""
@@ -397,7 +396,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         """Begin another conversation with the same model; the one before stays in the list."""
         before = self.pane
         unused = before.kept and before.number < 0 and not before.begun  # below zero: no draft of it was kept
-        if unused and not before.busy and not before.box.text:
+        if unused and not before.busy and not typed(before):
             before.box.focus()
             return
         pane = self.new_pane(before.choice, before.kind)
