@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from chatapp.models.suggestion import Offer
 from chatapp.settings import presets
 from chatapp.tui.chat import reply
 from chatapp.tui.chat.message import Answer, Said
@@ -18,7 +19,7 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.widgets.windows import NoteScreen
 from chatapp.workspace import Workspace
 from support.screen_driver import Driver, beginning, running, started
-from support.scripted_engine import ScriptedEngine
+from support.scripted_engine import ScriptedEngine, opener
 
 CODE = "So:\n\n```python\none = 1\n```\n\n```sh\nls\n```\n"
 
@@ -65,6 +66,16 @@ async def test_parameters_system_prompts_and_presets_are_set_and_shown(tmp_path:
         assert (engine.options[-1].top_k, engine.options[-1].temperature) == (7, engine.defaults.temperature)
         await enter(driver, "/set parameter temperature hot")
         assert "temperature" in driver.toasts[-1] and driver.pane.prompt.text == "/set parameter temperature hot"
+
+
+async def test_the_offer_of_a_chat_model_goes_when_one_answers(tmp_path: Path) -> None:
+    async with running(ScriptedEngine()) as driver:
+        driver.screen.offer_line.offer = Offer("chat", ("a",), "Want to chat?", "downloads a (1 GB)")
+        await driver.pilot.pause()
+        assert "Want to chat?" in driver.picture
+        driver.app.workspace.opens = lambda name: opener(ScriptedEngine(can_chat=True))  # type: ignore[attr-defined]
+        await driver.screen.models.use("chatty")
+        await driver.until(lambda: "Want to chat?" not in driver.picture)
 
 
 @pytest.mark.parametrize("line", ["/theme nope", "/preset nope", "/load nope", "/model nope"])

@@ -450,6 +450,9 @@ class ChatScreen(Conversations):
                     self.view.copy_block(message.said)
 
     def shown(self, pane: Pane) -> None:
+        offer = self.offer_line.offer
+        if offer and offer.kind == "chat" and pane.opened and pane.opened.engine.can_chat:
+            self.offer_line.offer = None  # a chat model came another way
         if pane.dialogue and (pane.dialogue.setup.tools or pane.status.tools):
             pane.status.tools, pane.welcome.tools_leave = self.view.describe_tools(pane.dialogue)
             pane.text_changed()
