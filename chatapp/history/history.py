@@ -273,7 +273,7 @@ class History:
     def put(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> Message:
         """Add a message as it is, with a number of its own, and show its branch."""
         with self._writing():
-            self.get(message.conversation)
+            conversation = self.get(message.conversation)
             if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
                 raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
             new = rows.insert_message(self.connection, message, latencies)
@@ -282,6 +282,8 @@ class History:
                 "UPDATE conversations SET leaf = ?, updated = max(updated, ?), messages = messages + 1 WHERE id = ?",
                 (new, message.created, message.conversation),
             )
+            if conversation.kind == "completion" and message.parent is None:
+                self._rename_text(conversation)
             self._name(message.conversation)
             versions = self.connection.execute(
                 "SELECT id FROM messages WHERE conversation = ? AND parent IS ? ORDER BY id",
@@ -361,6 +363,13 @@ class History:
             (SELECT title FROM conversations WHERE id = conversation) = '' ORDER BY id LIMIT 1"""
         if row := self.connection.execute(query, (conversation,)).fetchone():
             self._set(conversation, title=first_words(row[0]))
+
+    def _rename_text(self, conversation: Conversation) -> None:
+        """Give a text that begins anew another title, where it has that of its beginning before."""
+        query = "SELECT text FROM messages WHERE conversation = ? AND parent IS NULL ORDER BY id DESC LIMIT 2"
+        new, *before = (first_words(row[0]) for row in self.connection.execute(query, (conversation.id,)))
+        if before == [conversation.title]:
+            self._set(conversation.id, title=new)
 
     def _set(self, conversation: int, **columns: object) -> None:
         """Change columns of a conversation, which are named in the code only."""

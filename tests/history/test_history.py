@@ -65,6 +65,16 @@ def test_the_title_is_the_first_words(history: History, text: str, title: str) -
     assert history.get(conversation).title == title
 
 
+def test_the_title_of_a_text_is_that_of_its_beginning_now_unless_one_was_given(history: History) -> None:
+    text = history.create("completion").id
+    for beginning in ("an example", "my own"):
+        history.add(text, "user", beginning, parent=None)
+        assert history.get(text).title == beginning
+    history.rename(text, "a title")
+    history.add(text, "user", "more", parent=None)
+    assert history.get(text).title == "a title"
+
+
 def test_a_title_can_be_given_and_is_kept(history: History) -> None:
     [first] = ask(history, "hello")
     history.rename(first.conversation, " On\ngreetings ")
