@@ -187,9 +187,12 @@ class LineView:
         self.say(f"{self.model} answers from now on.")
 
     def again(self) -> None:
-        self.answer(self.dialogue.again(self.engine, run.last_message(self, "assistant").id, self.n))
+        last = self.dialogue.unanswered or run.last_message(self, "assistant")
+        self.answer(self.dialogue.again(self.engine, last.id, self.n))
 
     def resume(self) -> None:
+        if self.dialogue.unanswered:
+            return self.again()
         self.answer(self.dialogue.resume(self.engine, run.last_message(self, "assistant").id))
 
     def edit(self, text: str) -> None:

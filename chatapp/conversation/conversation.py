@@ -139,6 +139,12 @@ class Dialogue:
         """The last message of the user's or the model's that is shown."""
         return next((one for one in reversed(self.branch()) if one.role == role), None)
 
+    @property
+    def unanswered(self) -> Message | None:
+        """The question that it ends with, as a fork may."""
+        branch = self.branch()
+        return branch[-1] if branch and branch[-1].role == "user" else None
+
     def message(self, message: int) -> Message:
         """One message as it is now."""
         return self._tree[message]

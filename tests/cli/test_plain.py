@@ -12,7 +12,7 @@ import pytest
 
 from chatapp.cli import repl
 from chatapp.commands.actions import explain
-from chatapp.conversation import Setup
+from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.files import free_name
 from chatapp.generation import Options
 from chatapp.history import History
@@ -221,6 +221,18 @@ def test_an_answer_can_be_given_again_and_a_question_put_in_other_words(desk: De
     assert desk.branch == ["good day", "Whales sing."]
     with pytest.raises(InputError, match="write the new words after /edit"):
         desk.do("/edit")
+
+
+@pytest.mark.parametrize("command", ["/again", "/continue"])
+def test_the_question_that_a_fork_ends_with_is_answered(desk: Desk, command: str) -> None:
+    desk.do("hello")
+    desk.do("good day")
+    history, number = desk.history, desk.dialogue.conversation
+    assert history and number
+    forked = history.fork(number, desk.dialogue.branch()[:3])
+    desk.dialogue = Dialogue(history, forked, kind="chat", setup=desk.dialogue.setup, warn=print)
+    assert desk.do(command) == "Whales sing."
+    assert desk.branch == ["hello", "Whales sing.", "good day", "Whales sing."]
 
 
 def test_another_conversation_begins_with_the_same_setup(desk: Desk) -> None:

@@ -136,21 +136,15 @@ class ChatPage(VerticalScroll):
 
     # What begins a reply
 
-    @property
-    def unanswered(self) -> Message | None:
-        """The question that the conversation ends with, as a fork may."""
-        branch = self.dialogue.branch() if self.dialogue else ()
-        return branch[-1] if branch and branch[-1].role == "user" else None
-
     def again(self, said: Message | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
         """What begins other answers beside this one, or the last, or answers a question at the end."""
-        if self.dialogue and (said := said or self.unanswered or self.last("assistant")):
+        if self.dialogue and (said := said or self.dialogue.unanswered or self.last("assistant")):
             return partial(self.dialogue.again, message=said.id, n=n)
         return None
 
     def resume(self) -> Callable[[Engine], Turn] | None:
         """What lets the last answer go on where it was cut off, or answers a question at the end."""
-        if self.unanswered:
+        if self.dialogue and self.dialogue.unanswered:
             return self.again()
         last = self.last("assistant")
         return partial(self.dialogue.resume, message=last.id) if self.dialogue and last else None
