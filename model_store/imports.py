@@ -41,7 +41,7 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     path = source.path
     if name is not None:
         check_new_name(name)
-    chosen = name or (None if copy else store.name_of(path)) or store.name_for(path, source.name)
+    chosen = name or (None if copy else next(iter(store.names_of(path)), None)) or store.name_for(path, source.name)
     refuse_taken(store, chosen, path)
     if source.is_checkpoint:
         model, kind = source.describe(), "checkpoint folder"
@@ -60,7 +60,7 @@ def refuse_taken(store: Store, name: str, path: Path) -> None:
     taken = any(pulled.is_here(Location(root, name)) for root in store.roots)
     if known or stopped.is_dir():  # the latter alone: an import that was stopped at its end
         other = origin(known.folder if known else stopped) != path
-        taken = taken or (other and store.name_of(path) != name)
+        taken = taken or (other and name not in store.names_of(path))
     if taken:
         raise StoreError(f"there is a model called {name!r} already; choose another --name, or: chatapp rm {name}")
 

@@ -141,14 +141,12 @@ class Store:
 
     def adopt(self, source: "Source") -> StoredModel:
         """The model of a user's own, linked where it is."""
-        if name := self.name_of(source.path):
-            return self.link(name, source)
+        if names := self.names_of(source.path):
+            return self.link(names[0], source)
         with self.naming():
-            name = self.name_of(source.path)  # another process may have been quicker
-            if name is None:
-                name = self.name_for(source.path, source.name)
-                self.adopted.append(name)
-            return self.link(name, source)
+            if not (names := self.names_of(source.path)):  # another process may have been quicker
+                self.adopted += (names := [self.name_for(source.path, source.name)])
+            return self.link(names[0], source)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -178,15 +176,16 @@ class Store:
                         self.remove_from(location)
             raise
 
-    def name_of(self, path: Path) -> str | None:
-        """The name of the model that is linked to `path`, or to another snapshot of the same repository."""
+    def names_of(self, path: Path) -> Sequence[str]:
+        """The names of what is linked to `path`, or to another snapshot of its repository; first the path's own."""
+        found = []
         for name, location in self.locations().items():
             with suppress(StoreError):  # it has no manifest, or a damaged one
                 folder = read_model(location.folder).folder
                 beside = path.parent.name == "snapshots" and folder.parent == path.parent
                 if beside or links.origin(folder) == path:
-                    return name
-        return None
+                    found.append(name)
+        return sorted(found, key=lambda name: name not in (path.name, path.stem))
 
     def bring_in(self, name: str, write: Callable[[Path], object]) -> None:
         """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
@@ -313,6 +312,7 @@ class Store:
     def find_removable(self, name: str) -> Location:
         """The location of the model called `name`, whole or not, or linked to this path."""
         from model_store.hub import pulled
+        from model_store.local import sources
 
         for root in self.roots:
             location = Location(root, pulled.find(root, name, unfinished=True) or name)
@@ -320,6 +320,12 @@ class Store:
                 folder.is_dir() for folder in (location.folder, location.checkpoint, location.partial)
             ):
                 return location
+        if name != BUILTIN and (source := sources.find(name, self.places)):
+            names = self.names_of(source.path)
+            if len(names) == 1:
+                return self.location(names[0])
+            several = f"{len(names)} models are linked to {name}: {', '.join(names)}; name those to remove"
+            raise StoreError(several if names else f"nothing was made for {name}, which itself is never touched")
         return self.location(name if name == BUILTIN else self.get(name).name)
 
     def remove_from(self, location: Location) -> int:

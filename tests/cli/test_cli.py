@@ -186,6 +186,18 @@ def test_rm_tells_the_name_of_the_model_that_it_deletes(chatapp: Run, checkpoint
     folder = str(checkpoint())
     chatapp("import", folder, "--name", "Chat")
     assert re.fullmatch(r"Chat: \d+ B freed\n", chatapp("rm", folder).stdout)
+    assert "nothing was made for" in chatapp("rm", folder).stderr
+
+
+def test_a_path_is_the_model_of_its_own_name_and_rm_of_it_removes_no_other(
+    chatapp: Run, checkpoint: MakeCheckpoint
+) -> None:
+    folder = str(checkpoint())
+    chatapp("import", folder)
+    chatapp("cp", "tiny", "alias")
+    assert json.loads(chatapp("show", folder, "--json").stdout)["name"] == "tiny"
+    done = chatapp("rm", folder)
+    assert (done.returncode, done.stdout) == (1, "") and "tiny, alias; name those to remove" in done.stderr
 
 
 def test_devices_and_version_tell_what_runs_here(chatapp: Run) -> None:
