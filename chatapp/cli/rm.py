@@ -3,9 +3,11 @@
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note
 from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.workspace import Workspace
+from model_store import StoreError
 
 DETAILS = "A checkpoint that was pulled is deleted too; a checkpoint folder of your own is never touched."
 
@@ -17,9 +19,13 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Delete the models, and print what that freed."""
-    store = Workspace().open_store()
+    """Delete the models, and print what that freed; one that cannot be deleted keeps no other from it."""
+    store, code = Workspace().open_store(), 0
     for name in given.models:
-        location = store.find_removable(name)
-        print(printable(f"{location.name}: {size(store.remove_from(location))} freed"))
-    return 0
+        try:
+            location = store.find_removable(name)
+            print(printable(f"{location.name}: {size(store.remove_from(location))} freed"))
+        except StoreError as error:
+            note(f"Error: {error}")
+            code = 1
+    return code

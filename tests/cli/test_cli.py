@@ -187,6 +187,9 @@ def test_rm_tells_the_name_of_the_model_that_it_deletes(chatapp: Run, checkpoint
     chatapp("import", folder, "--name", "Chat")
     assert re.fullmatch(r"Chat: \d+ B freed\n", chatapp("rm", folder).stdout)
     assert "nothing was made for" in chatapp("rm", folder).stderr
+    chatapp("import", folder)
+    done = chatapp("rm", "nothing", "tiny")
+    assert (done.returncode, done.stdout[:6]) == (1, "tiny: ") and "'nothing'" in done.stderr
 
 
 def test_a_path_is_the_model_of_its_own_name_and_rm_of_it_removes_no_other(
