@@ -166,10 +166,10 @@ class Store:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Inside, a model is opened; where that is refused, those that were linked for it are forgotten."""
+        """Inside, a model is used; where that fails, those that were linked for it and not lowered are forgotten."""
         try:
             yield
-        except StoreError:
+        except Exception:
             for location in map(self.location, self.adopted):
                 with suppress(StoreError):  # one that another process works on has become its own
                     if not location.partial.exists() and not self.read(location.name).variants:

@@ -45,7 +45,7 @@ def run(given: Namespace) -> int:
         def folder_of(place: "Placement") -> Path:
             return store.lowered(store.get(given.model), place.backend, place.precision).folder
 
-        with show_steps(given.model, as_json=given.steps) as on_progress:
+        with store.adopting(), show_steps(given.model, as_json=given.steps) as on_progress:
             open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn_of_fallback)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     print(bench.format_figures(figures, "json" if given.json else "csv" if given.csv else "text"))

@@ -56,8 +56,9 @@ def run(given: Namespace) -> int:
     target, folder = exporting.get(given.target), given.folder
     options = target.Options(**{field.name: getattr(given, field.name) for field in fields(target.Options)})
     exporting.check_empty(folder)
-    with show_steps(given.model) as on_progress:
-        source = exporting.open_source(Workspace().open_store(), given.model)
+    store = Workspace().open_store()
+    with store.adopting(), show_steps(given.model) as on_progress:
+        source = exporting.open_source(store, given.model)
         exporting.export(source, target, folder, options, on_progress)
     print(printable(f"{source.model.name} is in {folder}"))
     if not given.check:

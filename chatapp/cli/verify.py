@@ -52,9 +52,9 @@ def run(given: Namespace) -> int:
     from chatapp.placement import selection
 
     store, placement = Workspace().open_store(), read_placement(given)
-    model = store.get(given.model)
     destination = reference_file.check_destination(given.write) if given.write else None
-    with show_steps(model.name, as_json=given.steps) as on_progress:
+    model = store.get(given.model)
+    with store.adopting(), show_steps(model.name, as_json=given.steps) as on_progress:
         way = selection.expect(store, model, placement)
         reference = verdict.open_reference(model, way.precision, given.against, on_progress=on_progress)
         if destination:

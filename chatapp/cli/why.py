@@ -35,7 +35,7 @@ def run(given: Namespace) -> int:
 
     store, placement = Workspace().open_store(), read_placement(given)
     model = store.get(given.model)
-    with show_steps(model.name) as on_progress:
+    with store.adopting(), show_steps(model.name) as on_progress:
         found = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)
     print_choice(model, selection.rank(found, placement.objective), found, placement.objective, as_json=given.json)
     return 0

@@ -203,6 +203,17 @@ def test_a_path_is_the_model_of_its_own_name_and_rm_of_it_removes_no_other(
     assert (done.returncode, done.stdout) == (1, "") and "tiny, alias; name those to remove" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["run % x --device gpu", "bench % --device gpu", "verify % --against no.npz", "export qaic % out --ctx-len 0"],
+)
+def test_a_path_that_was_tried_in_vain_is_no_model_afterwards(
+    chatapp: Run, checkpoint: MakeCheckpoint, given: str
+) -> None:
+    assert chatapp(*given.replace("%", str(checkpoint())).split()).returncode
+    assert [one["name"] for one in json.loads(chatapp("list", "--json").stdout)] == ["builtin"]
+
+
 def test_devices_and_version_tell_what_runs_here(chatapp: Run) -> None:
     assert {"backend": "onnx", "device": "cpu"}.items() <= json.loads(chatapp("devices", "--json").stdout)[0].items()
     assert "cpu" in chatapp("devices").stdout
