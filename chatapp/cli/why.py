@@ -37,8 +37,9 @@ def run(given: Namespace) -> int:
     model = store.get(given.model)
     with store.adopting(), show_steps(model.name) as on_progress:
         found = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)
-    print_choice(model, selection.rank(found, placement.objective), found, placement.objective, as_json=given.json)
-    return 0
+    ranking = selection.rank(found, placement.objective)
+    print_choice(model, ranking, found, placement.objective, as_json=given.json)
+    return 0 if ranking else 1
 
 
 def print_choice(

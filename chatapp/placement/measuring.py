@@ -14,6 +14,7 @@ from chatapp.placement.calibration import Stopped, calibrate
 from chatapp.placement.record import Measurement
 from chatapp.placement.selection import (
     PlacementOptions,
+    choose_on_backend,
     find_rejection,
     list_placements,
     list_precisions,
@@ -42,15 +43,18 @@ def measure_all(
 
     What was not measured with these versions on this machine is measured now, and recorded one by one.
     """
-    list_suitable(model, model.precision, options.device)  # raises before anything is measured in vain
+    if options.backend:  # both raise before anything is measured in vain
+        choose_on_backend(store, model, options, options.backend)
+    list_suitable(model, model.precision, options.device)
     if anew:
-        record.forget(store, model)
-    known = record.read(store.folder(model.name))
+        record.forget_first_use(store, model)
+    known = [] if anew else record.read(store.folder(model.name))
     fresh: list[Measurement] = []
     judged: list[Measurement] = []
     # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
     for precision in list_precisions(model, options):
-        placements = list_placements(precision)
+        placements = list_placements(precision, options.device)
+        placements = [one for one in placements if options.backend in (None, one.backend)]
         every = [one for one in known if one.placement in placements]
         with TemporaryDirectory() as folder:
             reference = Path(folder) / "reference.npz"
@@ -61,10 +65,9 @@ def measure_all(
                     every.append(fresh[-1])
                     if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends
                         record.add(store, model, fresh)
-        found = [one for one in every if options.device in (None, one.placement.device)]
         if options.precision:  # who names a precision gets it, right or wrong
-            return found
-        judged = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
+            return every
+        judged = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in every]
         if any(not one.failure for one in judged):
             break
     return judged

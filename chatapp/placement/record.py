@@ -92,11 +92,10 @@ def add(store: Store, model: StoredModel, found: Sequence[Measurement]) -> list[
     return known
 
 
-def forget(store: Store, model: StoredModel) -> None:
-    """Remove the record, so that every placement is tried anew."""
-    for name in (RECORD, FIRST_USE):
-        with suppress(OSError):
-            (store.folder(model.name) / name).unlink(missing_ok=True)
+def forget_first_use(store: Store, model: StoredModel) -> None:
+    """Forget the placement whose first use had no end, so that it is tried anew."""
+    with suppress(OSError):
+        (store.folder(model.name) / FIRST_USE).unlink(missing_ok=True)
 
 
 def conditions() -> dict[str, object]:

@@ -132,6 +132,8 @@ def test_of_the_ways_to_run_an_export_only_its_own_is_left(
     assert found["ranking"][0]["verdict"] == "nothing to compare with"
     assert "is an export for onnx" in found["rejected"][0]["failure"]
     assert "there is nothing that its logits can be compared with" in chatapp("verify", "tiny-onnx").stderr
+    done = chatapp("why", "tiny-onnx", "--backend", "openvino")
+    assert (done.returncode, done.stdout.count("not chosen")) == (1, 1)
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)

@@ -95,6 +95,10 @@ def test_a_model_is_measured_once(store: Store, model: StoredModel) -> None:
     assert [one.precision for one in calibrate.asked] == ["int8", "int8", "f32", "f32"]
     measure_all(store, model, PlacementOptions(), anew=True, calibrate=calibrate)
     assert len(calibrate.asked) == 6
+    found = measure_all(store, model, PlacementOptions("other"), anew=True, calibrate=calibrate)
+    assert [str(one.placement) for one in found] == ["other cpu int8"] and len(calibrate.asked) == 7
+    measure_all(store, model, PlacementOptions(), calibrate=calibrate)
+    assert len(calibrate.asked) == 7
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"machine": {}}'])
@@ -239,5 +243,5 @@ def test_what_ended_the_program_twice_is_not_chosen_again(store: Store, model: S
         with pytest.raises(Death):
             opening.use_first(store, model, onnx, dies)
         kept.rename(note)
-    record.forget(store, model)
+    measure_all(store, model, PlacementOptions(), anew=True, calibrate=Calibrations())
     assert selection.rank_runnable(store, model, PlacementOptions())[0] == onnx
