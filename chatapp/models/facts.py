@@ -101,9 +101,12 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
     """The facts of a variant: where it is, how large, what made it, and what verification found."""
     import backends
 
-    held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
-    if carrier := "" if model.export else backends.get(variant.backend).carrier(variant.precision):
-        held += f"; weights exactly so, carried by {carrier}"
+    held, how = size(variant.size), "there is nothing that the logits of an export can be compared with"
+    if not model.export:
+        held += f", {variant.size * 8 / model.parameters:.1f} bits a weight"
+        if carrier := backends.get(variant.backend).carrier(variant.precision):
+            held += f"; weights exactly so, carried by {carrier}"
+        how = f"chatapp verify {model.name} --backend {variant.backend} --precision {variant.precision} does it"
     yield Fact(f"{variant.backend} {variant.precision}", str(variant.folder), held)
     if made := variant.made:
         day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
@@ -111,7 +114,7 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
     for device, verdict in variant.verdicts.items():
         yield from (Fact("", line) for line in describe_verdict(device, verdict))
     if not variant.verdicts:
-        yield Fact("", f"not verified; chatapp verify {model.name} --precision {variant.precision} does it")
+        yield Fact("", f"not verified; {how}")
 
 
 def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON of chatapp.evaluation.verify

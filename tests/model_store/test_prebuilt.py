@@ -120,6 +120,7 @@ def test_the_command_runs_an_export(export: Path, kind: str, chatapp: Run) -> No
     assert done.returncode == 0 and not done.stderr, done.stderr
     shown = chatapp("show", f"tiny-{kind}").stdout
     assert f"exported (its maker chose it: an export runs as it is, on {kind} only)" in shown
+    assert "not verified; there is nothing" in shown and "bits a weight" not in shown
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)
