@@ -1,6 +1,7 @@
 """`chatapp lsp`: complete code in an editor."""
 
 import os
+import signal
 import sys
 from argparse import Namespace
 
@@ -22,6 +23,9 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Answer the editor until it leaves."""
+    if sys.stdin.isatty():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads would hold up Python's own end
+        print("An editor starts this and talks to it; how: chatapp editor. Ctrl+C ends it.", file=sys.stderr)
     from chatapp.lsp.streams import claim_output
 
     output = claim_output()

@@ -1,7 +1,9 @@
 """The line-by-line loop, in a terminal of its own."""
 
+import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,10 @@ def test_what_is_too_long_is_refused_and_the_loop_goes_on(checkpoint: MakeCheckp
         assert "Error" not in terminal.until(">>> ")
     finally:
         terminal.close()
+
+
+def test_a_language_server_in_a_terminal_tells_what_it_is_for_and_one_interrupt_ends_it() -> None:
+    with closing(Terminal("lsp")) as terminal:
+        assert "An editor starts this" in terminal.until("Ctrl+C ends it.")
+        terminal.process.send_signal(signal.SIGINT)
+        assert (terminal.process.wait(20), terminal.rest().strip()) == (-signal.SIGINT, "")
