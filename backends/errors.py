@@ -12,7 +12,7 @@ class UserError(Exception):
     ├── HistoryError       chatapp.history
     ├── SettingsError      chatapp.settings, as is Offline
     ├── SlashError         chatapp.commands, as is ParameterError
-    └── InputError         chatapp.text
+    └── InputError         chatapp.text, as is UsageError
     """
 
 

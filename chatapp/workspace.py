@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.settings import settings
 from chatapp.settings.settings import Settings, SettingsError
-from chatapp.text.errors import InputError
+from chatapp.text.errors import UsageError
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
@@ -151,7 +151,7 @@ class Workspace:
         start = time.perf_counter()
         if elsewhere := self.split_remote(name):
             if draft:
-                raise InputError(f"{name} answers on its server, where no model of yours can draft; leave it out")
+                raise UsageError(f"{name} answers on its server, where no model of yours can draft; leave it out")
             return self._open_remote(*elsewhere)
         from chatapp.generation.resuming import ResumingEngine
         from chatapp.generation.states import STATES, States

@@ -233,22 +233,22 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
 
 def read_model(given: Namespace, name: str) -> str:
     """Read which model is meant, where a server may have it: by then `name` is what else was said of it, or nothing."""
-    from chatapp.text.errors import InputError
+    from chatapp.text.errors import UsageError
     from chatapp.workspace import Workspace
 
     server, named = getattr(given, "remote", None), getattr(given, "remote_model", None)
     if named and not server:
-        raise InputError("--model names a model of a server: give --remote too, or the model as the first word")
+        raise UsageError("--model names a model of a server: give --remote too, or the model as the first word")
     if server:
         if named and name:
-            raise InputError(f"two models were named, {name} and {named}; leave one out")
+            raise UsageError(f"two models were named, {name} and {named}; leave one out")
         name = f"{name or named or ''}@{server}"
         if not Workspace().split_remote(name):
-            raise InputError(f"{server!r} is neither the name of a server nor an address; see chatapp remote")
+            raise UsageError(f"{server!r} is neither the name of a server nor an address; see chatapp remote")
     if Workspace().split_remote(name):
         for option in ("backend", "device", "precision"):
             if getattr(given, option, None):
-                raise InputError(f"--{option} is for models on this machine, and {name} is on a server; leave it out")
+                raise UsageError(f"--{option} is for models on this machine, and {name} is on a server; leave it out")
     return name
 
 

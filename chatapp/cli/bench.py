@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
 from chatapp.cli.printing import note
 from chatapp.cli.progress import show_steps, warn_of_fallback
+from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--tokens", metavar="N", type=parse_number, default=64, help="decode steps timed (default: 64)")
-    parser.add_argument("--load", action="store_true", help="time only how it loads")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--tokens", metavar="N", type=parse_number, default=64, help="decode steps timed (default: 64)")
+    which.add_argument("--load", action="store_true", help="time only how it loads")
     parser.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -36,6 +38,8 @@ def run(given: Namespace) -> int:
 
     tokens = 0 if given.load else given.tokens
     if given.all_backends:
+        if given.backend or given.device:
+            raise UsageError("--all-backends times every backend on every device: leave --backend and --device out")
         rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
         figures = bench.measure_each(given.model, selection.list_devices(), rest, warn=note)

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import print_json
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.units import size, table
 from chatapp.workspace import Workspace
 from model_store import runtime_caches
@@ -23,7 +23,7 @@ def add(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     """List the caches, or delete them."""
     if given.action == "list" and given.models:
-        raise InputError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
+        raise UsageError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
     known = Workspace().open_store().every_location()
     if unknown := [name for name in given.models if name not in known]:
         raise InputError(f"there is no model called {unknown[0]!r}; chatapp list shows those that are here")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
 from chatapp.cli.serve import parse_port, parse_seconds
+from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -17,6 +18,11 @@ Without --address it starts Ray on this machine alone, and ends it at the end. I
 stays, and to deploy another model under the same --name is to update it: no request is lost.
 docs/deploy/ray.md tells how nodes join, and what was tried.
 """
+ONLY = {
+    "--no-gateway": "deploy or update MODEL in a cluster, and end",
+    "--gateway-only": "answer for what is deployed as --name; no MODEL",
+    "--remove": "take away what is deployed as --name; no MODEL",
+}
 
 
 def add(parser: Parser) -> None:
@@ -27,9 +33,9 @@ def add(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", default="")
     what = parser.add_argument_group("what")
     what.add_argument("--name", metavar="NAME", default="", help="what clients call it (default: the model's name)")
-    what.add_argument("--no-gateway", action="store_true", help="deploy or update MODEL in a cluster, and end")
-    what.add_argument("--gateway-only", action="store_true", help="answer for what is deployed as --name; no MODEL")
-    what.add_argument("--remove", action="store_true", help="take away what is deployed as --name; no MODEL")
+    which = what.add_mutually_exclusive_group()
+    for flag, help_ in ONLY.items():
+        which.add_argument(flag, dest="only", action="store_const", const=flag, default="", help=help_)
     where = parser.add_argument_group("where")
     where.add_argument("--address", metavar="HOST:PORT", type=parse_address, help="of a cluster's head")
     where.add_argument("--shared", metavar="DIR", type=Path, help="where nodes find the files (default: other nodes)")
@@ -50,8 +56,9 @@ def add(parser: Parser) -> None:
     gateway.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
     gateway.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
     gateway.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
-    gateway.add_argument("--keys", metavar="FILE", type=Path, help="of which each request needs one (default: made)")
-    gateway.add_argument("--without-keys", action="store_true", help="let programs of this machine ask without one")
+    keys = gateway.add_mutually_exclusive_group()
+    keys.add_argument("--keys", metavar="FILE", type=Path, help="of which each request needs one (default: made)")
+    keys.add_argument("--without-keys", action="store_true", help="let programs of this machine ask without one")
     add_placement(parser)
 
 
@@ -78,19 +85,15 @@ def parse_range(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-def check(given: Namespace) -> str:
-    """What is wrong with the options together; nothing, where they go."""
-    only = [name for name in ("no_gateway", "gateway_only", "remove") if getattr(given, name)]
-    flag = "--" + only[0].replace("_", "-") if only else ""
-    if len(only) > 1:
-        return f"{flag} and --{only[1].replace('_', '-')} exclude each other"
-    if only and not given.address:
-        return f"{flag} is for a cluster that runs: give its --address"
-    if flag in ("--gateway-only", "--remove"):
-        return f"{flag} takes no MODEL: give its --name" if given.model or not given.name else ""
-    if not given.model:
-        return "give the MODEL that is to be deployed"
-    return ""
+def check(given: Namespace) -> None:
+    """Refuse options that do not go together."""
+    if given.only and not given.address:
+        raise UsageError(f"{given.only} is for a cluster that runs: give its --address")
+    if given.only in ("--gateway-only", "--remove"):
+        if given.model or not given.name:
+            raise UsageError(f"{given.only} takes no MODEL: give its --name")
+    elif not given.model:
+        raise UsageError("give the MODEL that is to be deployed")
 
 
 def run(given: Namespace) -> int:
@@ -99,16 +102,14 @@ def run(given: Namespace) -> int:
     from chatapp.deploy.ray.plan import Plan, Replicated
     from chatapp.server.settings import ServerSettings
     from chatapp.server.start import tell
-    from chatapp.text.errors import InputError
 
-    if wrong := check(given):
-        raise InputError(wrong)
+    check(given)
     workspace = Workspace()
     if given.model:
         workspace.open_store().get(given.model)  # refused before anything is made
-    if given.remove:
+    if given.only == "--remove":
         return running.remove(workspace, given.name, given.address, given.drain)
-    answers = not given.no_gateway
+    answers = given.only != "--no-gateway"
     fewest, most = given.replicas
     settings = ServerSettings(
         host=given.host,

@@ -14,7 +14,7 @@ from backends.suggest import suggest
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
 from chatapp.settings.settings import user_folder
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.files import write_whole
 from chatapp.text.printable import printable
 from chatapp.text.units import table
@@ -100,7 +100,7 @@ def run(given: Namespace) -> int:
     """List the editors, print the configuration of one, or write it."""
     if not given.name:
         if given.write:
-            raise InputError("say which editor's configuration to write, such as chatapp editor neovim --write")
+            raise UsageError("say which editor's configuration to write, such as chatapp editor neovim --write")
         rows = [(name, one.title, one.shows, one.tested or "not run here") for name, one in EDITORS.items()]
         print(table(("NAME", "EDITOR", "OFFERS AS", "TESTED WITH"), rows))
         return 0

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from chatapp.cli.arguments import Parser
+from chatapp.cli.arguments import Parser, parse_number
 from chatapp.cli.progress import show_steps
 from chatapp.deploy import exporting
 from chatapp.text.printable import printable
@@ -48,7 +48,8 @@ def add_option(parser: ArgumentParser, name: str, default: Any, facts: Any) -> N
         return
     more = {"choices": facts["choices"]} if facts["choices"] else {}
     metavar = facts["metavar"] or None
-    parser.add_argument(flag, metavar=metavar, type=type(default), default=default, help=facts["help"], **more)
+    kind = parse_number if isinstance(default, int) else type(default)
+    parser.add_argument(flag, metavar=metavar, type=kind, default=default, help=facts["help"], **more)
 
 
 def run(given: Namespace) -> int:

@@ -14,7 +14,7 @@ from backends.suggest import suggest
 from chatapp import __version__
 from chatapp.cli.arguments import Formatter, Parser, name_flag, name_stats_format
 from chatapp.settings import offline
-from chatapp.text.errors import InputError, one_line
+from chatapp.text.errors import InputError, UsageError, one_line
 from chatapp.text.printable import printable
 
 COMMANDS = {
@@ -93,10 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if not (message := one_line(error)):
             raise
-        if wrong_usage := isinstance(error, OptionError):
+        if isinstance(error, OptionError):
             message = " ".join(error.spell(name_flag).split())
         print(f"Error: {printable(message)}", file=sys.stderr)
-        return 2 if wrong_usage else 1
+        return 2 if isinstance(error, OptionError | UsageError) else 1
 
 
 def prepare_streams() -> None:

@@ -10,7 +10,7 @@ from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note, print_json, warn
 from chatapp.settings import tool_servers
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -66,7 +66,7 @@ def run(given: Namespace) -> int:
         case "tools":
             return list_tools(workspace, given.name, as_json=given.json)
         case _ if not given.name:
-            raise InputError(f"which server? write: chatapp mcp {given.action} NAME")
+            raise UsageError(f"which server? write: chatapp mcp {given.action} NAME")
         case "remove":
             workspace.read_settings()  # refuses what is damaged, as for the others
             tool_servers.remove(settings, given.name)
@@ -80,15 +80,15 @@ def read_server(given: Namespace) -> ToolServer:
     """The server that the arguments describe."""
     name, place = given.name, given.place
     if not place:
-        raise InputError(
+        raise UsageError(
             f"what is it? write: chatapp mcp add {name} COMMAND... or chatapp mcp add {name} http://HOST/mcp"
         )
     at = "://" in place[0]
     if at and place[1:]:
-        raise InputError(f"{place[1]!r} is too much: an address stands alone")
+        raise UsageError(f"{place[1]!r} is too much: an address stands alone")
     pairs = [pair.partition("=") for pair in given.env or ()]
     if wrong := next((name for name, equals, _ in pairs if not equals), ""):
-        raise InputError(f"--env {wrong} has no value; write NAME=VALUE, or --pass {wrong} for the one that you have")
+        raise UsageError(f"--env {wrong} has no value; write NAME=VALUE, or --pass {wrong} for the one that you have")
     lines = {
         "url" if at else "command": place[0] if at else place,
         "env": {variable: value for variable, _, value in pairs},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note, print_json
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -48,10 +48,12 @@ def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> int:
     from chatapp.remote import remotes
 
     workspace = Workspace()
+    if extra := given.name if given.action == "list" else given.url if given.action == "rm" else None:
+        raise UsageError(f"there is one argument too many: {extra!r}")
     if given.action == "list":
         list_servers(workspace, as_json=given.json)
     elif not given.name:
-        raise InputError(f"which server? write: chatapp remote {given.action} NAME")
+        raise UsageError(f"which server? write: chatapp remote {given.action} NAME")
     elif given.action == "rm":
         remotes.remove(workspace.home, given.name)
         print(printable(f"{given.name} is forgotten"))
@@ -66,9 +68,9 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
     from chatapp.remote.address import NAME, Remote, parse_url
 
     if not given.url:
-        raise InputError(f"where is it? write: chatapp remote add {given.name} http://HOST:PORT")
+        raise UsageError(f"where is it? write: chatapp remote add {given.name} http://HOST:PORT")
     if not NAME.fullmatch(given.name):
-        raise InputError(f"{given.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
+        raise UsageError(f"{given.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
     remote = Remote(
         given.name,
         parse_url(given.url),

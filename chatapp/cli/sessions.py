@@ -11,7 +11,7 @@ from chatapp.cli.printing import print_json
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
 from chatapp.history.exports import format_time
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -151,7 +151,7 @@ def print_one(history: "History", given: Namespace) -> int:
 def export(history: "History", given: Namespace) -> int:
     """Write conversations as one text, to a file or to standard output."""
     if given.all == bool(given.ids):
-        raise InputError("which conversations? give their numbers, or --all")
+        raise UsageError("which conversations? give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
     text = files.text_of(history, conversations, given.format)
     if given.output is None:
@@ -187,7 +187,7 @@ def rename(history: "History", given: Namespace) -> int:
 def remove(history: "History", given: Namespace) -> int:
     """Delete conversations, for a month in which they can be brought back, or at once."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
-        raise InputError("which conversations? give their numbers, or --all")
+        raise UsageError("which conversations? give their numbers, or --all")
     ids = [one.id for one in history.list(drafts=True)] if given.all else list(dict.fromkeys(given.ids))
     history.delete(*ids)
     if given.now:

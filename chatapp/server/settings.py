@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chatapp.settings.offline import is_loopback
 from chatapp.settings.settings import SettingsError
+from chatapp.text.errors import UsageError
 
 PORT = 11434
 """Where Ollama listens: most clients look there by themselves."""
@@ -57,20 +58,20 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[^:]*:\d*", self.host):
-            raise SettingsError(f"--host {self.host} names a port too: give that with --port")
+            raise UsageError(f"--host {self.host} names a port too: give that with --port")
         if not self.is_local and not self.keys:
-            raise SettingsError(
+            raise UsageError(
                 f"{self.host} can be reached from other machines: give keys with --keys FILE, or listen on 127.0.0.1"
             )
         if bool(self.certificate) != bool(self.private_key):
-            raise SettingsError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
+            raise UsageError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
         if not self.timeout:
-            raise SettingsError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
+            raise UsageError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
         if "*" in self.origins:
-            raise SettingsError("--allow-origin * would let every web page ask: name the pages that may")
+            raise UsageError("--allow-origin * would let every web page ask: name the pages that may")
         for origin in self.origins:
             if not ORIGIN.fullmatch(origin):
-                raise SettingsError(
+                raise UsageError(
                     f"--allow-origin {origin!r} is no origin: write it as browsers do, such as https://chat.example or "
                     "http://localhost:3000, in small letters and with nothing behind the host and its port"
                 )

@@ -10,6 +10,10 @@ class InputError(UserError):
     """The prompt, the file or the place that the user gave cannot be used."""
 
 
+class UsageError(InputError):
+    """The words of a command cannot be used so, or not together."""
+
+
 def one_line(error: BaseException) -> str | None:
     """The error in one line for the user, or None where it is a defect of chatapp."""
     if isinstance(error, OSError) and error.strerror:

@@ -68,14 +68,6 @@ def refuse(source: Source, options: Options) -> None:
     if options.format not in FORMATS:
         raise ExportError(f"the target qaic lacks the format {options.format!r}; choose from {', '.join(FORMATS)}")
     prompt, context = options.prompt_len, options.ctx_len
-    for what, number in (
-        ("prompt-len", prompt),
-        ("ctx-len", context),
-        ("cores", options.cores),
-        ("devices", options.devices),
-    ):
-        if number < 1:
-            raise ExportError(f"--{what} must be at least 1, not {number}")
     if options.cores > CORES:
         raise ExportError(f"--cores is {options.cores}, and a device has at most {CORES}; use more --devices")
     if context < prompt:

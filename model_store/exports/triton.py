@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backends import Progress
-from model_store.exports import ExportError, Source, option
+from model_store.exports import Source, option
 from model_store.exports.decoders import refuse_experts, refuse_long_positions, refuse_missing, require_decoder
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ def refuse(source: Source, options: Options) -> None:
     refuse_missing(options.decoder)
     require_decoder(source, "the target triton")
     refuse_experts(source, "the target triton")
-    if options.streams < 1:
-        raise ExportError(f"--streams is at least 1, not {options.streams}")
     refuse_long_positions(source)
 
 

@@ -135,6 +135,27 @@ def test_a_place_behind_the_name_of_a_file_is_told_how_to_give(chatapp: Run, tmp
     assert f"a place is given apart: {file} --at 2:5" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "run m@http://h:1 x --draft-model builtin",
+        "serve --host 0.0.0.0",
+        "serve --tls-cert FILE",
+        "remote list x",
+        "cache list builtin",
+        "bench builtin --all-backends --device cpu",
+        "bench builtin --load --tokens 5",
+        "export qaic builtin DIR --cores 0",
+        "export triton builtin DIR --streams 0",
+        "sessions export",
+        "sessions rm --all 1",
+    ],
+)
+def test_wrong_usage_is_told_by_the_exit_code(chatapp: Run, given: str) -> None:
+    done = chatapp(*given.split())
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Error: ")
+
+
 def test_without_a_place_the_end_is_completed(chatapp: Run) -> None:
     text = "import os\nimport sys\n\n\ndef main("
     assert chatapp("complete", stdin=text).stdout == chatapp("complete", "--at", "5:10", stdin=text).stdout

@@ -102,7 +102,7 @@ def test_any_other_file_stays_as_it_is(user: Path, name: str, capsys: pytest.Cap
 def test_what_cannot_be_is_refused(user: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["editor", "vscode", "--write"]) == 1
     assert "extension" in capsys.readouterr().err
-    assert main(["editor", "--write"]) == 1
+    assert main(["editor", "--write"]) == 2
     with pytest.raises(SystemExit):
         main(["editor", "neovm"])
     assert "did you mean neovim?" in capsys.readouterr().err

@@ -443,17 +443,18 @@ def test_what_is_taken_away_waits_for_answers_and_not_for_gateways_that_run_on()
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (["deploy", "ray"], 1, "give the MODEL that is to be deployed"),
+        (["deploy", "ray"], 2, "give the MODEL that is to be deployed"),
         (["deploy", "kubernetes", "builtin"], 2, "there is no 'kubernetes'"),
         (["deploy", "ray", "builtin", "--replicas", "4:2"], 2, "is not a number of replicas"),
         (["deploy", "ray", "builtin", "--replicas", "0"], 2, "is not a number of replicas"),
         (["deploy", "ray", "builtin", "--cpus", "0"], 2, "is not a number of processors"),
         (["deploy", "ray", "builtin", "--address", "nowhere"], 2, "is not HOST:PORT"),
-        (["deploy", "ray", "builtin", "--remove"], 1, "--remove is for a cluster that runs: give its --address"),
-        (["deploy", "ray", "--remove", "--no-gateway", "--address", "h:1"], 1, "exclude each other"),
-        (["deploy", "ray", "builtin", "--gateway-only", "--address", "h:1"], 1, "takes no MODEL: give its --name"),
+        (["deploy", "ray", "builtin", "--remove"], 2, "--remove is for a cluster that runs: give its --address"),
+        (["deploy", "ray", "--remove", "--no-gateway", "--address", "h:1"], 2, "not allowed with argument --remove"),
+        (["deploy", "ray", "builtin", "--gateway-only", "--address", "h:1"], 2, "takes no MODEL: give its --name"),
+        (["deploy", "ray", "builtin", "--without-keys", "--keys", "k"], 2, "not allowed with argument --without-keys"),
         (["deploy", "ray", "nobody"], 1, "there is no model and no folder called 'nobody'"),
-        (["deploy", "ray", "builtin", "--host", "0.0.0.0", "--without-keys"], 1, "can be reached from other machines"),
+        (["deploy", "ray", "builtin", "--host", "0.0.0.0", "--without-keys"], 2, "can be reached from other machines"),
         (["deploy", "ray", "builtin", "--replica", "2"], 2, "there is no option --replica"),
     ],
 )

@@ -204,8 +204,6 @@ def test_what_the_target_cannot_have_is_refused_by_name(golden: Make) -> None:
         target.refuse(source_of(golden("t5")), repository.Options())
     with pytest.raises(ExportError, match="longrope"):
         target.refuse(source_of(golden("phi3-longrope")), repository.Options())
-    with pytest.raises(ExportError, match="--streams is at least 1, not 0"):
-        target.refuse(source_of(golden("gpt2")), repository.Options(streams=0))
 
 
 def test_what_is_not_at_hand_is_named_before_any_work(

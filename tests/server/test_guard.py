@@ -8,6 +8,7 @@ import pytest
 from chatapp.server.refusals import without_folders
 from chatapp.server.settings import ServerSettings, read_keys
 from chatapp.settings.settings import SettingsError
+from chatapp.text.errors import UsageError
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import Home
@@ -117,7 +118,7 @@ def test_a_missing_key_is_told_before_what_there_is(keyed: Served) -> None:
 
 
 def test_other_addresses_need_a_key() -> None:
-    with pytest.raises(SettingsError, match="--keys"):
+    with pytest.raises(UsageError, match="--keys"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys=(KEY,)).keys
     assert ServerSettings(host="::1").is_local and ServerSettings(host="localhost").is_local
@@ -125,7 +126,7 @@ def test_other_addresses_need_a_key() -> None:
 
 @pytest.mark.parametrize("origin", ["chat.example", f"{PAGE}/", f"{PAGE}/page", "https://Chat.example", "", "null"])
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
-    with pytest.raises(SettingsError, match="is no origin"):
+    with pytest.raises(UsageError, match="is no origin"):
         ServerSettings(origins=(PAGE, origin))
     pages = "http://localhost:3000", "http://[::1]:3000", "app://obsidian.md", "chrome-extension://abc"
     assert ServerSettings(origins=pages).origins == pages

@@ -35,23 +35,23 @@ def test_of_damaged_settings_nothing_is_removed(text: str, home: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code", "message"),
     [
-        (["add"], "which server?"),
-        (["add", "x"], "what is it?"),
-        (["add", "x", "http://a/mcp", "b"], "an address stands alone"),
-        (["add", "x", "ftp://a"], "no web address"),
-        (["add", "x y", "run"], "is no server"),
-        (["add", "x", "run", "--env", "A"], "--env A has no value"),
-        (["add", "x", "http://a.example/mcp", "--key-variable", "K"], "is not encrypted"),
-        (["remove", "x"], "there is no server 'x'"),
-        (["tools", "x"], "there is no server of tools 'x'"),
+        (["add"], 2, "which server?"),
+        (["add", "x"], 2, "what is it?"),
+        (["add", "x", "http://a/mcp", "b"], 2, "an address stands alone"),
+        (["add", "x", "ftp://a"], 1, "no web address"),
+        (["add", "x y", "run"], 1, "is no server"),
+        (["add", "x", "run", "--env", "A"], 2, "--env A has no value"),
+        (["add", "x", "http://a.example/mcp", "--key-variable", "K"], 1, "is not encrypted"),
+        (["remove", "x"], 1, "there is no server 'x'"),
+        (["tools", "x"], 1, "there is no server of tools 'x'"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
 ) -> None:
-    assert main(["mcp", *words]) == 1 and message in capsys.readouterr().err
+    assert main(["mcp", *words]) == code and message in capsys.readouterr().err
 
 
 def test_options_of_a_program_are_told_their_place(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
