@@ -74,7 +74,7 @@ def add_changes(action: Callable[..., ArgumentParser]) -> None:
     export = action("export", "write conversations as Markdown, JSON or HTML", EXPORT)
     export.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     export.add_argument("--all", action="store_true", help="all conversations")
-    export.add_argument("--format", choices=FORMATS, default="markdown", help="(default: markdown)")
+    export.add_argument("--format", choices=FORMATS, help="(default: as FILE ends, else markdown)")
     export.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
 
     imported = action("import", "add the conversations of other files", IMPORT)
@@ -153,7 +153,8 @@ def export(history: "History", given: Namespace) -> int:
     if given.all == bool(given.ids):
         raise UsageError("which conversations? give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
-    text = files.text_of(history, conversations, given.format)
+    form = given.format or (files.form_of(Path(given.output)) if given.output else "markdown")
+    text = files.text_of(history, conversations, form)
     if given.output is None:
         sys.stdout.write(text)
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from chatapp.history import exports, imported
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.files import expand, find_free, read_input, write_whole
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def text_of(history: History, conversations: Sequence[Conversation], form: Expor
     return pages.as_html([(one, history.messages(one.id)) for one in conversations])
 
 
+def form_of(path: Path) -> ExportForm:
+    """The form that a file's ending says."""
+    if form := FORMS.get(path.suffix[1:].lower()):
+        return form
+    raise UsageError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
+
+
 def write(path: Path, text: str) -> Path:
     """Write a file, and give its path; where that fails, what was there stays."""
     try:
@@ -46,9 +53,7 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
     """
     conversation = history.get(number)
     path = expand(given) if given else free_name(conversation.title, form or "markdown")
-    form = form or FORMS.get(path.suffix[1:].lower())
-    if form is None:
-        raise InputError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
+    form = form or form_of(path)
     if path.exists():
         raise InputError(f"{path} is there already, and stays as it is; give another name")
     return write(path, text_of(history, [conversation], form)).absolute()

@@ -72,7 +72,7 @@ def test_a_conversation_is_renamed(chatapp: Run, database: Path) -> None:
 def test_what_is_exported_can_be_imported(chatapp: Run, database: Path, tmp_path: Path) -> None:
     greet(database, "one", "two <b>")
     file = tmp_path / "all.json"
-    done = chatapp("sessions", "export", "--all", "--format", "json", "--output", str(file))
+    done = chatapp("sessions", "export", "--all", "--output", str(file))
     assert (done.stdout, done.stderr) == ("", f"2 conversations in {file}\n")
     assert stat.S_IMODE(file.stat().st_mode) & 0o400
     assert chatapp("sessions", "import", str(file)).stdout == f"{file}: 2 conversations imported\n"
@@ -81,6 +81,7 @@ def test_what_is_exported_can_be_imported(chatapp: Run, database: Path, tmp_path
     page = chatapp("sessions", "export", "2", "1", "--format", "html").stdout
     assert "<title>Conversations</title>" in page and page.count("<h1>") == 2 and "two &lt;b&gt;" in page
     assert "give their numbers, or --all" in chatapp("sessions", "export").stderr
+    assert chatapp("sessions", "export", "1", "--output", str(tmp_path / "odd.txt")).returncode == 2
     again = chatapp("sessions", "import", "-", stdin=file.read_text())
     assert again.stdout == "standard input: 2 conversations imported\n"
 
