@@ -280,6 +280,32 @@ async def test_a_gateway_follows_the_current_version_and_tells_which_it_still_us
     assert one.service.models.open["public"].engine.origin["digest"] == new.digest
 
 
+async def test_a_gateway_is_heard_of_while_it_fetches_a_version_and_tells_once_what_fails(
+    gateway: tuple[Served, Gateway, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, one, cluster = gateway
+    heard, told, hear, old = list[object](), list[str](), cluster.hear, one.workspace.version
+    long = threading.Event()
+
+    def note(*given: Any) -> Any:
+        heard.append(given)
+        if len(heard) == 3:
+            long.set()
+        return hear(*given)
+
+    def provide(*_: object) -> StoredModel:
+        assert long.wait(20)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("chatapp.deploy.ray.gateway.LOOKING", 0.01)
+    one.tell, cluster.hear, cluster.provide = told.append, note, provide
+    assert old
+    cluster.ledger.promote(replace(old, placement=Placement("onnx", "cpu", "int8")))
+    await one.look()
+    await one.look()
+    assert one.workspace.version == old and [line[-16:] for line in told] == ["the disk is full"]
+
+
 def test_a_store_of_one_model_knows_no_other(place: Place) -> None:
     store = DeployedStore(place[0].open_store(), place[1], "public")
     assert [one.name for one in store.list()] == ["public"] == list(store.every_location())

@@ -112,6 +112,7 @@ class Gateway:
         self.service = Service(workspace, replace(settings, models=(workspace.name,), memory=UNBOUNDED), None, tell)
         self._left = list[LoadedModel]()
         """Models of earlier versions, on which answers still draw."""
+        self._said = ""
         registry = self.service.metrics.registry
         self.failovers = Histogram(
             "chatapp_failover_seconds",
@@ -140,17 +141,33 @@ class Gateway:
         version, name = self.workspace.version, self.workspace.name
         assert version
         self._leave_old(version)
-        streams = self.count_streams()
-        current = await in_thread(lambda: self.cluster.hear(self.id, name, version.digest, streams))
+        current = await self._hear(version)
         counts = await in_thread(lambda: self.cluster.count_replicas(version))
         self.replicas.clear()
         for state, count in counts.items():
             self.replicas.labels(state).set(count)
         if current and current.digest != version.digest:
-            await in_thread(lambda: self.take(current))
+            taking = in_thread(lambda: self.take(current))
+            while not (await asyncio.wait([taking], timeout=LOOKING))[0]:
+                with suppress(Exception):  # the files may take long, and who is not heard of is taken for gone
+                    await self._hear(version)
+            if error := taking.exception():
+                self._say(f"{name} stays version {version.digest[:12]}: {current.digest[:12]} cannot be had: {error}")
+                return
             self._leave_old(current)
             self.updates.inc()
-            self.tell(f"{name} is version {current.digest[:12]} now")
+            self._say(f"{name} is version {current.digest[:12]} now")
+
+    async def _hear(self, version: Version) -> Version | None:
+        """Tell the cluster which version this gateway uses; the one that is current."""
+        streams = self.count_streams()
+        return await in_thread(lambda: self.cluster.hear(self.id, self.workspace.name, version.digest, streams))
+
+    def _say(self, line: str) -> None:
+        """Tell something that has changed: what fails is tried again every second."""
+        if line != self._said:
+            self.tell(line)
+        self._said = line
 
     def _leave_old(self, version: Version) -> None:
         """Open the model anew for the next request, where it is another version's; who draws on it still, goes on."""
