@@ -159,6 +159,8 @@ def main() -> None:
         open_store().remove(str(given.folder))
     elif given.step:
         print(json.dumps(load(given.folder, given.precision, given.step == "cold")))
+    elif given.output and not given.output.is_file():
+        parser.error(f"there is no document {given.output}, in which the table could be replaced")
     else:
         measure_all(given)
 

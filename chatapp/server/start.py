@@ -126,7 +126,10 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
         if settings.host in SHARED and not settings.certificate:
             wanted = placement or workspace.choose_placement()
             service.own = announce(port, wanted.backend, wanted.device, wanted.precision)
-            service.own.tell(workspace.home)
+            try:
+                service.own.tell(workspace.home)
+            except OSError as error:
+                tell(f"your other programs cannot find this server, for its place cannot be kept: {one_line(error)}")
 
     try:
         run(make_server(service), open_first(service), share)

@@ -33,6 +33,20 @@ def test_the_server_ends_in_good_order_when_it_is_told_to(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")
+def test_a_server_that_no_other_program_can_find_answers_all_the_same(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "chatapp", "serve", "--port", "0"]
+    (tmp_path / "file").touch()
+    environment = {**os.environ, "CHATAPP_HOME": str(tmp_path / "file" / "home")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr
+        (url,) = re.findall(r"listening on (\S+);", process.stderr.readline())
+        assert "cannot find this server" in process.stderr.readline()
+        assert httpx2.get(f"{url}/health", trust_env=False, timeout=60).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")
 def test_other_programs_find_the_first_server_again_when_the_second_has_ended(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "chatapp", "serve", "--port", "0"]
     environment = {**os.environ, "CHATAPP_HOME": str(tmp_path)}

@@ -127,6 +127,8 @@ def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path:
     document = tmp_path / "table.md"
     document.write_text("Before.\n<!-- measured -->\nold\n<!-- end -->\nAfter.\n")
     options = "--models", "tiny-gptj", "--precision", "int4", "--rounds", "1", "--output", document
+    with pytest.raises(AssertionError, match="there is no document"):
+        run("load_table.py", folder, "--output", tmp_path / "nothing.md", home=folder)
     run("load_table.py", folder, *options, home=folder)
     before, _, row = document.read_text().partition("| tiny-gptj |")
     assert before.startswith("Before.\n<!-- measured -->") and "old" not in before
