@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backends.suggest import suggest
 from model_store.errors import ModelNotFound
+from model_store.models import BUILTIN
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
@@ -62,6 +63,8 @@ def refer(text: str) -> Reference:
     found = REPOSITORY.fullmatch(text)
     if not found or ".." in text or "--" in found[1] or text.endswith((".git", "/")):
         hint = suggest(text.lower(), catalog(), "see chatapp search, or write ORGANISATION/NAME[@REVISION]")
+        if text == BUILTIN:
+            hint = "it comes with chatapp, and is here: chatapp run builtin"
         raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")
     repository, revision = found[1], found[2]
     for entry in catalog().values():

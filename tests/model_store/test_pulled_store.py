@@ -45,6 +45,8 @@ def test_a_repository_of_the_catalogue_has_the_catalogue_s_name() -> None:
     assert refer("org/name@refs/pr/1").name == "org--name@refs--pr--1"
     with pytest.raises(ModelNotFound, match="did you mean gpt2-medium"):
         refer("gpt2-medum")
+    with pytest.raises(ModelNotFound, match="it comes with chatapp"):
+        refer("builtin")
 
 
 def test_the_catalogue_holds_only_what_can_be_run_and_stored() -> None:
